@@ -1,4 +1,4 @@
-"""Stateful operators: one file each, on the contract in `contract.py`; `build.py` makes them from the spec."""
+"""Stateful operators, which implement the contract in `contract.py`. `build.py` creates them from the spec."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The operator factory makes an operator that runs from its spec and its input's schema."""
+"""Factory that builds runnable operators from their spec and the schemas of their inputs."""
 
 from __future__ import annotations
 
@@ -52,16 +52,17 @@ def build_operator(
     in_pieces: bool = False,
     retracts: bool = False,
 ) -> StatefulOperator:
-    """Return the operator that a spec describes.
+    """Return the operator of a spec.
 
     Args:
         spec: a stateful operator of the job.
-        inputs: the rows that it will get, in the order of the spec.
-        function: of a process operator. timed: whether a source with event time reaches it.
-        in_pieces: whether an epoch of the job may be cut where its time is up. retracts: whether operators read its
-            updates.
+        inputs: its inputs, in the order of the spec.
+        function: user code of a process operator.
+        timed: whether a source with event time is upstream.
+        in_pieces: whether an epoch of the job may be cut when its time is up.
+        retracts: whether operators read its updates.
     Raises:
-        InvalidRequest: a column is missing or of a type that does not work, or event time is needed and absent.
+        InvalidRequest: a column is missing or has an unsupported type, or required event time is missing.
     """
     if isinstance(spec, JoinOperator):
         shape = JoinShape(spec.key, spec.bounds, spec.how, spec.renamed)
@@ -74,7 +75,7 @@ def build_operator(
             spec.uid, spec.key, function, named, spec.output_key or (), timed=timed, in_pieces=in_pieces
         )
         return MaterializedOperator(process) if retracts else process
-    (input_,) = inputs  # all others have one
+    (input_,) = inputs  # all other operators have one input
     if isinstance(spec, AggregateOperator):
         calls = timed_calls(spec.uid, spec.aggregates, input_.event_time)
         if WEIGHT_COLUMN in input_.schema.names:
@@ -108,7 +109,7 @@ def _window(spec: WindowOperator, input_: OperatorInput) -> StatefulOperator:
 
 
 def window_bounds(length: timedelta | Calendar, windows: Windows) -> FixedWindows | CalendarWindows:
-    """Return where windows that touch begin and end."""
+    """Return the bounds of tumbling windows."""
     offset = windows.offset or timedelta(0)
     if windows.calendar is not None:
         return CalendarWindows(windows.calendar, offset, zone_data(windows.timezone or "UTC"))

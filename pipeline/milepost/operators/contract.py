@@ -1,17 +1,19 @@
-"""A stateful operator is a set of vectorised functions of (rows, keyed state, watermarks).
+"""Contract of stateful operators: vectorised functions of rows, keyed state and watermarks.
 
 An operator never sees attempts, checkpoints or files. It runs inside one subtask, which owns a contiguous range of
-key groups, and takes an epoch's rows in pieces, in plan order: its result must not depend on how they were cut.
-Times and watermarks are int64 microseconds since the epoch, UTC; a watermark of None is minus infinity.
+key groups. It receives an epoch's rows in pieces, in plan order, and its result must not depend on how they were cut.
+Times and watermarks are int64 microseconds since the epoch, UTC. A watermark of None is minus infinity.
 
-Inputs are told apart by position, in the order of the spec: a self-join has two of one producer. Rows come by stamp;
-within a stamp first those that were in flight, in the order in which they were left, then input after input, each in
-plan order (`spark/task/input_gate.py`). So the order in which inputs take turns is a function of plan and cuts (I12).
+Inputs are identified by position, in the order of the spec, because both inputs of a self-join have the same producer.
+Rows are ordered by stamp. Within a stamp, rows in flight come first, in the order in which they were left. Then follow
+the inputs one after another, each in plan order (`spark/task/input_gate.py`). The order in which inputs alternate is
+therefore a function of plan and cuts (I12).
 
-Two watermarks meet here (DESIGN 4.3). The *lateness watermark* is stamped on a row when it is read from its source and
-decides for ever whether the row is late. The *firing watermark* says which windows and timers are done. It never passes
-the lateness stamp of a row that is still to come, also in a later epoch: where a run without rows in flight takes a row
-of stamp s, it has fired up to s and no further, so state that is forgotten by event time is forgotten at the same row.
+There are two watermarks (DESIGN 4.3). The *lateness watermark* is stamped on a row when it is read from its source and
+decides permanently whether the row is late. The *firing watermark* decides which windows and timers are complete. It
+never passes the lateness stamp of a row that has not arrived yet, including rows of later epochs. When a run without
+rows in flight processes a row of stamp s, it has fired exactly up to s. State that expires by event time is therefore
+deleted at the same row, with or without rows in flight.
 """
 
 from __future__ import annotations
@@ -33,33 +35,34 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
 TOTAL_COLUMN = "__total"
-"""Key column of state (bool, always true) of an operator without key columns: it has one row."""
+"""Key column of the state of an operator without key columns (bool, always true). Such state has one row."""
 
 TYPE_OF = b"milepost.type_of"
-"""Field metadata of a state column whose name does not tell it: the input column whose type it has."""
+"""Field metadata of a state column with another name than its input column: the column that determines its type."""
 
 
 class OutputKind(Enum):
-    """APPEND: a row is final. UPDATES: a row replaces the last one with its key."""
+    """APPEND: a row is final. UPDATES: a row replaces the previous row of its key."""
 
     APPEND = "append"
     UPDATES = "updates"
 
 
 OUTPUT_BYTES = 16_000_000
-"""What one output of an operator that makes more rows than it takes has at most, or its one row: rows of one key cannot
-be divided over slices, and what they are paired with may be any number."""
+"""Upper bound of one output of an operator that emits more rows than it receives, unless a single row is larger.
+
+Rows of one key cannot be divided over slices, and a row may be paired with any number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorInput:
-    """The rows of one input as an operator gets them.
+    """Schema and event time of one input of an operator.
 
     Attributes:
-        schema: the columns that it needs.
-        event_time: column that times them; None: none does.
-        shift_us: what is added to it: -1 for the end of a window, which is the first moment that is not in it.
-        stable_key: of mode retract: key columns of rows that are replaced but never deleted.
+        schema: the columns that the operator needs.
+        event_time: event-time column. None: the rows have no event time.
+        shift_us: offset added to the event time: -1 for the end of a window, which is exclusive.
+        stable_key: for an input of mode retract, key columns of rows that are replaced but never deleted.
     """
 
     schema: pa.Schema
@@ -69,7 +72,7 @@ class OperatorInput:
 
 
 ONLY_TABLE = ""
-"""Name of the table of an operator that keeps one."""
+"""Name of the table of an operator with a single table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +81,11 @@ class StateTable:
 
     Attributes:
         key: columns that identify a row of it.
-        routing_key: the part of it that decides the key group: the columns by which the operator's input is exchanged,
-            perhaps under other names.
-        schema: of its rows.
-        tie_break: columns by which one of several equal rows was chosen, in the order in which they are compared. The
-            other rows are not stored, so state cannot be continued with these columns in another order.
+        routing_key: the part of the key that decides the key group. These are the columns by which the operator's input
+            is exchanged, possibly under other names.
+        schema: schema of its rows.
+        tie_break: columns that chose one of several equal rows, in the order of comparison. The other rows are not
+            stored, so state cannot be continued with these columns in another order.
     """
 
     key: tuple[str, ...]
@@ -94,17 +97,18 @@ class StateTable:
 def only_table(
     key: Sequence[str], routing_key: Sequence[str], schema: pa.Schema, tie_break: Sequence[str] = ()
 ) -> Mapping[str, StateTable]:
-    """Return the declaration of an operator that keeps one table."""
+    """Return the declaration of an operator with a single table."""
     return {ONLY_TABLE: StateTable(tuple(key), tuple(routing_key), schema, tuple(tie_break))}
 
 
 def multi_row_table(
     routing_key: Sequence[str], rows: pa.Schema, times: Sequence[str] = (), tie_break: Sequence[str] = ()
 ) -> StateTable:
-    """Return the declaration of a table that keeps rows one by one: equal ones once, with their number.
+    """Return the declaration of a table with multiset semantics: equal rows are stored once, with their number.
 
     Args:
-        rows: their columns, the routing key among them. times: `TIMER_COLUMN`, `EXPIRES_COLUMN`, or both.
+        rows: columns of the rows, including the routing key.
+        times: `TIMER_COLUMN`, `EXPIRES_COLUMN`, or both.
     """
     columns = {ROW_IDENTITY: json.dumps(rows.names)}
     identity = [pa.field(name, pa.int64()) for name in IDENTITY_COLUMNS]
@@ -116,18 +120,18 @@ def multi_row_table(
 
 @dataclass(frozen=True, slots=True)
 class OperatorOutput:
-    """Rows that one piece emits (output schema) and rows of it that were refused as late (schema of its input)."""
+    """Rows that one piece emits (output schema), and its late rows (schema of its input)."""
 
     rows: pa.Table
     late: pa.Table
 
 
 class OperatorFailed(Exception):
-    """The operator cannot process its rows: the subtask declines with `reason`; it is not a bug.
+    """The operator cannot process its rows, which is not a bug. The subtask declines with `reason`.
 
     Attributes:
-        uid: the operator.
-        reason: who, what, expected and got, in one line.
+        uid: uid of the operator.
+        reason: the problem in one line: who, what, expected and got.
     """
 
     def __init__(self, uid: str, reason: str) -> None:
@@ -136,9 +140,9 @@ class OperatorFailed(Exception):
 
 
 class GroupedKeys(Protocol):
-    """The distinct keys of some rows, in the order of their state hash, and the way to their state.
+    """The distinct keys of some rows, in the order of their state hash, with access to their state.
 
-    Looking a key up, hashing and ordering it costs the most of an epoch: here it is done once.
+    Hashing, ordering and looking up keys takes most of an epoch's time. This object does it once.
     """
 
     @property
@@ -147,116 +151,117 @@ class GroupedKeys(Protocol):
 
     @property
     def codes(self) -> Ints:
-        """Of each row the number of its key in `keys`."""
+        """Index into `keys` of each row."""
 
     @property
     def first(self) -> Ints:
-        """Of each key the index of its first row."""
+        """Index of the first row of each key."""
 
     def find(self) -> tuple[pa.Table, Bools]:
-        """Return the state of each key, in order, null beside the key where there is none; and where there is one."""
+        """Return (state row of each key in order, whether the key has state). Without state all but the key is null."""
 
     def find_at_start(self) -> tuple[pa.Table, Bools]:
-        """Return as `find` does the state of each key when the epoch began."""
+        """Return the state at the start of the epoch, in the form of `find`."""
 
     def put(self, rows: pa.Table, kept: Bools | None = None) -> None:
-        """Insert or replace: a row of the state schema for each key, in order; of those in `kept` when it is given."""
+        """Insert or replace a row of the state schema per key, in order. With `kept`, only for the keys it selects."""
 
 
 class RowsOfKeys(Protocol):
-    """Rows that a table has of some routing keys; their values are taken when they are asked for."""
+    """Rows of a table that have some routing keys. Their values are read on demand."""
 
     @property
     def owners(self) -> Ints:
-        """Of each row the number of its routing key, ascending."""
+        """Index of the routing key of each row, ascending."""
 
     def take(self, columns: Sequence[str], positions: Ints | None = None) -> pa.Table:
-        """Return some columns of all rows, or of those at some positions, in their order."""
+        """Return some columns of all rows, or of the rows at `positions`, in that order."""
 
 
 class KeyedState(Protocol):
-    """One table of an operator's keyed state in one subtask, as the operator sees it.
+    """One table of an operator's keyed state in one subtask.
 
-    Rows have the table's schema; the key columns are unique among live rows.
+    Rows have the table's schema. The key columns are unique among live rows.
     """
 
     def group(self, keys: pa.Table) -> GroupedKeys:
-        """Number rows by their key; `keys` has the key columns of each (nulls equal nulls)."""
+        """Group rows by key. `keys` has the key columns of each row (nulls equal nulls)."""
 
     def owns(self, keys: pa.Table) -> Bools:
-        """Return which keys, with all key columns, have their rows here, and not in another subtask."""
+        """Return which keys (all key columns) belong to this subtask."""
 
     def lookup(self, keys: pa.Table) -> pa.Table:
-        """Live rows whose key columns equal one of `keys` (nulls equal nulls); any order."""
+        """Return live rows whose key columns equal one of `keys` (nulls equal nulls), in any order."""
 
     def due(self, time_us: int) -> pa.Table:
-        """Live rows whose timer or expiry is <= time_us."""
+        """Return live rows whose timer or expiry is <= time_us."""
 
     def upsert(self, rows: pa.Table) -> None:
-        """Insert or replace by key; `rows` has no key twice."""
+        """Insert or replace rows by key. `rows` has each key at most once."""
 
     def delete(self, keys: pa.Table) -> None:
-        """Remove by key; unknown keys are fine."""
+        """Delete rows by key. Missing keys are ignored."""
 
     def lookup_all(self, routing_keys: pa.Table) -> RowsOfKeys:
-        """Find all live rows of distinct routing keys, named and typed as the table's routing key."""
+        """Return all live rows of distinct routing keys, which have the names and types of the table's routing key."""
 
     def lookup_all_at_start(self, routing_keys: pa.Table) -> RowsOfKeys:
-        """Find the rows that routing keys had when the epoch began, as `lookup_all` does."""
+        """Return the rows of routing keys at the start of the epoch, in the form of `lookup_all`."""
 
     def rows(self) -> pa.Table:
         """Return all live rows."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows to a table of `multi_row_table`, one by one: all columns but their identity and number.
+        """Add rows to a table of `multi_row_table`. They have all columns except identity and number.
 
-        With `WEIGHT_COLUMN` among them a row comes, or goes, so many times.
+        With `WEIGHT_COLUMN`, a row of weight 2 is added twice and a row of weight -1 is removed once.
         """
 
 
 class OperatorRun(Protocol):
-    """One epoch of one operator in one subtask: any number of `rows` and `advance`, then `finish` once.
+    """One epoch of one operator in one subtask: any number of calls of `rows` and `advance`, then `finish` once.
 
-    The rows that come out and the state that is left do not depend on how the rows of one stamp were cut into pieces;
-    one piece that holds them all costs no more than the operator itself. All methods raise OperatorFailed; the epoch of
-    the subtask is lost then.
+    Emitted rows and resulting state do not depend on how the rows of one stamp are cut into pieces. A single piece with
+    all rows has no extra cost. All methods raise OperatorFailed, after which the subtask's epoch is lost.
     """
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Take up the next rows in plan order; emit those that are final as they come.
+        """Process the next rows in plan order, and emit rows that are final immediately.
 
-        They are taken up once the iterator has ended. An output is as large as the piece, or has at most OUTPUT_BYTES.
+        The rows are processed when the iterator has ended. An output is as large as the piece, or at most OUTPUT_BYTES.
 
         Args:
-            position: which of the operator's inputs they are of, from 0.
-            rows: none too many or too few columns but in any order; may be empty.
-            lateness_us: the stamp that these rows share. It may differ between calls: rows of channel state keep the
-                one they were read with.
+            position: index of the operator's input, from 0.
+            rows: rows with exactly the input's columns, in any column order. May be empty.
+            lateness_us: the stamp of these rows. It may differ between calls, because rows in flight keep the stamp
+                with which they were read.
         """
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Fire what is due at a firing watermark, before rows follow that must find it done; return what is emitted.
+        """Fire windows and timers due at a firing watermark, before later rows arrive. Return the emitted rows.
 
         Args:
-            firing_us: the least stamp of the rows that are still to come. One that has been reached does nothing.
+            firing_us: the minimum stamp of the rows that have not arrived yet. A watermark already reached has no
+                effect.
         """
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Fire what is due at the epoch's firing watermark, and emit keys that changed, each once.
+        """Fire windows and timers due at the epoch's firing watermark, and emit each changed key once.
 
         Args:
-            firing_us: never below one that `advance` or the previous checkpoint reached.
+            firing_us: never below a watermark that `advance` or the previous checkpoint reached.
         """
 
 
 @runtime_checkable
 class RetractingRun(Protocol):
-    """A run that tells by how much its output has changed: its rows are updates, and operators read them."""
+    """A run that also emits retractions, because operators read its updates."""
 
     def retractions(self) -> pa.Table:
-        """Return, after `finish`, the rows that are taken back, as they were when the epoch began, and the new ones.
+        """Return, after `finish`, the retracted rows as of the start of the epoch, and the rows that replace them.
 
-        Output schema and `WEIGHT_COLUMN`, -1 and 1, key after key: -1 first. A row that is as it was is not there.
+        The schema is the output schema plus `WEIGHT_COLUMN`, -1 or 1. Rows are grouped by key, with -1 first. Rows that
+        have not changed are omitted.
         """
 
 
@@ -265,10 +270,11 @@ class UpdatedRun(Protocol):
     """A run over an input of mode retract."""
 
     def check_settled(self, *, all_keys: bool) -> None:
-        """Look, after `finish` and with nothing in flight, that no row was taken back that never came.
+        """Check, after `finish` and with no rows in flight, that every retracted row had been added.
 
         Args:
-            all_keys: rows were in flight before, so keys may be short of one that nothing has come for now.
+            all_keys: check all keys, not only those of this epoch. Needed if rows were in flight before, because then a
+                key without rows in this epoch may have a negative weight.
         Raises:
             OperatorFailed: a weight is below 0.
         """
@@ -277,35 +283,35 @@ class UpdatedRun(Protocol):
 class Combiner(Protocol):
     """Folds input rows of an operator into fewer rows before they are exchanged (two-phase aggregation).
 
-    Whatever was combined with whatever, the operator's results and its state are those of the rows themselves.
+    Results and state are the same as without it, for any combination of rows.
     """
 
     def combine(self, rows: pa.Table) -> pa.Table:
-        """Return the partial results of input rows: one row per key, with the key columns among its columns."""
+        """Return partial results of input rows: one row per key, which includes the key columns."""
 
     def ingest(self, run: OperatorRun, partials: pa.Table) -> int:
-        """Have a run of the operator take partial results up; return how many input rows they stand for."""
+        """Apply partial results to a run of the operator. Return the number of input rows that they represent."""
 
 
 class CheckpointListener(Protocol):
-    """Listens to what becomes of checkpoints (I11): at least once each, on whatever machine the subtask runs."""
+    """Observes the outcome of checkpoints (I11): each at least once, on any machine that runs the subtask."""
 
     def notify(self, checkpoint_id: CheckpointId, what: Notification) -> None:
-        """Take notice of one checkpoint. Raises OperatorFailed."""
+        """Handle the outcome of one checkpoint. Raises OperatorFailed."""
 
 
 class StatefulOperator(Protocol):
-    """One operator of the spec, ready to run. Built from its spec and the rows of its inputs.
+    """One operator of the spec, ready to run. It is built from its spec and the schemas of its inputs.
 
     Attributes:
-        tables: of its state, by name: one operator may keep several, each checkpointed as a whole.
-        routing_keys: of each input, the columns by which its rows are exchanged: their values are the routing key of
-            every table. (): all rows go to one subtask.
-        output_key: columns that identify a row of its output, for updates: () of one that has one row. () when rows
-            are final.
+        tables: state tables by name. Each is checkpointed as a whole.
+        routing_keys: per input, the columns by which its rows are exchanged. Their values are the routing key of every
+            table. (): all rows go to one subtask.
+        output_key: for updates, columns that identify an output row, () if the output has one row. () if rows are
+            final.
         output_kind: append or updates.
-        combiner: for the rows of an operator with one input to which their order does not matter; None for others.
-        listener: to what becomes of checkpoints; None for an operator that does not ask to be told.
+        combiner: combiner of an operator with one input whose result does not depend on row order. None for others.
+        listener: observer of checkpoint outcomes. None if the operator does not need them.
     """
 
     uid: str
@@ -321,6 +327,6 @@ class StatefulOperator(Protocol):
         """Start one subtask's epoch over its restored state. Raises OperatorFailed.
 
         Args:
-            tables: by the names that it declares.
-            previous_firing_us: this subtask's firing watermark in the checkpoint that it continues.
+            tables: restored tables by declared name.
+            previous_firing_us: this subtask's firing watermark in the base checkpoint.
         """

@@ -1,4 +1,7 @@
-"""`kind: deduplicate`: the first row of each key in plan order; later ones are dropped while the key is remembered."""
+"""`kind: deduplicate`: emit the first row of each key in plan order.
+
+Later rows of the key are dropped while the key is in state.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +34,17 @@ from milepost.protocol.records import EXPIRES_COLUMN
 
 
 class DeduplicateByKey:
-    """Emits a row iff its key is not remembered.
+    """Emits a row if and only if its key is not in state.
 
-    With a ttl, a row is late when its event time < lateness watermark - ttl, and a key is remembered while a row with
-    the event time that brought it would not be late. So a repeated row is either dropped or late, never emitted twice.
-    Without a ttl a key is remembered for ever.
+    With a ttl, a row is late if its event time < lateness watermark - ttl. A key stays in state while a row with the
+    event time of its first row would not be late. A repeated row is therefore dropped or late, never emitted twice.
+    Without a ttl a key stays in state permanently. With a ttl of 10:
+
+        row         lateness watermark
+        a, time 5   None                 emitted; a expires at 16
+        a, time 5   15                   5 >= 15 - 10: on time, and dropped because 16 > 15
+        a, time 5   16                   5 < 16 - 10: late; a has expired
+        a, time 7   16                   7 >= 16 - 10: on time, and emitted again
     """
 
     output_kind = OutputKind.APPEND
@@ -59,11 +68,11 @@ class DeduplicateByKey:
         self.output_schema = self._input_schema
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> DeduplicateRun:
-        """Start one subtask's epoch; nothing here fires."""
+        """Start one subtask's epoch."""
         return DeduplicateRun(self, tables[ONLY_TABLE])
 
     def first_rows(self, rows: pa.Table, lateness_us: int | None, state: KeyedState) -> OperatorOutput:
-        """Emit the first rows of unknown keys, in plan order, and remember their keys."""
+        """Emit the first rows of new keys, in plan order, and store the keys."""
         late = self._input_schema.empty_table()
         if not rows.num_rows:
             return OperatorOutput(late, late)
@@ -75,8 +84,8 @@ class DeduplicateByKey:
                 on_time = times >= lateness_us - self._ttl_us
                 late = rows.filter(pa.array(~on_time))
                 rows, times = rows.filter(pa.array(on_time)), times[on_time]
-            # One past the last watermark at which this event time is on time: the key outlives every on-time repeat.
-            # Beyond the end of time: for ever.
+            # The first watermark at which this event time is late: the key outlives every on-time repeat.
+            # An expiry past the end of time means never.
             outlives = min(self._ttl_us + 1, END_OF_TIME_US)
             expires = np.where(times > END_OF_TIME_US - outlives, END_OF_TIME_US, times + outlives)
         return OperatorOutput(self._unknown(rows, expires, lateness_us, state), late)
@@ -89,7 +98,7 @@ class DeduplicateByKey:
         occurring = state.group(key_columns(rows, self.key))
         stored, known = occurring.find()
         if expires is not None and lateness_us is not None:
-            # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
+            # The firing watermark may lag while rows are in flight. Expiry depends on the lateness watermark only.
             remembered_until = pc.fill_null(stored.column(EXPIRES_COLUMN), lateness_us).to_numpy()
             known = known & (remembered_until > lateness_us)
         first = occurring.first[~known]
@@ -101,18 +110,18 @@ class DeduplicateByKey:
 
 
 class DeduplicateRun:
-    """One subtask's epoch of a `DeduplicateByKey`: rows are final as they come, and nothing fires."""
+    """One subtask's epoch of a `DeduplicateByKey`. Rows are emitted immediately, and nothing fires."""
 
     def __init__(self, operator: DeduplicateByKey, state: KeyedState) -> None:
         self._operator = operator
         self._state = state
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Emit the first rows of unknown keys, in plan order. Raises OperatorFailed."""
+        """Emit the first rows of new keys, in plan order. Raises OperatorFailed."""
         yield self._operator.first_rows(rows, lateness_us, self._state)
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing: what is forgotten follows lateness."""
+        """Emit nothing: expiry depends on the lateness watermark."""
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:

@@ -1,10 +1,10 @@
-"""A materialized output: the rows that an operator has put out, kept in a table of their own to be taken back.
+"""Materialized output: store emitted rows in a table, to retract them later.
 
-What an aggregate gave out is a function of its state when the epoch began. What windows gave out is none, because how
-far the subtask of each had fired is not in it; nor is what a user's class gave out, which yields what it likes. So
-where operators read their updates, their rows are kept as they were put out::
+The emitted rows of an aggregate are a function of its state at the start of the epoch. Those of windows are not,
+because the state does not contain how far each subtask had fired. Those of a user's class are not either, because it
+yields arbitrary rows. If operators read the updates of such an operator, its emitted rows are stored::
 
-    output of the epoch   the table before   taken back     new
+    output of the epoch   the table before   retracted      new
     a  3                  a  2               a  2           a  3
     b  1                                                    b  1
     c  deleted            c  5               c  5
@@ -34,14 +34,14 @@ from milepost.protocol.records import BEGINS_NULL, EXPIRES_COLUMN
 
 
 class MaterializedOperator:
-    """Implements `StatefulOperator` for another one whose updates operators read.
+    """Wraps a `StatefulOperator` whose updates other operators read.
 
-    A row is known by the output key, whose columns are as keys are compared: one zero and one NaN.
+    Rows are identified by the output key. Its columns are normalized like all keys, with one zero and one NaN.
     """
 
     def __init__(self, operator: StatefulOperator, outlives_us: int | None = None) -> None:
         """Args:
-        outlives_us: for how long after its `window_end` a row may be replaced; None: for ever.
+        outlives_us: how long after its `window_end` a row may be replaced. None: without limit.
         """
         self.operator, self._outlives_us = operator, outlives_us
         self.uid, self.routing_keys = operator.uid, operator.routing_keys
@@ -58,14 +58,14 @@ class MaterializedOperator:
         return MaterializedRun(self, self.operator.begin(tables, previous_firing_us), tables[OUTPUT_TABLE])
 
     def results(self, output: pa.Table) -> pa.Table:
-        """Return the rows that are there of those in the table: of windows that were forgotten none."""
+        """Return the emitted rows from rows of the table. It no longer contains rows of expired windows."""
         return output.select(self.row_schema.names).cast(self.row_schema)
 
     def replace(self, rows: pa.Table, output: KeyedState) -> pa.Table:
-        """Put an epoch's rows in the table; return what is taken back, and what is new.
+        """Store an epoch's rows in the table. Return the retracted rows and the new ones.
 
         Args:
-            rows: of the output schema, in the order in which they were put out: the last one of a key counts.
+            rows: emitted rows (output schema) in order. Only the last row of a key counts.
         """
         occurring = output.group(key_columns(rows, self.output_key))
         last = np.zeros(len(occurring.first), dtype=np.int64)
@@ -84,7 +84,7 @@ class MaterializedOperator:
         return retractions(before, np.flatnonzero(known), now, np.flatnonzero(stays))
 
     def _kept(self, field: pa.Field) -> pa.Field:
-        """Return a column of a kept row: one that is added later begins null."""
+        """Return the state column for an output column. If it is added later, it starts as null in existing rows."""
         return field.remove_metadata() if field.name in self.output_key else field.with_metadata({BEGINS_NULL: "1"})
 
     def _with_expiry(self, rows: pa.Table) -> pa.Table:
@@ -96,30 +96,30 @@ class MaterializedOperator:
 
 
 class MaterializedRun:
-    """One subtask's epoch of a `MaterializedOperator`: what the operator puts out is looked at in the end."""
+    """One subtask's epoch of a `MaterializedOperator`. It collects the emitted rows until the end of the epoch."""
 
     def __init__(self, operator: MaterializedOperator, run: OperatorRun, output: KeyedState) -> None:
         self._operator, self._run, self._output = operator, run, output
         self._pieces: list[pa.Table] = []
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Have the operator take rows up. Raises OperatorFailed."""
+        """Pass rows to the operator. Raises OperatorFailed."""
         for output in self._run.rows(position, rows, lateness_us):
             self._pieces.append(output.rows)
             yield output
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Have the operator fire. Raises OperatorFailed."""
+        """Advance the operator's firing watermark. Raises OperatorFailed."""
         self._pieces.append(self._run.advance(firing_us))
         return self._pieces[-1]
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Have the operator end its epoch. Raises OperatorFailed."""
+        """Finish the operator's epoch. Raises OperatorFailed."""
         self._pieces.append(self._run.finish(firing_us))
         return self._pieces[-1]
 
     def retractions(self) -> pa.Table:
-        """Return the rows that others replace or delete, as they were put out, taken back, and the new ones."""
+        """Return the retractions of replaced and deleted rows, and the new rows."""
         rows = pa.concat_tables([self._operator.output_schema.empty_table(), *self._pieces])
         if rows.num_rows:
             return self._operator.replace(rows, self._output)

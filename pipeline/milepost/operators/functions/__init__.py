@@ -1,4 +1,4 @@
-"""A user's class as an operator: what it declares, how it travels, and its epoch."""
+"""Process operators: declaration, shipping and execution of a user's class."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""A process class's declaration checks its values: one key's state, one epoch's output.
+"""Declared columns of a process class, and checks of its state and output.
 
-A value is checked where the user's code gives it, so an error names the user's line; and it is brought to the form in
-which it would come back from a checkpoint, so a result does not depend on where one epoch ends and the next begins.
+A value is checked when the user's code supplies it, so an error names the user's line. It is also converted to the form
+that a checkpoint would restore, so results do not depend on where one epoch ends and the next begins.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from milepost.operators.rows.deletes import DELETED_FIELD, deletes_of
 from milepost.protocol.subtask import Notification
 
 NOTIFIED = frozenset(f"notify_{what.value}" for what in Notification)
-"""Methods of a process class that are told what became of a checkpoint."""
+"""Methods of a process class that observe the outcome of checkpoints."""
 
 _NEARLY_NOTIFIED = re.compile("notify_.*(complet|abort|subsum)")
 
 
 class SchemaMismatch(Exception):
-    """A value is not what the class declares; `args[0]` names the column and both types."""
+    """A value does not match the declaration. `args[0]` names the column and both types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,10 @@ class Declaration:
     """The contract of a process class.
 
     Attributes:
-        state, output: column -> type. timers: whether it has `on_timer`. batches: `on_batch` instead of `on_rows`.
-        notified: the names of its methods that are told what became of a checkpoint.
+        state, output: column -> type.
+        timers: whether it has `on_timer`.
+        batches: whether it has `on_batch` instead of `on_rows`.
+        notified: names of its methods that observe checkpoint outcomes.
     """
 
     state: Mapping[str, ColumnType]
@@ -48,7 +50,7 @@ class Declaration:
 
 
 def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
-    """Read the contract off a loaded class. Raises InvalidRequest; nothing was run."""
+    """Return the declaration of a loaded class, without running its methods. Raises InvalidRequest."""
     methods = {name: callable(getattr(found, name, None)) for name in ("on_rows", "on_timer", "on_batch")}
     if methods["on_rows"] == methods["on_batch"]:
         got = "both" if methods["on_rows"] else "neither"
@@ -67,9 +69,9 @@ def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
 
 
 def _notified(uid: str, found: type) -> frozenset[str]:
-    """Return the methods that are told of checkpoints.
+    """Return the names of the methods that observe checkpoints.
 
-    One whose name is nearly right is refused: nothing would call it.
+    Raises InvalidRequest: a method has a similar name, so nothing would call it.
     """
     names = {name for name in dir(found) if _NEARLY_NOTIFIED.match(name) and callable(getattr(found, name))}
     for name in sorted(names - NOTIFIED):
@@ -111,11 +113,11 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(FLOATS, (float, int, np.floating, np.integer)),
 }
 _UNCHANGED = {"string": str, "float64": float, "bool": bool}
-"""Python type that comes back from a checkpoint as it is."""
+"""Python types whose values a checkpoint restores unchanged."""
 
 
 class Column:
-    """One declared column: which Python values it takes."""
+    """One declared column, and the Python values that it accepts."""
 
     def __init__(self, what: str, name: str, declared: ColumnType) -> None:
         self.name = name
@@ -126,7 +128,7 @@ class Column:
         self._unchanged = _UNCHANGED.get(declared.kind)
 
     def stored(self, value: object) -> Any:
-        """Return the value as a checkpoint gives it back. Raises SchemaMismatch."""
+        """Return the value in the form that a checkpoint restores. Raises SchemaMismatch."""
         if value is None or type(value) is self._unchanged:
             return value
         if not self._takes(value):
@@ -164,9 +166,9 @@ def schema_of(declared: Mapping[str, ColumnType]) -> pa.Schema:
 
 
 class KeyState(MutableMapping[str, Any]):
-    """The state of one key: every declared column is there, None when it was never set.
+    """The state of one key. It has every declared column, None if the column was never set.
 
-    `del state[name]` sets None; `state.clear()` forgets the key. A list or dict may be changed in place.
+    `del state[name]` sets None, and `state.clear()` deletes the key. Lists and dicts may be mutated in place.
     """
 
     __slots__ = ("_columns", "_values")
@@ -203,7 +205,7 @@ class KeyState(MutableMapping[str, Any]):
         self._values = dict.fromkeys(self._columns)
 
     def settle(self) -> None:
-        """Bring what was changed in place to its stored form. Raises SchemaMismatch."""
+        """Convert values that were mutated in place to their stored form. Raises SchemaMismatch."""
         for name, column in self._columns.items():
             if column.declared.is_nested:
                 self._values[name] = column.stored(self._values[name])
@@ -217,15 +219,16 @@ class KeyState(MutableMapping[str, Any]):
 
 
 class Output:
-    """Collects what a process function yields, in order, as rows of its declared output; made for one epoch.
+    """Collects the yielded rows of a process function in order, for one epoch.
 
     Attributes:
-        schema: of its rows. taken: how many rows were, so far.
+        schema: schema of the rows.
+        taken: number of rows collected so far.
     """
 
     def __init__(self, declared: Mapping[str, ColumnType], *, deletes: bool = False) -> None:
         """Args:
-        deletes: whether a row may be a delete: then they have `DELETED_COLUMN`.
+        deletes: whether rows may be deletes. Then they have `DELETED_COLUMN`.
         """
         self._declared = schema_of(declared)
         self.schema = pa.schema([*self._declared, DELETED_FIELD]) if deletes else self._declared
@@ -236,7 +239,7 @@ class Output:
         self.taken = 0
 
     def add(self, item: object) -> None:
-        """Take one yielded dict or table. Raises SchemaMismatch."""
+        """Add one yielded dict or table. Raises SchemaMismatch."""
         if isinstance(item, Mapping):
             self._names(item)
             self._row([column.stored(item[name]) for name, column in self._columns.items()], deleted=False)
@@ -247,12 +250,12 @@ class Output:
             raise SchemaMismatch(f"expected a dict or a pyarrow Table as output, got {type(item).__name__}")
 
     def delete(self, key: Mapping[str, object]) -> None:
-        """Take a delete of one output key, by all of its columns. Raises SchemaMismatch."""
+        """Add a delete of one output key, which has all of its columns. Raises SchemaMismatch."""
         row = [column.stored(key[name]) if name in key else None for name, column in self._columns.items()]
         self._row(row, deleted=True)
 
     def delete_all(self, keys: pa.Table) -> None:
-        """Take deletes of output keys, of the output's columns. Raises SchemaMismatch."""
+        """Add deletes of output keys, which have columns of the output. Raises SchemaMismatch."""
         wanted = pa.schema([field for field in self._declared if field.name in keys.column_names])
         rows = fitted(keys, wanted, "deleted")
         self._close()
@@ -291,7 +294,7 @@ class Output:
 
 
 def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa.Table:
-    """Return a table with the columns of `schema`, in any order, cast where no value changes. Raises SchemaMismatch."""
+    """Reorder and cast a table to `schema`. Raises SchemaMismatch: other columns, or a cast would change a value."""
     rows = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
     if sorted(rows.column_names) != sorted(schema.names):
         raise _other_columns(rows.column_names, schema.names, what)
@@ -302,7 +305,7 @@ def fitted(table: pa.Table | pa.RecordBatch, schema: pa.Schema, what: str) -> pa
             raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}")
         try:
             columns.append(column.cast(field.type))
-        except MemoryError:  # among pyarrow's errors too: it is about the process
+        except MemoryError:  # also a pyarrow error, but it concerns the process
             raise
         except pa.ArrowException as problem:
             raise SchemaMismatch(f"{what} column {field.name} is {field.type}, got {column.type}: {problem}") from None

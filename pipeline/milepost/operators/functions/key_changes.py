@@ -1,4 +1,4 @@
-"""Key changes hold what calls of a process function leave of the state and the timers of some keys."""
+"""Changes that calls of a process function make to state and timers of keys."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from milepost.protocol.records import TIMER_COLUMN
 
 
 class KeyChanges:
-    """State and timers of some keys before and after, so that only keys that changed are written."""
+    """State and timers of some keys before and after the calls, so that only changed keys are written."""
 
     def __init__(self, uid: str, key: Sequence[str], keys: pa.Table, stored: pa.Table) -> None:
         """Args:
-        key: columns. keys: distinct ones. stored: the state of each, null where there is none.
+        key: key columns.
+        keys: distinct keys.
+        stored: the state of each key, null for a key without state.
 
-        Raises OperatorFailed: Python lacks a value of the state.
+        Raises OperatorFailed: Python cannot represent a value of the state.
         """
         self._schema = stored.schema
         self._keys = keys
@@ -34,7 +36,7 @@ class KeyChanges:
         self._gone: list[int] = []
 
     def before(self, index: int) -> dict[str, Any]:
-        """Return the key's state, for its view to change: what can be changed in place is a copy."""
+        """Return the key's state for its view. Values that can be mutated in place are copies."""
         values = {name: column[index] for name, column in self._before.items()}
         for name in self._nested:
             values[name] = self._stored.column(name)[index].as_py()
@@ -44,7 +46,7 @@ class KeyChanges:
         return self._timers[index]
 
     def record(self, index: int, view: KeyState, timer_us: int | None) -> None:
-        """Take what the key's view and timer are now."""
+        """Record the key's state and timer after the call."""
         values = view.values_by_name()
         if timer_us == self._timers[index] and all(
             value is column[index] or value == column[index]

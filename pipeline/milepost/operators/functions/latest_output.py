@@ -1,4 +1,4 @@
-"""Rows that replace each other: an epoch's output of a process function with an output key."""
+"""Output of a process function with an output key: only the last row per key."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from milepost.operators.rows.columns import Ints, group_rows, with_plain_keys
 
 
 class LatestOutput:
-    """Keeps what an epoch has put out, until its end says which row of each output key was the last.
+    """Buffers the output of an epoch, and at its end returns the last row of each output key.
 
-    A row's key columns are those of the key that it was yielded for: so one subtask alone has rows of an output key.
+    A row's key columns must equal the key that it was yielded for, so only one subtask has rows of an output key.
     """
 
     def __init__(self, key: Sequence[str], output_key: Sequence[str], schema: pa.Schema) -> None:
         """Args:
-        key: of the operator's rows, part of the output key. schema: of the output.
+        key: key columns of the operator, which are part of the output key.
+        schema: output schema.
         """
         self._key, self._output_key, self._schema = list(key), list(output_key), schema
         self._pieces: list[pa.Table] = []
 
     def add(self, rows: pa.Table, keys: pa.Table, owners: Ints | None) -> None:
-        """Take some rows.
+        """Add rows.
 
         Args:
-            keys: distinct ones. owners: of each row the number of the key that it was yielded for; None: for any.
+            keys: distinct keys.
+            owners: for each row, the index of the key that it was yielded for. None: any of the keys.
         Raises:
-            SchemaMismatch: a row is of another key.
+            SchemaMismatch: a row has another key.
         """
         if not rows.num_rows:
             return
@@ -51,7 +53,7 @@ class LatestOutput:
         self._pieces.append(rows)
 
     def take(self) -> pa.Table:
-        """Return the last row of each output key, in the order in which they were put out."""
+        """Return the last row of each output key, in the order of emission. Then start over."""
         rows = pa.concat_tables([self._schema.empty_table(), *self._pieces])
         self._pieces = []
         codes, count = group_rows(rows.select(self._output_key))

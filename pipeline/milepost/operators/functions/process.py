@@ -1,57 +1,60 @@
-"""`kind: process`: a user's class, one key at a time, with state and event-time timers of that key.
+"""`kind: process`: a user's class that processes one key at a time, with state and event-time timers of that key.
 
-    # in the spec; turnaround.py lies beside it
+    # in the spec; turnaround.py is in the same folder
     - {uid: turnaround, kind: process, inputs: [flights], key: [tailnum], function: "turnaround:Turnaround"}
 
     # in turnaround.py
     class Turnaround:
         state = {"arrived": "timestamp[us, UTC]"}                       # optional; every column may be None
-        output = {"tailnum": "string", "minutes": "float64"}            # exactly the columns that come out
+        output = {"tailnum": "string", "minutes": "float64"}            # exactly the columns of the output
 
         def on_rows(self, key, rows, state, ctx): ...                   # yields dicts or tables of `output`
         def on_timer(self, key, time, state, ctx): ...                  # optional
 
-A new instance (no arguments) serves one subtask in one epoch, so nothing survives in `self`. It may be called again for
-the same rows after a failure: no wall clock, no randomness, no effect outside.
+A new instance (created without arguments) serves one subtask in one epoch, so nothing persists in `self`. After a
+failure it may be called again for the same rows. It must therefore use no wall clock and no randomness, and have no
+external side effects.
 
-* `key`: the value of the key column; a tuple in the order of the spec when there are several.
-* `rows`: a `pa.Table` with all columns of one input: rows of the key, once per key and epoch, in event-time order; in
-  plan order where times tie or the input has none. Once the spec sets `aligned_timeout` or `epoch_budget`, an epoch is
-  cut where its time is up: the key's rows come in plan order, in any number of calls, so a class that takes them row by
-  row gives the same result wherever the cut is. No row is late.
-* `ctx.input`: of several inputs the one that these rows are of, by the name in `inputs` (one that is there twice is
-  `orders`, then `orders.2`); None in `on_timer`. Inputs take turns in the order of the spec: all rows of the first, key
-  after key, then those of the second. A class that needs them by time keeps them in `state`, and sets a timer.
-* `state`: a mutable mapping over the declared columns. A key whose columns are all None and that has no timer is gone.
-  A column that `state` gains is None for every key that there is; one that gets a wider type keeps its values; one that
-  it loses is left behind, and is None when it comes back.
-* `ctx.watermark`: a datetime in UTC, or None while there is none: in `on_rows` that of the start of the epoch in which
-  the rows were read, in `on_timer` the firing watermark. When the job ends it is the last datetime there is.
-* `ctx.set_timer(datetime)`: the key's one timer; setting it again replaces it. Once the rows of an epoch are done,
-  timers that a rising firing watermark has reached fire by time, then key: `on_timer(key, time, state, ctx)`. It may
-  set the next one, which must be later; one that is due as well fires in the same epoch.
-* `on_batch(self, batch, state, ctx)` instead of `on_rows`: `batch` holds the rows of all keys of this subtask in the
-  order and cuts described above, `state` the key columns and declared columns of those keys that have state. Returns
-  (output table or None, new state table or None): None leaves the state as it is; a key of the batch that is not in the
-  new state table is forgotten. No timers.
-* `notify_complete(self, checkpoint_id)`, `notify_aborted`, `notify_subsumed`, each optional: what became of a
-  checkpoint of the job, for a class that holds something outside for each of them. Told before the rows of the next
-  epoch that has any, by every subtask of the operator on an instance of its own: at least once, so perhaps again; a
-  completed one before those aborted since. `notify_subsumed`: nothing goes back to that one or an older one any more.
-  What no later epoch continues is not told complete: the last one of a drained job, one that was gone back from, one
-  whose place a backfill took; `notify_subsumed` covers those that are left behind, once it passes them.
+* `key`: the value of the key column, or a tuple in the order of the spec if there are several.
+* `rows`: a `pa.Table` with all columns of one input and the rows of the key. It is passed once per key and epoch, in
+  event-time order. Rows with equal times, and rows of an input without event time, are in plan order. If the spec sets
+  `aligned_timeout` or `epoch_budget`, an epoch is cut when its time is up. Then the key's rows come in plan order, in
+  any number of calls. A class that processes them row by row gives the same result wherever the cut is. No row is late.
+* `ctx.input`: the input of these rows, if there are several, by its name in `inputs`. An input that is listed twice is
+  `orders`, then `orders.2`. None in `on_timer`. Inputs follow in the order of the spec: all rows of the first, key
+  after key, then those of the second. A class that needs them by time stores them in `state` and sets a timer.
+* `state`: a mutable mapping over the declared columns. A key whose columns are all None and that has no timer is
+  deleted. A column that is added to `state` is None for every existing key. A column that gets a wider type keeps its
+  values. The values of a removed column are discarded, and the column is None if it is added again.
+* `ctx.watermark`: a datetime in UTC, or None while there is no watermark. In `on_rows` it is the watermark at the start
+  of the epoch in which the rows were read, in `on_timer` the firing watermark. When the job ends, it is the largest
+  datetime.
+* `ctx.set_timer(datetime)`: set the key's only timer, replacing an earlier one. After the rows of an epoch, timers that
+  an advancing firing watermark has reached fire by time, then by key: `on_timer(key, time, state, ctx)`. `on_timer` may
+  set the next timer, which must be later. If that timer is due as well, it fires in the same epoch.
+* `on_batch(self, batch, state, ctx)` instead of `on_rows`: `batch` contains the rows of all keys of this subtask, in
+  the order and cuts described above. `state` contains the key columns and declared columns of the keys that have state.
+  It returns (output table or None, new state table or None). None leaves the state unchanged. A key of the batch that
+  is not in the new state table is deleted. It has no timers.
+* `notify_complete(self, checkpoint_id)`, `notify_aborted`, `notify_subsumed`, each optional: observe the outcome of a
+  checkpoint of the job, for a class that holds an external resource per checkpoint. They are called before the rows of
+  the next epoch that has rows, by every subtask of the operator, on an instance of its own. Each outcome is delivered
+  at least once, so possibly repeatedly. A completed checkpoint is delivered before those aborted after it.
+  `notify_subsumed` means that the job can no longer return to that checkpoint or an older one. `notify_complete` is not
+  called for checkpoints that no later epoch continues: the last one of a drained job, one that was rolled back, and one
+  that a backfill replaced. `notify_subsumed` covers such checkpoints when it passes them.
 
-With `output_key` in the spec, which has `key` in it, a row replaces the last one with its output key: of each an epoch
-gives the last row alone. A row's key columns are those of the key that it is yielded for. `ctx.delete()` takes that row
-back, `ctx.delete(day=…)` where the output key has a column `day` beside the key, `ctx.delete(table of output keys)` in
-`on_batch`. Rows and deletes count in the order in which they are yielded and called. An `aggregate` or `top` may read
-them, which takes a row back when it is replaced or deleted; for that each is kept until it is deleted, as
-`milepost state JOB UID.output` shows.
+With `output_key` in the spec, which must include `key`, a row replaces the previous row of its output key. An epoch
+emits only the last row of each output key. A row's key columns must equal the key that it is yielded for.
+`ctx.delete()` deletes that row. If the output key has a further column `day`, use `ctx.delete(day=…)`, and in `on_batch` use
+`ctx.delete(table of output keys)`. Rows and deletes count in the order in which they are yielded and called. An
+`aggregate` or `top` may read these rows. It retracts a row that is replaced or deleted. For that purpose, each row is
+stored until it is deleted, as `milepost state JOB UID.output` shows.
 
-What the output declares comes out, nothing is added; key columns only when declared. An output column named as the
-input's event time is the event time again. A timestamp is a datetime with zone iff its type says UTC. Python has dates
-and times of the years 1 to 9999: a key or a state beyond them fails `on_rows` and `on_timer`, naming column and value.
-`on_batch` gets Arrow tables, which have every year.
+The output has exactly the declared columns, and key columns only if they are declared. An output column with the name
+of the input's event time is the event time of the output. A timestamp is a datetime with a time zone if and only if its
+type is UTC. Python has dates and times of the years 1 to 9999. A key or state outside of them fails `on_rows` and
+`on_timer`, with an error that names column and value. `on_batch` receives Arrow tables, which support every year.
 """
 
 from __future__ import annotations
@@ -85,17 +88,17 @@ from milepost.protocol.subtask import Notification
 
 @dataclass(frozen=True, slots=True)
 class ProcessFunction:
-    """A user's class as operators get it: its code, and what it declares. Picklable; holds no class."""
+    """Code and declaration of a user's class. It is picklable, because it does not hold the class itself."""
 
     code: UserFunction
     declared: Declaration
 
 
 class ProcessByKey:
-    """Runs a user's class. What it raises, or gives that it did not declare, declines the epoch with its line.
+    """Runs a user's class. Its exceptions and undeclared outputs decline the epoch, with the user's line.
 
     Attributes:
-        parts: what its runs and its listener need of it.
+        parts: configuration that its runs and its listener need.
     """
 
     combiner: Combiner | None = None
@@ -112,11 +115,12 @@ class ProcessByKey:
         in_pieces: bool,
     ) -> None:
         """Args:
-        inputs: by name, in the order of the spec. The event time of each puts the rows of a key in order; without one
-            they keep plan order.
-        output_key: by which a row of the output replaces the last one; (): a row is final.
-        timed: whether a source with event time reaches it, without which no watermark and no timer is.
-        in_pieces: an epoch may be cut where its time is up: rows keep plan order, which no cut changes.
+        inputs: inputs by name, in the order of the spec. The rows of a key are ordered by the input's event time, or
+            stay in plan order without one.
+        output_key: columns by which an output row replaces the previous one. (): rows are final.
+        timed: whether a source with event time is upstream. Without one there are no watermarks and no timers.
+        in_pieces: whether an epoch may be cut when its time is up. Then rows stay in plan order, which cuts do not
+            change.
         """
         for input_ in inputs.values():
             check_key(uid, key, input_.schema)
@@ -156,11 +160,11 @@ class ProcessByKey:
         )
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> ProcessRun:
-        """Make the instance that serves this epoch of this subtask. Raises OperatorFailed when that fails."""
+        """Create the instance that serves this epoch of this subtask. Raises OperatorFailed."""
         return ProcessRun(self.parts, self.instance(), tables[ONLY_TABLE], previous_firing_us)
 
     def instance(self) -> Any:
-        """Make an instance of the user's class. Raises OperatorFailed with the user's line."""
+        """Create an instance of the user's class. Raises OperatorFailed with the user's line."""
         function = self.parts.function
         try:
             return function.load()()
@@ -171,7 +175,7 @@ class ProcessByKey:
 
 
 class _Listener:
-    """Tells an instance of the user's class what became of a checkpoint."""
+    """Notifies an instance of the user's class of the outcome of a checkpoint."""
 
     def __init__(self, operator: ProcessByKey) -> None:
         self._operator = operator
@@ -189,7 +193,7 @@ class _Listener:
 
 
 def _common_type(uid: str, column: str, inputs: Mapping[str, OperatorInput]) -> pa.DataType:
-    """Return the type that holds a key column of all inputs exactly. Raises InvalidRequest: there is none."""
+    """Return the type that represents a key column of all inputs exactly. Raises InvalidRequest: there is none."""
     types = {name: plain_schema(one.schema).field(column).type for name, one in inputs.items()}
     (first, common), *others = types.items()
     for name, type_ in others:
@@ -205,7 +209,7 @@ def _common_type(uid: str, column: str, inputs: Mapping[str, OperatorInput]) -> 
 
 
 def _why_no_timers(declared: Declaration, timed: bool) -> str:
-    """Return why timers cannot be set; empty when they can."""
+    """Return why timers cannot be set, or "" if they can."""
     if declared.batches:
         return "set_timer: timers of on_batch are not available in this version"
     if not declared.timers:

@@ -1,4 +1,4 @@
-"""One subtask's epoch of a process operator: it calls the user's class, and keeps what that leaves per key."""
+"""One subtask's epoch of a process operator: call the user's class, store its state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LAST_US = in_us(datetime.max.replace(tzinfo=UTC) - EPOCH)
 _FIRST_US = in_us(datetime.min.replace(tzinfo=UTC) - EPOCH)
 
 MOST_TIMERS_AT_THE_END = 10_000
-"""Timers of one key that fire when the job ends: a class that sets the next one for ever would never let it end."""
+"""Limit of timers per key that fire when the job ends. A class that always sets the next one would prevent the end."""
 
 
 def _moment(time_us: int | None) -> datetime | None:
@@ -52,11 +52,11 @@ def _moment(time_us: int | None) -> datetime | None:
 
 
 Deletes: TypeAlias = Callable[[pa.Table | None, Mapping[str, object]], None]
-"""Takes rows back; arguments as of `ProcessContext.delete`."""
+"""Deletes output rows. Arguments as for `ProcessContext.delete`."""
 
 
 class ProcessContext:
-    """What a process function may ask: the watermark, whose rows these are, a timer for its key, and deletes."""
+    """Context of a process function: the watermark, the input of the rows, a timer for the key, and deletes."""
 
     __slots__ = ("_after_us", "_delete", "_refusal", "_timer_us", "input", "watermark")
 
@@ -76,16 +76,16 @@ class ProcessContext:
         self._refusal = refusal
 
     def delete(self, keys: pa.Table | None = None, /, **columns: object) -> None:
-        """Take the row of an output key back.
+        """Delete the row of an output key.
 
         Args:
-            keys: in `on_batch`, all columns of the output keys. columns: else those that the output key has beside
-                the key of this call.
+            keys: in `on_batch`, all columns of the output keys.
+            columns: otherwise, the columns of the output key that are not in the key of this call.
         """
         self._delete(keys, columns)
 
     def set_timer(self, time: datetime) -> None:
-        """Call `on_timer` of this key once the watermark reaches `time`; replaces the timer that it has."""
+        """Call `on_timer` of this key when the watermark reaches `time`. This replaces the key's timer."""
         if self._refusal:
             raise ValueError(self._refusal)
         if not isinstance(time, datetime) or time.tzinfo is None:
@@ -101,7 +101,8 @@ class ProcessInput:
     """One input of a process operator.
 
     Attributes:
-        name: as `ctx.input` has it. event_time: by which the rows of a piece are put in order; None = plan order.
+        name: value of `ctx.input`.
+        event_time: event time that orders the rows of a piece. None: plan order.
     """
 
     name: str
@@ -111,11 +112,12 @@ class ProcessInput:
 
 @dataclass(frozen=True, slots=True)
 class ProcessParts:
-    """What a run needs of its operator.
+    """Configuration of a run.
 
     Attributes:
-        inputs: in the order of the spec. output_key: by which a row replaces the last one; (): rows are final.
-        no_timers: why timers cannot be set; empty when they can.
+        inputs: inputs in the order of the spec.
+        output_key: columns by which a row replaces the previous one. (): rows are final.
+        no_timers: why timers cannot be set, or "" if they can.
     """
 
     uid: str
@@ -130,7 +132,7 @@ class ProcessParts:
 
 
 class ProcessRun:
-    """Calls one instance of the user's class for the rows of each key, piece by piece, then for the timers due."""
+    """Calls one instance of the user's class for the rows of each key, piece by piece, then for due timers."""
 
     def __init__(self, parts: ProcessParts, instance: Any, state: KeyedState, fired_us: int | None) -> None:
         self._parts = parts
@@ -144,7 +146,7 @@ class ProcessRun:
         self._lateness_us: int | None = None
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Call the class for each key of the piece; no row is late. Raises OperatorFailed with the user's line."""
+        """Call the class for each key of the piece. No row is late. Raises OperatorFailed with the user's line."""
         own = self._parts.inputs[position]
         if rows.num_rows:
             self._lateness_us = lateness_us
@@ -157,10 +159,10 @@ class ProcessRun:
         yield OperatorOutput(self._final(), own.schema.empty_table())
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Call `on_timer` for the timers that are due, if the watermark has moved. Raises OperatorFailed.
+        """Call `on_timer` for due timers, if the watermark has advanced. Raises OperatorFailed.
 
-        A timer that was set at or below the firing watermark waits until that moves: when it fires does not depend on
-        where an epoch was cut.
+        A timer that is set at or below the firing watermark waits until the watermark advances. The time at which it
+        fires therefore does not depend on where an epoch was cut.
         """
         if firing_us is not None and (self._fired_us is None or firing_us > self._fired_us):
             self._fired_us = firing_us
@@ -169,16 +171,16 @@ class ProcessRun:
         return self._final()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Call `on_timer` for the timers that are due; emit rows that replace others. Raises OperatorFailed."""
+        """Call `on_timer` for due timers. Emit rows that replace others. Raises OperatorFailed."""
         final = self.advance(firing_us)
         return final if self._latest is None else self._latest.take()
 
     def _final(self) -> pa.Table:
-        """Return rows that nothing replaces."""
+        """Return the final rows collected so far. With an output key there are none before `finish`."""
         return self._output.take() if self._latest is None else self._output.schema.empty_table()
 
     def _delete(self, key: Any, keys: pa.Table | None, columns: Mapping[str, object]) -> None:
-        """Take back a row of the key that a method was called for. Raises what the user's code shall see."""
+        """Delete a row of the key of the current call. Raises errors for the user's code."""
         own, output_key = self._parts.key, self._parts.output_key
         if not output_key:
             raise ValueError("delete: the spec has no output_key, so rows are final")
@@ -192,7 +194,7 @@ class ProcessRun:
             raise TypeError(f"delete: {problem}") from None
 
     def _delete_all(self, keys: pa.Table | None, columns: Mapping[str, object]) -> None:
-        """Take back rows of output keys. Raises what the user's code shall see."""
+        """Delete rows of output keys. Raises errors for the user's code."""
         output_key = self._parts.output_key
         if not output_key:
             raise ValueError("delete: the spec has no output_key, so rows are final")
@@ -204,7 +206,7 @@ class ProcessRun:
             raise TypeError(f"delete: {problem}") from None
 
     def _put_out(self, method: str, keys: pa.Table, owners: Ints | None) -> None:
-        """Take what a method has yielded for some keys; arguments as of `LatestOutput.add`."""
+        """Collect the rows that a method has yielded for some keys. Arguments as for `LatestOutput.add`."""
         if self._latest is None:
             return
         try:
@@ -285,7 +287,7 @@ class ProcessRun:
         self._put_out("on_batch", keys, None)
 
     def _replace(self, keys: pa.Table, known: pa.Table, new: object) -> None:
-        """Make `new` the state of the batch's keys."""
+        """Replace the state of the batch's keys by `new`."""
         if not isinstance(new, pa.Table | pa.RecordBatch):
             raise SchemaMismatch(f"expected a pyarrow Table as new state, got {type(new).__name__}")
         state = fitted(new, known.schema, "state")
@@ -301,19 +303,19 @@ class ProcessRun:
         self._state.delete(keys.filter(gone))
 
     def _values(self, keys: pa.Table) -> Iterator[Any]:
-        """Return each key as the user's code gets it. Raises OperatorFailed: Python lacks a value."""
+        """Return each key as a Python value. Raises OperatorFailed: Python cannot represent a value."""
         columns = [values_for_python(self._parts.uid, "key", keys.column(name), name) for name in keys.column_names]
         return iter(columns[0]) if len(columns) == 1 else zip(*columns, strict=True)
 
     def _stored(self, keys: pa.Table) -> pa.Table:
-        """Return the state of each of the distinct keys, in their order; null for a key without state."""
+        """Return the state of each distinct key, in order. It is null for a key without state."""
         found = self._state.lookup(keys)
         rest = found.drop_columns(list(self._parts.key)).take(find_rows(keys, found))
         columns = [*keys.cast(self._parts.key_schema).columns, *rest.columns]
         return pa.table(columns, schema=self._parts.state_schema)
 
     def _call(self, method: Callable[..., Any], *arguments: Any, view: KeyState) -> None:
-        """Call a method of the class and take what it yields."""
+        """Call a method of the class and collect the rows that it yields."""
         result = self._guarded(lambda: method(*arguments))
         items: Iterator[Any]
         if result is None:
@@ -337,7 +339,7 @@ class ProcessRun:
     def _guarded(self, call: Callable[[], Any]) -> Any:
         try:
             return call()
-        except MemoryError as error:  # the task says what to set; only here is known at which line
+        except MemoryError as error:  # the task adds the hint; the user's line is available only here
             raise MemoryError(self._function.describe(error)) from error
         except (Exception, SystemExit) as error:
             raise OperatorFailed(self._parts.uid, self._function.describe(error)) from error

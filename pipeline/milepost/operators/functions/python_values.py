@@ -1,4 +1,4 @@
-"""Keys and state as the Python values that a process class gets."""
+"""Convert keys and state to the Python values that a process class receives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def values_for_python(uid: str, what: str, column: pa.ChunkedArray, name: str) -
     """Return the values of a column of keys or state.
 
     Args:
-        what: kind of column, for the message.
+        what: kind of column (key or state), for the message.
     Raises:
         OperatorFailed: Python has no date or datetime of that year.
     """

@@ -1,11 +1,11 @@
-"""User code travels as the source text of its modules, or as name and hash of an installed one (I13).
+"""Ship user code as source text, or as name and hash of an installed module (I13).
 
-Modules beside the spec never enter Python's own module cache: each load executes the text that came with the plan in a
-fresh namespace named by its hash, so a long-lived process cannot run an old form, and nothing that a module keeps in
-its globals outlives the epoch. Their `import` statements see each other first, then what is installed.
+Modules in the spec's folder never enter Python's own module cache. Each load executes the text from the plan in a new
+namespace that is named by its hash. A long-lived process therefore cannot run an old version, and module globals do not
+outlive the epoch. Their `import` statements resolve to each other first, then to installed modules.
 
-Found statically are the modules that `import` statements name. One that is imported in another way
-(`importlib.import_module("helper")`) does not travel and is not found.
+The shipped modules are found statically, by their `import` statements. A module that is imported in another way
+(`importlib.import_module("helper")`) is not shipped, and its import fails.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ _SPACE = "_milepost_"
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One module beside the spec.
+    """One module in the spec's folder.
 
     Attributes:
-        module: dotted name. path: relative to the spec's folder. package: whether it is an `__init__.py`.
+        module: dotted name.
+        path: path relative to the spec's folder.
+        package: whether it is an `__init__.py`.
     """
 
     module: str
@@ -43,11 +45,12 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A class of the spec by its name, and the code that it means.
+    """A class named in the spec, and its code.
 
     Attributes:
-        uid: operator that runs it. module, name: of the class.
-        files: beside the spec, by module name; empty for an installed module.
+        uid: operator that runs the class.
+        module, name: module and name of the class.
+        files: modules in the spec's folder, by module name. Empty for an installed module.
         digest: hex SHA-256 of `files`, or of the installed files.
     """
 
@@ -58,11 +61,11 @@ class UserFunction:
     digest: str
 
     def running_digest(self) -> str:
-        """Hash of the code that this process would run, which for an installed module is what it first saw of it."""
+        """Return the hash of the code that this process would run. Installed modules are hashed on first use."""
         return _digest(self.files) if self.files else installed_digest(self.module) or "absent"
 
     def modules(self) -> dict[str, str]:
-        """Hash of each module that it is made of: those beside the spec, or the installed one."""
+        """Return the hash of each of its modules: those in the spec's folder, or the installed one."""
         own = {file.module: hashlib.sha256(file.text.encode()).hexdigest() for file in self.files}
         return own or {self.module: self.digest}
 
@@ -83,7 +86,7 @@ class UserFunction:
         return found
 
     def describe(self, error: BaseException) -> str:
-        """Return what the user's code raised, and the line of the user's file that raised it, in one line."""
+        """Format an error of the user's code in one line, with the line of the user's file that raised it."""
         said = error.args[0] if isinstance(error, KeyError) and error.args else error
         lines = str(said).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
@@ -93,7 +96,7 @@ class UserFunction:
         return f"{text} ({place})" if place else text
 
     def place_of(self, filename: str, line: int | None) -> str | None:
-        """`file, line n` when the file is the user's, else None."""
+        """Return `file, line n` if the file is the user's, else None."""
         if self.files:
             shown = {_filename(file, self.digest): file.path for file in self.files}.get(filename)
         else:
@@ -114,16 +117,16 @@ class UserFunction:
 
 
 class UserCodeFailed(Exception):
-    """The user's code raised, or is not what the spec says; `args[0]` says what, and where."""
+    """The user's code raised an error, or does not match the spec. `args[0]` has the problem and its location."""
 
 
 def read_function(uid: str, function: str, folder: Path) -> UserFunction:
-    """Read the code that `module:Class` means now; nothing of it is executed.
+    """Read the current code of `module:Class`, without executing it.
 
     Args:
-        folder: of the spec; a dotted module is looked up in sub-folders. It goes before what is installed.
+        folder: folder of the spec. Dotted modules are in its sub-folders. It takes precedence over installed modules.
     Raises:
-        InvalidRequest: there is no such module, or a file of it is not Python.
+        InvalidRequest: the module does not exist, or one of its files is not Python.
     """
     module, _, name = function.partition(":")
     files = tuple(sorted(_reachable(uid, module, folder), key=lambda file: file.module))
@@ -160,7 +163,7 @@ def _digest(files: Sequence[SourceFile]) -> str:
 
 
 def _reachable(uid: str, module: str, folder: Path) -> list[SourceFile]:
-    """Return the module and everything beside the spec that it imports, with the `__init__.py` of their packages."""
+    """Return the module and its transitive imports in the spec's folder, with the `__init__.py` of their packages."""
     found: dict[str, SourceFile] = {}
     waiting = [module]
     while waiting:
@@ -194,7 +197,7 @@ def _read(uid: str, module: str, folder: Path) -> SourceFile | None:
 
 
 def _imported(uid: str, file: SourceFile) -> Iterator[str]:
-    """Every name that an `import` statement anywhere in the file may mean as a module."""
+    """Yield every name in the file's `import` statements that may be a module."""
     try:
         tree = ast.parse(file.text)
     except (SyntaxError, ValueError) as problem:
@@ -219,7 +222,10 @@ def _package(module: str, package: bool) -> str:
 
 
 def _absolute(name: str, level: int, package: str) -> str | None:
-    """Return the dotted name that an import means, "" being the spec's folder; None when it leaves that folder."""
+    """Return the absolute dotted name of an import, "" for the spec's folder. None if it leaves that folder.
+
+    In a module of package `a.b`: `from . import x` has level 1 and means `a.b`, `from ..c import x` means `a.c`.
+    """
     if not level:
         return name
     parts = package.split(".") if package else []
@@ -245,7 +251,7 @@ class _Space:
             del sys.modules[name]
 
     def load(self, module: str) -> ModuleType:
-        """Execute a module after its packages, each once. Raises what it raises."""
+        """Execute a module after its packages, each once. Raises the module's own errors."""
         parent: ModuleType | None = None
         loaded = None
         for part in _with_parents(module):
@@ -266,7 +272,7 @@ class _Space:
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
         if file is None or file.package:
             module.__path__ = []
-        # Pickle, dataclasses and type hints find a class's module there.
+        # Pickle, dataclasses and type hints look a class's module up in sys.modules.
         sys.modules[module.__name__] = self._modules[name] = module
         if file is not None:
             module.__file__ = _filename(file, self._digest)
@@ -286,7 +292,7 @@ class _Space:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """`__import__` for these modules: what lies beside the spec first, then what is installed."""
+        """Implement `__import__` for these modules: the spec's folder first, then installed modules."""
         package = str((globals or {}).get("__package__") or "")
         own = package == self._prefix or package.startswith(f"{self._prefix}.")
         absolute = _absolute(name, level, package[len(self._prefix) + 1 :]) if own else None
@@ -310,11 +316,11 @@ class _Space:
 # -- installed modules ----------------------------------------------------------------------------------------------
 
 _FIRST_SEEN: dict[str, str] = {}
-"""Module -> hash of its files when this process first asked for it, which was before it imported it."""
+"""Module -> hash of its files at this process's first request, which precedes the import."""
 
 
 def installed_digest(module: str) -> str | None:
-    """Hash of an installed module as this process runs it; None when it is not installed."""
+    """Return the hash of an installed module as this process runs it. None if it is not installed."""
     if module not in _FIRST_SEEN:
         root = _installed_root(module)
         if root is None:
