@@ -46,10 +46,10 @@ external side effects.
 
 With `output_key` in the spec, which must include `key`, a row replaces the previous row of its output key. An epoch
 emits only the last row of each output key. A row's key columns must equal the key that it is yielded for.
-`ctx.delete()` deletes that row. If the output key has a further column `day`, use `ctx.delete(day=…)`, and in `on_batch` use
-`ctx.delete(table of output keys)`. Rows and deletes count in the order in which they are yielded and called. An
-`aggregate` or `top` may read these rows. It retracts a row that is replaced or deleted. For that purpose, each row is
-stored until it is deleted, as `milepost state JOB UID.output` shows.
+`ctx.delete()` deletes that row. If the output key has a further column `day`, use `ctx.delete(day=…)`, and in
+`on_batch` use `ctx.delete(table of output keys)`. Rows and deletes count in the order in which they are yielded and
+called. An `aggregate` or `top` may read these rows. It retracts a row that is replaced or deleted. For that purpose,
+each row is stored until it is deleted, as `milepost state JOB UID.output` shows.
 
 The output has exactly the declared columns, and key columns only if they are declared. An output column with the name
 of the input's event time is the event time of the output. A timestamp is a datetime with a time zone if and only if its
