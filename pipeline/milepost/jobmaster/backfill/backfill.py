@@ -149,7 +149,7 @@ def _document(context: JobContext, plan: BackfillPlan) -> BackfillDocument:
 
 
 def _quiet(step: str) -> None:
-    """Nobody is told."""
+    """Ignore the step: no progress is reported."""
 
 
 def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> BackfillResult:

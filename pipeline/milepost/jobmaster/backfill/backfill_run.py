@@ -145,7 +145,7 @@ class Backfill:
             fewest, stalled = (len(at.left), 0) if len(at.left) < fewest else (fewest, stalled + 1)
             last_stretch = len(at.left) <= plan.request.ranges_per_epoch or stalled >= _MAX_STALLED_EPOCHS
             if (last_stretch or self._has_frozen(at.state)) and self._freeze(at.state):
-                at = self._position(plan, leadership)  # what the live timeline did until then is to be replayed, too
+                at = self._position(plan, leadership)  # also replay what the live timeline ran before it
             if at.left:
                 self._epoch(plan, leadership, at)
                 before = at
@@ -153,7 +153,7 @@ class Backfill:
                 return at.fork.head
 
     def _position(self, plan: BackfillPlan, leadership: Leadership) -> _Position:
-        """Return the progress of the fork. Raises CommitConflict: the live timeline is not the plan's any more."""
+        """Return the progress of the fork. Raises CommitConflict: the live timeline is no longer the plan's."""
         context = self._context
         state = context.head().state
         ranges = plan.live.up_to_head(state)
@@ -202,10 +202,10 @@ class Backfill:
         now, later = at.left[:count], at.left[count:]
         pending, opened = leadership.own_pending(at.state, session), None
         if pending is None:
-            known = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
+            names = {name for item in at.left for name in item.objects}.union(at.tip.sources if at.tip else ())
             lineage = plan.live.up_to_head(at.state)
             dimensions = replayed_dimensions(context, at.state, now, lineage, at.tip)
-            record = replay_record(now, later, known & set(context.spec.streams), full, dimensions, at.tip)
+            record = replay_record(now, later, names & set(context.spec.streams), full, dimensions, at.tip)
             claim = leadership.claim(session, at.state, record, plan.code.hash)
             grant = granted_checkpoint(leadership, claim, session)
             pending = grant.pending
@@ -243,9 +243,9 @@ class Backfill:
         )
         try:
             context.transact(request)
-        except (CommitConflict, Busy) as moved:  # the freeze had ended: the live timeline went on
+        except (CommitConflict, Busy) as moved:  # the freeze had expired, so the live timeline advanced
             if context.head().state.version == at.state.version:
-                raise  # nothing has moved: the next try would be this one again
+                raise  # no head moved, so another attempt would fail in the same way
             _LOG.info("%s; replaying what it did", moved.message)
             return False
         return True
@@ -259,13 +259,13 @@ class Backfill:
             request = ThawRequest(self._session.session_id)
             try:
                 self._context.transact(request)
-            except CheckpointError as error:  # it ends by itself
+            except CheckpointError as error:  # the freeze expires by itself
                 _LOG.warning("the live timeline was not thawed now: %s", error.message)
 
     def _explain(self, error: CheckpointError, fork: TimelineId) -> None:
         error.details.setdefault("fork", fork)
         if isinstance(error, Fenced | CommitOutcomeUnknown):
-            return  # the fork is lost, or nobody knows
+            return  # the fork was disposed of, or the outcome is unknown
         hint = (
             f"The live timeline is as it was; the same backfill, with the same code and spec, goes on with fork {fork}"
         )

@@ -242,7 +242,7 @@ def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) 
         return False
     try:
         recorded = from_text(metadata.spec_text, context.job.path).spec.sources
-    except InvalidRequest:  # a spec of another version: how far ahead of its watermark it read is not known
+    except InvalidRequest:  # the spec is of another version, so the watermark delay is unknown
         return False
     for name, source in metadata.sources.items():
         delays = [spec[name].watermark_delay for spec in (recorded, context.spec.sources) if name in spec]

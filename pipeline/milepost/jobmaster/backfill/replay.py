@@ -123,23 +123,23 @@ def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) 
     Raises:
         NotFound: `since` is not an ancestor of `head`.
     """
-    found: list[CompletedEpoch] = []
-    wanted = head
+    epochs: list[CompletedEpoch] = []
+    next_id = head
     for entry in context.log.entries() if head != since else ():
         epoch = completion_of(entry)
-        if epoch is not None and epoch.checkpoint_id == wanted:
-            found.append(epoch)
-            wanted = epoch.parent
-            if wanted <= since:
+        if epoch is not None and epoch.checkpoint_id == next_id:
+            epochs.append(epoch)
+            next_id = epoch.parent
+            if next_id <= since:
                 break
-    if wanted != since:
+    if next_id != since:
         raise NotFound(
             f"job {context.spec.name}: checkpoint {since} is not on the lineage that leads to checkpoint {head}. "
             "Nothing was changed.",
             hint=f"milepost list {context.spec.name} shows the timeline of each checkpoint",
             checkpoint_id=int(since),
         )
-    return tuple(reversed(found))
+    return tuple(reversed(epochs))
 
 
 def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Consumed:
@@ -187,7 +187,7 @@ def recorded_ranges(
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )
         records.append(record)
-        named = [(one.name, version_of(obj)) for one in record.sources for obj in one.consumed]
+        named = [(source.name, version_of(obj)) for source in record.sources for obj in source.consumed]
         last |= dict.fromkeys(named, checkpoint.checkpoint_id)
     ranges = []
     for checkpoint, record in zip(lineage, records, strict=True):
@@ -270,7 +270,7 @@ class LiveRanges:
         self._context = context
         self._head, self._consumed = point, self.base_consumed
         self._ends = watermark_text(watermark_of(base)) if base is not None else None
-        self._known: tuple[RecordedRange, ...] = ()
+        self._ranges: tuple[RecordedRange, ...] = ()
 
     def up_to_head(self, state: ManifestState) -> tuple[RecordedRange, ...]:
         """Return the ranges up to the live head of `state`, in order, empty ones included.
@@ -290,10 +290,10 @@ class LiveRanges:
         if head != self._head:
             passed = lineage_since(self._context, head, self._head)
             consumed = consumed_by(self._context, self._context.base_metadata(state, head))
-            found = recorded_ranges(self._context, passed, self._ends, self._consumed, consumed)
-            self._known, self._head, self._consumed = (*self._known, *found), head, consumed
+            ranges = recorded_ranges(self._context, passed, self._ends, self._consumed, consumed)
+            self._ranges, self._head, self._consumed = (*self._ranges, *ranges), head, consumed
             self._ends = passed[-1].watermark or self._ends
-        return self._known
+        return self._ranges
 
 
 def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consumed) -> tuple[RecordedRange, ...]:
@@ -307,17 +307,17 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
     """
     reached = {name: set(consumed.by) for name, consumed in base.items()}
     goal = {name: set(consumed.by) for name, consumed in tip.items() if consumed.by}
-    left = [item for item in ranges if not item.is_empty]
+    remaining = [item for item in ranges if not item.is_empty]
     while {name: versions for name, versions in reached.items() if versions} != goal:
-        if not left:
+        if not remaining:
             raise CommitConflict(
                 "the fork has consumed other objects than the recorded ranges of the live timeline name. The live "
                 "timeline is as it was.",
                 hint="run the same backfill again: it begins with a new fork",
             )
-        for name, versions in left.pop(0).versions.items():
+        for name, versions in remaining.pop(0).versions.items():
             reached.setdefault(name, set()).update(versions)
-    return tuple(left)
+    return tuple(remaining)
 
 
 def replay_record(
@@ -362,8 +362,8 @@ def _replayed(
 
 
 def _before(faults: Iterable[Mapping[str, object]]) -> int:
-    """Return the checkpoint before the first one that read an object that cannot be read again."""
-    return min(int(str(one["checkpoint_id"])) for one in faults) - 1
+    """Return the checkpoint before the first fault that read an object that cannot be read again."""
+    return min(int(str(fault["checkpoint_id"])) for fault in faults) - 1
 
 
 def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
@@ -378,16 +378,16 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
         now = {obj.key: obj for obj in list_objects(open_store(store), pattern).objects}
         for item in ranges:
             for obj in item.objects.get(name, ()):
-                found = now.get(obj.key)
-                if found is None or (found.etag, found.size) != (obj.etag, obj.size):
-                    state = "gone" if found is None else f"now {found.etag} ({found.size} bytes)"
+                stored = now.get(obj.key)
+                if stored is None or (stored.etag, stored.size) != (obj.etag, obj.size):
+                    state = "gone" if stored is None else f"now {stored.etag} ({stored.size} bytes)"
                     faults.append({"source": name, "key": obj.key, "checkpoint_id": int(item.checkpoint_id)})
                     faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}
     if faults:
         lines = [
-            f"{one['source']}: {one['key']}: consumed by checkpoint {one['checkpoint_id']} as {one['recorded']}, "
-            f"{one['found']}"
-            for one in faults[:_NAMED]
+            f"{fault['source']}: {fault['key']}: consumed by checkpoint {fault['checkpoint_id']} as {fault['recorded']}"
+            f", {fault['found']}"
+            for fault in faults[:_NAMED]
         ]
         raise SourceChanged(
             f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."

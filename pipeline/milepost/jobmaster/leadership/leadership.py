@@ -219,10 +219,10 @@ class Leadership:
         body = self.context.store.get(key)
         metadata = decode_metadata(body, key)
         expected = (self.context.spec.name, pending.checkpoint_id, pending.token)
-        found = (metadata.job, metadata.checkpoint_id, metadata.token)
-        if found != expected:
+        actual = (metadata.job, metadata.checkpoint_id, metadata.token)
+        if actual != expected:
             raise StateCorrupt(
-                f"{key}: says it is of (job, checkpoint, token) {found}, expected {expected}. Nothing was completed.",
+                f"{key}: says it is of (job, checkpoint, token) {actual}, expected {expected}. Nothing was completed.",
                 key=key,
             )
         return metadata, handle_of(key, body)

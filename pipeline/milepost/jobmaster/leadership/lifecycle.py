@@ -143,7 +143,7 @@ class Lifecycle:
 
         decided = self._context.transact(request, check=check)
         event = decided.outcome.event if isinstance(decided.outcome, Transition) else None
-        aborted = [int(one.pending.checkpoint_id) for one in event.aborted] if isinstance(event, JobCanceled) else []
+        aborted = [int(item.pending.checkpoint_id) for item in event.aborted] if isinstance(event, JobCanceled) else []
         ended = decided.state.status.value
         done = self._ended(session, decided, f"already_{ended}" if event is None else ended)
         return extend_record(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
@@ -222,7 +222,7 @@ class Lifecycle:
             sinks = sorted({sink for checkpoint in waiting for sink in checkpoint.unconfirmed})
             raise StoreUnavailable(
                 f"job {state.job} is {status.name}; its clean-up waits for sinks {', '.join(sinks)}, which do not "
-                f"answer: checkpoints {[int(one.checkpoint_id) for one in waiting]} are completed and unpublished. "
+                f"answer: checkpoints {[int(item.checkpoint_id) for item in waiting]} are completed and unpublished. "
                 "Nothing is lost.",
                 hint=f"bring the sinks back, then: milepost cancel {state.job}",
                 sinks=sinks,
@@ -230,7 +230,7 @@ class Lifecycle:
 
     def _last_completed(self, session: Session) -> CheckpointId:
         own = session_digest(session.session_id)
-        done = [one for who, one in self._context.head().state.completed_sessions if who == own]
+        done = [item for who, item in self._context.head().state.completed_sessions if who == own]
         if not done:
             raise Fenced(
                 f"job {self._context.spec.name}: finish refused: session {session.session_id} has completed no "
@@ -241,7 +241,7 @@ class Lifecycle:
     def _given_up(self, incarnation: int) -> tuple[CheckpointAborted, ...]:
         """Return what the cancel of this incarnation aborted, from the log: another process may have canceled it."""
         for entry in self._context.log.entries():
-            if isinstance(entry, Tombstone):  # of an incarnation that was cleaned long ago
+            if isinstance(entry, Tombstone):  # the incarnation was cleaned up long ago
                 break
             if isinstance(entry.event, JobCanceled) and entry.event.result.incarnation == incarnation:
                 return entry.event.aborted

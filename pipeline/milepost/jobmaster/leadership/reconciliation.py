@@ -89,7 +89,7 @@ class SinkReconciler:
             shown = sink.position()
             left = 0 if contents is None else contents.checkpoint_id
             if shown.mark is not None and shown.checkpoint_id != left:
-                require_stores(self._context)  # a run with nothing to do may come here first: this writes
+                require_stores(self._context)  # a run without input may get here first, and this call writes
                 _LOG.info("sink %s is back: it follows timeline %s", spec.name, state.live)
                 self._move(state, self._number_of_return(state, sink, shown.mark), base, spec.name)
 

@@ -115,7 +115,7 @@ class Migrations:
             )
         check_ready(context, state)
         for fork in open_forks(state):
-            if is_migration(context, fork):  # of a try that died, or of one that a person overrules now
+            if is_migration(context, fork):  # of an attempt that died, or that this migration replaces
                 abort_import(context, session, fork.timeline_id)
         with self._frozen(plan.hold_ms), self._imported(session, head, plan) as completed:
             request = FastForwardRequest(
@@ -139,7 +139,7 @@ class Migrations:
         finally:
             try:
                 self._context.transact(ThawRequest(_FREEZER))
-            except CheckpointError as error:  # it ends by itself
+            except CheckpointError as error:  # the freeze expires by itself
                 _LOG.warning("the live timeline was not thawed now: %s", error.message)
 
     @contextmanager

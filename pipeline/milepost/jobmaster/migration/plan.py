@@ -67,7 +67,7 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
         EnvironmentUnusable: the format's library is not installed, or the target cannot be reached.
     """
     state = context.head().state
-    context.sink(name)  # one that the spec does not have is refused
+    context.sink(name)  # raises NotFound for a sink that is not in the spec
     base = context.base_metadata(state, state.timeline().head)
     if base is not None:
         _check_spec(context, base, name)
@@ -98,7 +98,7 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
             sink=name,
         )
     size = sum(file.size for file in old.files(contents))
-    rows = old.compare(contents).rows_then  # also: its files are there
+    rows = old.compare(contents).rows_then  # also checks that its files exist
     return MigrationPlan(
         job=state.job,
         sink=name,

@@ -26,18 +26,18 @@ def check_place(context: JobContext, name: str, contents: TableContents, target:
     """Raise InvalidRequest if the target location has other contents: of this job, another job, or anyone else."""
     spec = _migrated_spec(context, name, target)
     here = target.format, context.sink_location(name, target)
-    known = {contents.location: contents.address}
-    known |= {one.location: one.address for one in TableRegistry(context.store, name).tables()}
+    tables = {contents.location: contents.address}
+    tables |= {item.location: item.address for item in TableRegistry(context.store, name).tables()}
     sink = context.job.spec.sink(name)
     others = tuple(
         at_address(sink, address).model_copy(update={"name": f"{name}, as it is or was"})
-        for location, address in known.items()
+        for location, address in tables.items()
         if (address.format, location) != here
     )
-    kept = tuple(one for one in spec.sinks if one.name != name)
-    spec = spec.model_copy(update={"sinks": (*others, *kept, spec.sink(name))})
+    other_sinks = tuple(sink for sink in spec.sinks if sink.name != name)
+    spec = spec.model_copy(update={"sinks": (*others, *other_sinks, spec.sink(name))})
     problems = placement_problems(spec, context.job.module_dir, os.environ)
-    _refuse(name, target, [one.message for one in problems], _EMPTY_PLACE)
+    _refuse(name, target, [problem.message for problem in problems], _EMPTY_PLACE)
     new = context.sink(name, target)
     owner = new.owner()
     if owner is not None and new.belongs_to_other(context.identity):
@@ -47,10 +47,10 @@ def check_place(context: JobContext, name: str, contents: TableContents, target:
             hint=_EMPTY_PLACE,
             sink=name,
         )
-    found = None if owner is not None else next(iter(new.store.list("", limit=1)), None)
-    if found is not None:
+    existing = None if owner is not None else next(iter(new.store.list("", limit=1)), None)
+    if existing is not None:
         raise InvalidRequest(
-            f"sink {name}: {new.store.config.url} is not empty: {found.key} lies there. Nothing was changed.",
+            f"sink {name}: {new.store.config.url} is not empty: {existing.key} lies there. Nothing was changed.",
             hint=_EMPTY_PLACE,
             sink=name,
         )
@@ -77,7 +77,7 @@ def _migrated_spec(context: JobContext, name: str, target: TableAddress) -> JobS
     sinks = [sink if at == index else other for at, other in enumerate(value["sinks"])]
     spec, problems = validate_spec({**value, "sinks": sinks})
     problems = [*problems, *(structure_problems(spec) if spec is not None else ())]
-    _refuse(name, target, [f"{show_path(one.path)}: {one.message}" for one in problems], _KEYS)
+    _refuse(name, target, [f"{show_path(problem.path)}: {problem.message}" for problem in problems], _KEYS)
     assert spec is not None, "a value without problems is a spec"
     return spec
 

@@ -143,8 +143,8 @@ def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
     """Return the operator's spec. Raises NotFound, InvalidRequest: it cannot be bootstrapped."""
     nodes = {node.uid: node for node in loaded.graph.stateful}
     if uid not in nodes:
-        known = ", ".join(sorted(nodes)) or "none"
-        raise NotFound(f"job {context.spec.name} has no stateful operator {uid}; it has: {known}. Nothing was changed.")
+        uids = ", ".join(sorted(nodes)) or "none"
+        raise NotFound(f"job {context.spec.name} has no stateful operator {uid}; it has: {uids}. Nothing was changed.")
     spec = context.spec.operator(uid)
     if not isinstance(spec, AggregateOperator | DeduplicateOperator | ProcessOperator):
         raise InvalidRequest(

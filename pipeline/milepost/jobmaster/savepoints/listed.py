@@ -45,11 +45,11 @@ def find_savepoint(context: JobContext, name: str) -> ListedSavepoint:
 
 def savepoint_named(state: ManifestState, name: str) -> Savepoint:
     """Return the listed savepoint of that name. Raises NotFound."""
-    found = next((one for one in state.savepoints if one.name == name), None)
-    if found is None:
-        known = ", ".join(one.name for one in state.savepoints) or "none"
-        raise NotFound(f"job {state.job} has no savepoint {name}; it has: {known}. Nothing was changed.", name=name)
-    return found
+    savepoint = next((item for item in state.savepoints if item.name == name), None)
+    if savepoint is None:
+        names = ", ".join(item.name for item in state.savepoints) or "none"
+        raise NotFound(f"job {state.job} has no savepoint {name}; it has: {names}. Nothing was changed.", name=name)
+    return savepoint
 
 
 def savepoint_store(context: JobContext, savepoint: Savepoint) -> ObjectStore:

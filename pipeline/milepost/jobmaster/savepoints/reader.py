@@ -62,12 +62,12 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
 def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
     """Raise StateCorrupt unless the document lists exactly the objects that its checkpoint and tables need."""
     what = f"{SAVEPOINT_DOCUMENT} of {where}"
-    said = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
-    found = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
-    if said != found:
+    document_ids = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
+    metadata_ids = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
+    if document_ids != metadata_ids:
         raise StateCorrupt(
-            f"{what}: says (job, checkpoint, timeline, max_parallelism) {said}, its {METADATA_NAME} says {found}. "
-            "Nothing was copied."
+            f"{what}: says (job, checkpoint, timeline, max_parallelism) {document_ids}, its {METADATA_NAME} "
+            f"says {metadata_ids}. Nothing was copied."
         )
     needed = {handle.key: handle for handle in (document.metadata, *metadata.handles())}
     for table in document.tables.values():
@@ -135,14 +135,14 @@ def _operator_problem(uid: str, snapshot: OperatorSnapshot, max_parallelism: int
         if not table.key or not set(table.routing_key) <= set(table.key) <= set(table.schema.names):
             return "its key is not part of its state"
         covered = 0
-        for handle in sorted(table.handles, key=lambda one: one.key_groups.start):
+        for handle in sorted(table.handles, key=lambda item: item.key_groups.start):
             if handle.uid != uid or handle.max_parallelism != max_parallelism or handle.key_groups.start != covered:
                 return "its state handles do not cover its key groups, each once"
             covered = handle.key_groups.stop
         if covered != max_parallelism:
             return "its state handles do not cover its key groups, each once"
-    channels = [one for one in snapshot.channels if one is not None]
-    if any(one.uid != uid or one.key_groups.stop > max_parallelism for one in channels):
+    channels = [part for part in snapshot.channels if part is not None]
+    if any(part.uid != uid or part.key_groups.stop > max_parallelism for part in channels):
         return "rows in flight are not its own"
     return None
 

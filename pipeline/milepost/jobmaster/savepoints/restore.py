@@ -201,7 +201,7 @@ class Restores:
         if "/" in location:
             store = self._context.store_at(location)
             listed = () if state is None else state.savepoints
-            own = next((one for one in listed if self._lies_at(one) == store.config.url), None)
+            own = next((item for item in listed if self._url_of(item) == store.config.url), None)
             return own, read_savepoint(store)
         if state is None:
             raise InvalidRequest(
@@ -211,10 +211,10 @@ class Restores:
         own = savepoint_named(state, location)
         store = savepoint_store(self._context, own)
         saved = read_savepoint(store)
-        self._savepoints.document(own, store)  # what lies there is what was listed under that name
+        self._savepoints.document(own, store)  # the savepoint there is the one listed under that name
         return own, saved
 
-    def _lies_at(self, savepoint: Savepoint) -> str | None:
+    def _url_of(self, savepoint: Savepoint) -> str | None:
         """Return the URL of a listed savepoint; None if its record has no valid location."""
         if savepoint.location is not None:
             return self._context.job.url(savepoint.location)
@@ -233,7 +233,7 @@ class Restores:
                 hint=f"set checkpointing.max_parallelism to {metadata.max_parallelism}",
             )
         own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
-        # What the spec does not have is copied too: whether it may stay behind is asked by the first run.
+        # State that the spec does not have is copied too. The first run checks whether it may be dropped.
         check_compatible(context, own, code, loaded, allow_non_restored_state=True, can_rebuild=False)
         check_continuable(context, own, loaded)
 
@@ -288,7 +288,7 @@ def tables_to_take(context: JobContext, state: ManifestState | None, saved: Save
         if owner.identity == identity:
             is_own = owner.job == saved.document.job and state is not None and state.head() is not None
             if not is_own and table.shown is not None and sink.is_taken_over(identity, table.shown):
-                takes.append(spec.name)  # by a try that died
+                takes.append(spec.name)  # by an earlier attempt that died
             continue
         if owner.job != saved.document.job:
             continue

@@ -66,11 +66,11 @@ class SavepointCopier:
         self._saved = saved
         self._takes = takes
         self._metadata = own_metadata(context, saved.metadata, loaded)
-        known = {spec.name for spec in context.spec.sinks}
+        sink_names = {spec.name for spec in context.spec.sinks}
         self.tables: Mapping[str, SavedTable] = {
-            name: table for name, table in saved.document.tables.items() if name in known
+            name: table for name, table in saved.document.tables.items() if name in sink_names
         }
-        self._wanted: dict[tuple[str, str], Copy] = {}
+        self._copies: dict[tuple[str, str], Copy] = {}
 
     def write(self, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
         """Copy everything below the pending checkpoint's token, at the sinks too. Returns the metadata of the copy.
@@ -82,15 +82,15 @@ class SavepointCopier:
         """
         started = time.monotonic()
         metadata = self._metadata
-        self._wanted = {}
+        self._copies = {}
         sources = {name: self._source(pending, name, item) for name, item in metadata.sources.items()}
         operators = {uid: self._operator(pending, uid, item) for uid, item in metadata.operators.items()}
         tables = {
             name: self._table(pending, name, table) for name, table in self.tables.items() if name not in self._takes
         }
         dimensions = {name: self._dimension(pending, name, item) for name, item in metadata.dimensions.items()}
-        copy_objects(self._wanted.values())
-        for name in self._takes:  # last: until here nothing of others is changed
+        copy_objects(self._copies.values())
+        for name in self._takes:  # last, because this is the first change to objects of another job
             tables[name] = self._taken(pending, timeline, name)
         return replace(
             imported_metadata(metadata, pending, timeline),
@@ -128,8 +128,8 @@ class SavepointCopier:
                 name: replace(table, handles=tuple(map(copied, table.handles))) for name, table in item.tables.items()
             },
             channels=tuple(
-                None if one is None else replace(one, key=self._own(_plain(one), f"{channels}{one.sha256}.arrow").key)
-                for one in item.channels
+                None if run is None else replace(run, key=self._own(_plain(run), f"{channels}{run.sha256}.arrow").key)
+                for run in item.channels
             ),
             firing=(None,) * len(item.firing) if self._metadata.final else item.firing,
             processed_bytes=(0,) * len(item.processed_bytes),
@@ -180,7 +180,7 @@ class SavepointCopier:
         return handle_at(handle, key)
 
     def _want(self, handle: ObjectHandle, target: ObjectStore, key: str) -> None:
-        self._wanted[target.config.url, key] = Copy(self._saved.store, handle, target, key)
+        self._copies[target.config.url, key] = Copy(self._saved.store, handle, target, key)
 
 
 def _plain(item: RunHandle | ChannelStateHandle) -> ObjectHandle:

@@ -34,7 +34,7 @@ class Contents:
     @property
     def keys(self) -> list[str]:
         """Every key of the copy."""
-        return [SAVEPOINT_DOCUMENT, *(one.key for one in self.document.objects)]
+        return [SAVEPOINT_DOCUMENT, *(handle.key for handle in self.document.objects)]
 
 
 def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Contents:
@@ -62,8 +62,8 @@ def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Content
         tables=tables,
         objects=tuple(handle_at(handle, key) for key, (_, handle) in sorted(sources.items())),
     )
-    known = {spec.name for spec in context.spec.sinks}
-    return Contents(document, sources, tuple(sorted(metadata.tables.keys() - known)))
+    sink_names = {spec.name for spec in context.spec.sinks}
+    return Contents(document, sources, tuple(sorted(metadata.tables.keys() - sink_names)))
 
 
 def _table(
@@ -104,7 +104,7 @@ def write_copy(contents: Contents, root: ObjectStore, copied: OnCopied) -> Objec
         CommitOutcomeUnknown, StoreUnavailable, EnvironmentUnusable. In all cases there is no new savepoint.
     """
     document = contents.document
-    copy_objects([Copy(*contents.sources[one.key], root, one.key) for one in document.objects], copied)
+    copy_objects([Copy(*contents.sources[handle.key], root, handle.key) for handle in document.objects], copied)
     body = document.encode()
     create_same(root, SAVEPOINT_DOCUMENT, body)
     return handle_of(SAVEPOINT_DOCUMENT, body)

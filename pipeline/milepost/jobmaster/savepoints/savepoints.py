@@ -120,7 +120,7 @@ class Savepoints:
             require_outside(context, root)
         require_free(root)
         pin = copy_pin_name(prefix) if prefix else session.session_id
-        with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._telling_what_else():
+        with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._with_recovery_hint():
             try:
                 contents = self._contents(hold.state, checkpoint_id)
                 require_unread(context, root, contents.keys)
@@ -148,7 +148,7 @@ class Savepoints:
         require_outside(context, root)
         require_free(root)
         session_id = Session.cli().session_id
-        with pin_for_copy(context, session_id, session_id, chosen) as hold, self._telling_what_else():
+        with pin_for_copy(context, session_id, session_id, chosen) as hold, self._with_recovery_hint():
             contents = self._contents(hold.state, chosen)
             require_unread(context, root, contents.keys)
             write_copy(contents, root, _renewing(hold, copied))
@@ -172,7 +172,7 @@ class Savepoints:
         request = DisposeSavepointRequest(session.session_id, name)
 
         def check(state: ManifestState) -> None:
-            if next((one for one in state.savepoints if one.name == name), savepoint) != savepoint:
+            if next((item for item in state.savepoints if item.name == name), savepoint) != savepoint:
                 raise CommitConflict(f"savepoint {name} was replaced by another meanwhile. Nothing was changed.")
 
         decided = context.transact(request, check=check)
@@ -220,7 +220,7 @@ class Savepoints:
     def _save_head(self) -> CheckpointCopy | SavedHead:
         """Return a savepoint of the head: an existing one, or a new copy."""
         state = self._context.head().state
-        there = next((one for one in state.savepoints if one.checkpoint_id == state.timeline().head), None)
+        there = next((item for item in state.savepoints if item.checkpoint_id == state.timeline().head), None)
         if there is not None:
             return SavedHead(there.name, int(there.checkpoint_id))
         return self.create()
@@ -242,7 +242,7 @@ class Savepoints:
     def _saved_id(self, state: ManifestState, at: int | None) -> CheckpointId:
         wanted = state.timeline().head if at is None else CheckpointId(at)
         if state.checkpoint(wanted) is None:
-            retained = ", ".join(str(one.checkpoint_id) for one in state.checkpoints) or "none"
+            retained = ", ".join(str(item.checkpoint_id) for item in state.checkpoints) or "none"
             raise NotFound(
                 f"job {state.job} retains no completed checkpoint {wanted or ''}; retained: {retained}. "
                 "Nothing was written.",
@@ -250,7 +250,7 @@ class Savepoints:
             )
         return wanted
 
-    def _telling_what_else(self) -> AbstractContextManager[None]:
+    def _with_recovery_hint(self) -> AbstractContextManager[None]:
         """Add to the error of a damaged checkpoint how to find another one."""
         job = self._context.spec.name
         return with_hint(StateCorrupt, f"milepost verify {job} lists what is broken; take another checkpoint")
@@ -259,13 +259,13 @@ class Savepoints:
         """List the savepoint. The copies are deleted only if the transition was refused, else it may have landed."""
 
         def check(state: ManifestState) -> None:
-            listed = next((one for one in state.savepoints if one.name == request.name), None)
+            listed = next((item for item in state.savepoints if item.name == request.name), None)
             if listed is None or listed.document != request.document:
                 _require_unlisted(state, request.name)
 
         try:
             self._context.transact(request, check=check)
-        except (InvalidRequest, NotFound, CommitConflict):  # what refuses it; all else may be said of one that landed
+        except (InvalidRequest, NotFound, CommitConflict):  # refusals; after any other error it may have landed
             self._clear(prefix)
             raise
 
@@ -282,12 +282,12 @@ class Savepoints:
 def delete_copy(document: SavepointDocument, root: ObjectStore) -> int:
     """Delete a savepoint's document, then the objects that it names. Returns the number of deleted objects."""
     root.delete([SAVEPOINT_DOCUMENT])
-    root.delete([one.key for one in document.objects])
+    root.delete([handle.key for handle in document.objects])
     return len(document.objects) + 1
 
 
 def _renewing(hold: CopyPin, copied: OnCopied) -> OnCopied:
-    """Return `copied`, which also renews the pin of what is copied."""
+    """Return a callback that calls `copied` and renews the pin of the checkpoint."""
 
     def renewing(size: int) -> None:
         copied(size)
@@ -297,7 +297,7 @@ def _renewing(hold: CopyPin, copied: OnCopied) -> OnCopied:
 
 
 def _require_unlisted(state: ManifestState, name: str) -> None:
-    taken = next((one for one in state.savepoints if one.name == name), None)
+    taken = next((item for item in state.savepoints if item.name == name), None)
     if taken is not None:
         raise CommitConflict(
             f"job {state.job} has a savepoint {name} already, of checkpoint {taken.checkpoint_id}. It was left as it "

@@ -69,11 +69,11 @@ def _read_table(
                 uid=spec.uid,
             )
         expected = pa.schema([pa.field(field.name, field.type) for field in operator.tables[ONLY_TABLE].schema])
-        with _opened(name, body, expected) as (found, pieces):
-            types = {field.name: field.type for field in found}
-            wanted = {field.name: field.type for field in expected}
-            if types != wanted or len(found) != len(wanted):
-                raise _unfit(operator, file, _differences(types, wanted) or "a column occurs twice")
+        with _opened(name, body, expected) as (schema, pieces):
+            types = {field.name: field.type for field in schema}
+            expected_types = {field.name: field.type for field in expected}
+            if types != expected_types or len(schema) != len(expected_types):
+                raise _unfit(operator, file, _differences(types, expected_types) or "a column occurs twice")
             rows = SpilledRows(expected, (piece.select(expected.names).cast(expected) for piece in pieces))
     if not rows.num_rows:
         raise _unfit(operator, file, "it has no rows")
@@ -83,9 +83,9 @@ def _read_table(
     return operator, rows
 
 
-def _differences(types: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> str:
-    wrong = sorted(name for name in {*types, *wanted} if types.get(name) != wanted.get(name))
-    return ", ".join(f"{one}: {types.get(one, 'absent')}, expected {wanted.get(one, 'absent')}" for one in wrong)
+def _differences(types: Mapping[str, pa.DataType], expected: Mapping[str, pa.DataType]) -> str:
+    wrong = sorted(name for name in {*types, *expected} if types.get(name) != expected.get(name))
+    return ", ".join(f"{name}: {types.get(name, 'absent')}, expected {expected.get(name, 'absent')}" for name in wrong)
 
 
 def _distinct_keys(rows: SpilledRows, key: Sequence[str]) -> int:
