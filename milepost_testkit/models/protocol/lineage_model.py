@@ -1,6 +1,6 @@
-"""What a job with timelines must be, in plain words: every checkpoint ever completed, and tables that follow.
+"""Plain model of a job with timelines: every completed checkpoint, and tables that follow switches.
 
-Nothing here asks the coordinator. A lineage is the walk from parent to parent, for the model forgets nothing.
+The model never calls the coordinator. It forgets no checkpoint, so a lineage is the walk from parent to parent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SINKS = ("lake", "late")
 
 @dataclass(frozen=True)
 class Done:
-    """A checkpoint that was completed: its timeline and parent, when it was triggered, by which version completed."""
+    """A completed checkpoint. at_ms: its trigger time. version: the version that completed it."""
 
     number: int
     timeline: str
@@ -27,10 +27,11 @@ class Done:
 
 @dataclass
 class Table:
-    """One sink: what its table shows, under which number, and the compare-and-set rules of its contract (I14).
+    """One sink's table, with the compare-and-set rules of the sink contract (I14).
 
     Attributes:
-        number: of the newest move; numbers: of all. shows: the checkpoint; None: somebody else has moved the table.
+        number: number of the newest move. numbers: numbers of all moves.
+        shows: the checkpoint it shows; None after an external writer moved the table.
     """
 
     number: int = 0
@@ -38,10 +39,10 @@ class Table:
     shows: int | None = 0
 
     def move(self, number: int, to: int, *, follows: int | None = None, realigns: bool = False) -> bool:
-        """Say whether the table carries this move, now or before.
+        """Apply a move. Returns whether the table carries it, now or from an earlier call.
 
         Args:
-            follows: the checkpoint that it must show; None: any. realigns: also when nobody knows what it shows.
+            follows: the checkpoint that it must show; None allows any. realigns: move it even after a foreign move.
         """
         if self.shows is None and not realigns:
             return False
@@ -56,10 +57,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Switch:
-    """A decision that tables follow, as whoever lets them follow remembers it, also long after.
+    """A decision that tables follow, as a session remembers it, possibly long after.
 
     Attributes:
-        realigned: the sinks whose table it overrules.
+        realigned: the sinks whose table is overwritten, whatever it shows.
     """
 
     decision: int
@@ -70,10 +71,10 @@ class Switch:
 
 @dataclass
 class Job:
-    """Everything that was ever completed, what is retained of it, and what each timeline has reached.
+    """All completed checkpoints, the retained ones, and the head of each timeline.
 
     Attributes:
-        left: by timeline that a switch has left: its head. lived: what was completed on the live one.
+        left: heads of the timelines that a switch abandoned. lived: checkpoints completed on a live timeline.
     """
 
     done: dict[int, Done] = field(default_factory=dict)
@@ -90,8 +91,8 @@ class Job:
     tables: dict[str, Table] = field(default_factory=lambda: {sink: Table() for sink in SINKS})
 
     def lineage(self, number: int) -> list[int]:
-        """The checkpoints that one continues, itself included, ascending; those no longer retained, too."""
-        return lineage(number, lambda one: self.done[one].parent)
+        """Return a checkpoint and its ancestors, ascending, including those no longer retained."""
+        return lineage(number, lambda checkpoint: self.done[checkpoint].parent)
 
     def completed(self, done: Done) -> None:
         self.done[done.number] = done
@@ -102,7 +103,7 @@ class Job:
             self.owed[done.number] = set(SINKS)
 
     def switched(self, switch: Switch, left: Iterable[str]) -> None:
-        """What the live timeline still owed its sinks is void: they follow to the new one instead."""
+        """Switch the live timeline. Its unpublished checkpoints are void, and all sinks must follow."""
         self.forks -= {*left, switch.timeline}
         self.left |= {name: self.heads[name] for name in (self.live, *left)}
         self.live = switch.timeline
@@ -111,13 +112,13 @@ class Job:
         self.following, self.must_follow = switch, set(SINKS)
 
     def realigned(self, switch: Switch, sink: str) -> None:
-        """One table is to show the head whatever it shows; what others have yet to do stays."""
+        """Realign one table to the head, whatever it shows. The duties of other sinks stay."""
         self.owed = {number: due - {sink} for number, due in self.owed.items() if due - {sink}}
         self.following = switch
         self.must_follow.add(sink)
 
     def kept(self, policy: tuple[int, int, int], roots: Iterable[int], lowest_pending: int | None) -> set[int]:
-        """What retention has to keep of what is retained, by the words of the design."""
+        """Return the retained checkpoints that retention must keep, by the rules of the design."""
         if self.must_follow:
             return set(self.retained)
         kept = {*roots, *self.owed, *(self.heads[name] for name in (self.live, *self.forks))}

@@ -1,8 +1,7 @@
-"""What a job must be after each write that landed: a few dicts and lists, by the rules of DESIGN 3.
+"""Plain model of a job after each write, by the rules of DESIGN 3.
 
-It reads the bytes that reached the store, and nothing of the code that wrote them: it has no codec, no coordinator, no
-retention and no contents of its own. Each entry of the manifest must be one that the rules allow after the ones
-before, and must say of the job's state what the model says.
+The model reads only stored bytes. It shares no codec, coordinator, retention or contents code with the product. Each
+manifest entry must be allowed after the previous ones, and its state must equal the model's state.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ COUNTED = {
 
 
 class PlainModel(StoredJob):
-    """One job with one timeline, whose newest state follows from the one before.
+    """A job with one timeline.
 
     Args:
-        retained: how many of the newest checkpoints stay. tolerable: failures in a row.
+        retained: number of newest checkpoints to retain. tolerable: tolerated consecutive failures.
     Attributes:
-        retained: by checkpoint id: the sinks that have yet to confirm it.
+        retained: by checkpoint id, the sinks that have yet to confirm it.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class PlainModel(StoredJob):
         require(not wrong, f"I2: after {event['type']} (said, expected): {wrong}")
 
     def may_show(self, sink: str, number: int, decision: int, files: list[str]) -> None:
-        """The next epoch of the lineage, once, with the files of published epochs."""
+        """Check that a table shows the next epoch of the lineage, once, with the files of published epochs."""
         chain = self.shown[sink]
         require(self.ended.get(number), f"I14: checkpoint {number} is published at {sink}, and not completed")
         require(number not in chain, f"I14: checkpoint {number} is published twice at {sink}")
@@ -87,7 +86,7 @@ class PlainModel(StoredJob):
             require(token == self.ended[of], f"I3: {sink}: {key} of another try is published")
 
     def deleted(self, sink: str | None, key: str) -> None:
-        """An object is about to be deleted (I8)."""
+        """Check the deletion of an object (I8)."""
         super().deleted(sink, key)
         if sink is not None and not key.startswith(("_probe/", LISTS)):
             number, token = owner(key)
@@ -103,7 +102,7 @@ class PlainModel(StoredJob):
     # -- what follows from it ---------------------------------------------------------------------------------------
 
     def expected(self) -> Json:
-        """The state, as far as the model has an opinion."""
+        """Return the expected state, without the parts that the model does not cover."""
         return {
             "status": self.status,
             "incarnation": self.incarnation,
@@ -119,24 +118,24 @@ class PlainModel(StoredJob):
         }
 
     def needed(self) -> set[str]:
-        """Every key of the job's store that something retained, or pending, names."""
+        """Return the keys of the job's store that retained or pending checkpoints name."""
         pending = {self.pending["plan"]} if self.pending else set()
         return pending.union(*(self.keys[number] for number in self.retained))
 
     def waiting(self) -> list[int]:
-        """The completed checkpoints that some sink has not confirmed."""
+        """Return the completed checkpoints that some sink has not confirmed."""
         return [number for number, waits in self.retained.items() if waits]
 
     def published(self, sink: str) -> int:
-        """How many epochs of the lineage are in the sink's table."""
+        """Return the number of epochs in the sink's table."""
         return len(self.shown[sink]) - 1
 
     def epochs(self) -> list[int]:
-        """The completed checkpoints, in order."""
+        """Return the completed checkpoints, in order."""
         return self.lineage(self.head)
 
     def unread(self, landed: Iterable[str]) -> set[str]:
-        """The objects that no completed epoch has consumed."""
+        """Return the landed objects that no completed epoch has consumed."""
         return set(landed).difference(self.consumed(self.head))
 
     # -- the transitions --------------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ class PlainModel(StoredJob):
         kept = kept_by_tiers(dict.fromkeys(self.retained, 0), self._retained, 0, 0)
         kept |= {self.head, *(pin[0] for pin in self.pins.values())}
         kept |= {self.pending["base"]} if self.pending else set()
-        kept |= {*self.waiting(), *map(self.at, self.shown)}  # the tables go on from what they show
+        kept |= {*self.waiting(), *map(self.at, self.shown)}  # the tables continue from what they show
         lost = kept.intersection(event["checkpoint_ids"])
         require(not lost, f"I8: checkpoints {sorted(lost)} are subsumed, and must stay")
         for number in event["checkpoint_ids"]:

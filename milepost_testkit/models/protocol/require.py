@@ -1,4 +1,4 @@
-"""What a model says when something does not hold."""
+"""The assertion of the protocol models."""
 
 
 def require(holds: object, sentence: str) -> None:

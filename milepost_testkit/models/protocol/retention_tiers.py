@@ -1,4 +1,4 @@
-"""Which checkpoints the tiers of retention keep, by the words of the spec, one checkpoint at a time."""
+"""Model of the retention tiers, which judges each checkpoint by itself."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ def kept_on_timelines(
     times_ms: Mapping[int, int],
     policy: tuple[int, int, int],
 ) -> set[int]:
-    """What the tiers keep on the live timeline, and on each that a switch has left, which goes on with the live one.
+    """Return the checkpoints that the tiers keep on the live timeline and on each abandoned one.
+
+    An abandoned timeline is judged together with the checkpoints that were completed on a live timeline after it.
 
     Args:
-        head: of the live timeline. left: heads of the timelines that a switch has left, where some of it is retained.
-        lived: what was completed on a live timeline. times_ms: when each was triggered. policy: last, hourly, daily.
+        head: of the live timeline. left: heads of the abandoned timelines with retained checkpoints.
+        lived: checkpoints completed on a live timeline. times_ms: trigger times by id. policy: last, hourly, daily.
     """
-    gone_on = ({*lineage(one), *(number for number in lived if number > one)} for one in left)
+    continued = ({*lineage(end), *(number for number in lived if number > end)} for end in left)
     kept: set[int] = set()
-    for group in (set(lineage(head)), *gone_on):
-        kept |= kept_by_tiers({one: times_ms[one] for one in group & retained}, *policy)
+    for group in (set(lineage(head)), *continued):
+        kept |= kept_by_tiers({number: times_ms[number] for number in group & retained}, *policy)
     return kept
 
 
 def kept_by_tiers(times_ms: Mapping[int, int], last: int, hourly: int, daily: int) -> set[int]:
-    """Which checkpoints the tiers keep. Args: times_ms: when each was triggered, by id."""
+    """Return the checkpoints that the tiers keep. times_ms: trigger times by id.
+
+    For checkpoints 1 to 4 at 10:00, 10:30, 11:00 and 11:30, last=1 keeps {4}. hourly=2 keeps the newest one of each of
+    the last two hours with checkpoints, {2, 4}.
+    """
     kept = set()
     for number, at in times_ms.items():
         newer = {other: time for other, time in times_ms.items() if other > number}

@@ -1,4 +1,4 @@
-"""What the bytes of a job's stores say about it, and the rules that hold on one timeline as on many."""
+"""Track a job by the bytes written to its stores, with the rules common to all models."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from milepost_testkit.models.protocol.stored_tables import LISTS, STAGED, files_
 
 
 class StoredJob:
-    """One job. A subclass says which transitions, table heads and deletions its timelines allow.
+    """One job. A subclass decides which transitions, table heads and deletions are allowed.
 
     Args:
-        sinks: their names. stored: reads an object of the job's store; None: it is not there.
+        sinks: their names. stored: returns an object of the job's store, or None if it does not exist.
     Attributes:
-        state: of the newest manifest entry, as it is stored. version: of that entry.
-        granted: by checkpoint id: the token in force. ended: by checkpoint id: the winning token, 0: aborted.
-        parents, objects, keys: by completed checkpoint: its parent, what its own epoch consumed, the keys it names.
-        versions: by completed checkpoint: the version that completed it.
-        tables: by completed checkpoint and sink: the files that its contents list.
-        heads: per sink, its newest head as it is stored.
-        shown: per sink, the checkpoints that its table has shown, the newest last; 0: nothing.
-        answers: by (checkpoint, token): whether what reached the driver allows to complete.
-        latest_ms: how far the clock has ever been.
-        dead: sessions whose process is gone, as everybody can see. insisting: those that came to take over.
+        state: the stored state of the newest manifest entry. version: its version.
+        granted: current token by checkpoint id. ended: winning token by checkpoint id; 0 if it was aborted.
+        parents, objects, keys: by completed checkpoint, its parent, the objects its epoch consumed, the keys it names.
+        versions: by completed checkpoint, the version that completed it.
+        tables: by completed checkpoint and sink, the files in its contents.
+        heads: per sink, its newest stored head.
+        shown: per sink, the checkpoints that its table has shown, newest last; 0 is the empty table.
+        answers: by (checkpoint, token), whether the answers that reached the driver allow it to complete.
+        latest_ms: the latest time of any clock.
+        dead: sessions whose process is visibly dead. insisting: sessions that may take over.
     """
 
     retained: Any
@@ -51,55 +51,55 @@ class StoredJob:
         self.dead: set[str] = set()
         self.insisting: set[str] = set()
 
-    # -- what follows from it ---------------------------------------------------------------------------------------
+    # -- derived values ---------------------------------------------------------------------------------------------
 
     def lineage(self, checkpoint: int) -> list[int]:
-        """From the first checkpoint to this one."""
+        """Return the checkpoints from the first one to this one, ascending."""
         return lineage(checkpoint, self.parents.__getitem__)
 
     def consumed(self, checkpoint: int) -> list[str]:
-        """The objects that its lineage has consumed, in order."""
-        return [name for one in self.lineage(checkpoint) for name in self.objects[one]]
+        """Return the objects that its lineage consumed, in order."""
+        return [name for ancestor in self.lineage(checkpoint) for name in self.objects[ancestor]]
 
     def at(self, sink: str) -> int:
-        """The checkpoint that the sink's table shows; 0: it is empty."""
+        """Return the checkpoint that the sink's table shows; 0 if it is empty."""
         return self.shown[sink][-1]
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The mark that each table carries."""
+        """The number of each table's mark; 0 without a head."""
         return {sink: head["number"] if head else 0 for sink, head in self.heads.items()}
 
     @property
     def files(self) -> dict[str, dict[int, list[str]]]:
-        """Per sink and checkpoint that its table has shown: the files that it then consisted of."""
+        """The files of each table, by sink and by each checkpoint that the table has shown."""
         return {
             sink: {number: self.tables[number].get(sink, []) for number in shown if number}
             for sink, shown in self.shown.items()
         }
 
-    # -- what a subclass says ---------------------------------------------------------------------------------------
+    # -- rules of a subclass ----------------------------------------------------------------------------------------
 
     def transition(self, before: Json, event: Json) -> None:
-        """A new entry has landed; `state` is what it says."""
+        """Check a new manifest entry. `state` already holds its state."""
         raise NotImplementedError
 
     def may_show(self, sink: str, number: int, decision: int, files: list[str]) -> None:
-        """A table is about to show a checkpoint, under the number of a decision (I14)."""
+        """Check that a table may show a checkpoint, under the number of a decision (I14)."""
         raise NotImplementedError
 
     def object_deleted(self, key: str) -> None:
-        """An object of the job's own store is about to be deleted (I8)."""
+        """Check the deletion of an object in the job's own store (I8)."""
         raise NotImplementedError
 
-    # -- what reaches the stores ------------------------------------------------------------------------------------
+    # -- writes to the stores ---------------------------------------------------------------------------------------
 
     def entry(self, body: bytes) -> None:
-        """A new entry of the manifest log, or the tombstone of one that nothing retained needs (I6)."""
+        """Check a new manifest entry, or the tombstone of an entry that no retained checkpoint needs (I6)."""
         document = entry_of(body)
         if isinstance(document, list):
             version = document[1]
-            needed = [one["token"] for one in self.state["checkpoints"]]
+            needed = [checkpoint["token"] for checkpoint in self.state["checkpoints"]]
             require(version < min([self.version, *needed]), f"I6: version {version} is compacted, and needed whole")
             return
         require(document["version"] == self.version + 1, f"I1: version {document['version']} after {self.version}")
@@ -108,22 +108,22 @@ class StoredJob:
         self.transition(before, document["event"])
 
     def sink_head(self, sink: str, body: bytes) -> None:
-        """A new head of a sink's table (I14)."""
+        """Check a new head of a sink's table (I14)."""
         head = json.loads(body)
         mark, carried = mark_of(self.stored, sink, head), self.numbers[sink]
         require(head["number"] > carried, f"I14: {sink} goes back from mark {carried} to {head['number']}")
         number = int(mark["contents"]["checkpoint_id"]) if mark["contents"] else 0
         files = files_of(self.stored, mark["contents"])
         self.may_show(sink, number, head["number"], files)
-        known = self.tables.get(number, {}).get(sink, [])
-        require(files == known, f"I14: {sink} at checkpoint {number} lists {files}, its contents are {known}")
+        expected = self.tables.get(number, {}).get(sink, [])
+        require(files == expected, f"I14: {sink} at checkpoint {number} lists {files}, its contents are {expected}")
         self.shown[sink].append(number)
         self.heads[sink] = head
 
     def deleted(self, sink: str | None, key: str) -> None:
-        """An object is about to be deleted (I8)."""
+        """Check the deletion of an object (I8). sink: None for the job's own store."""
         if key.startswith("_probe/") or (sink is not None and key.startswith(LISTS)):
-            return  # what a list names is judged file by file
+            return  # the files that a list names are checked one by one
         if sink is None and key.startswith("sinks/"):
             require(is_old_mark(self.numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
             return
@@ -132,17 +132,17 @@ class StoredJob:
             return
         number, token = owner(key)
         require(number in self.ended, f"I8: {key} is deleted, and may still be published")
-        for one in (self.at(sink), *self.retained) if self.ended[number] == token else ():
-            shows = key in self.tables[one].get(sink, ())
-            require(not shows, f"I8: {key} is deleted, and checkpoint {one} shows it")
+        for checkpoint in (self.at(sink), *self.retained) if self.ended[number] == token else ():
+            shows = key in self.tables[checkpoint].get(sink, ())
+            require(not shows, f"I8: {key} is deleted, and checkpoint {checkpoint} shows it")
 
     # -- transitions ------------------------------------------------------------------------------------------------
 
     def complete(self, done: Json, restored: list[str] | None = None) -> Json:
-        """A checkpoint is completed.
+        """Check and record a completed checkpoint.
 
         Args:
-            restored: what the savepoint had consumed that it is a copy of; None: an epoch has run.
+            restored: the objects that its savepoint had consumed, if it is a copy of one; None after an epoch.
         Returns: its plan.
         """
         number, token = done["checkpoint_id"], done["token"]
@@ -165,18 +165,18 @@ class StoredJob:
         self.parents[number], self.objects[number] = done["parent"], objects
         self.keys[number] = keys_in(metadata) | {done["metadata"]["key"], done["plan"]["key"]}
         contents = contents_in(metadata)
-        self.tables[number] = {sink: files_of(self.stored, one) for sink, one in contents.items()}
+        self.tables[number] = {sink: files_of(self.stored, table) for sink, table in contents.items()}
         return dict(plan)
 
     def abort(self, event: Json) -> int:
-        """A checkpoint is aborted. Returns: its id."""
+        """Record an aborted checkpoint. Returns its id."""
         number = int(event["pending"]["checkpoint_id"])
         require(number not in self.ended, f"I9: checkpoint {number} is over already")
         self.ended[number] = 0
         return number
 
     def confirm(self, event: Json) -> None:
-        """Sinks confirm a checkpoint."""
+        """Check that the sinks that confirm a checkpoint have published it (I11)."""
         number = event["checkpoint_id"]
         for sink in event["sinks"]:
             require(number in self.shown[sink], f"I11: {sink} confirms checkpoint {number}, and has not published it")
@@ -184,22 +184,25 @@ class StoredJob:
     def _read(self, handle: Json) -> bytes:
         body = self.stored(handle["key"])
         require(body is not None, f"I7: {handle['key']} is committed, and is not there")
-        found = (len(body or b""), hashlib.sha256(body or b"").hexdigest())
-        require(found == (handle["size"], handle["sha256"]), f"I7: {handle['key']} is not what the event says")
+        actual = (len(body or b""), hashlib.sha256(body or b"").hexdigest())
+        require(actual == (handle["size"], handle["sha256"]), f"I7: {handle['key']} is not what the event says")
         return body or b""
 
 
 def owner(key: str) -> tuple[int, int]:
-    """The checkpoint and the token that a staged file of a table belongs to."""
-    found = STAGED.match(key)
-    require(found, f"I8: {key} of a sink is no staged file")
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Return the checkpoint and token that staged a table's file."""
+    match = STAGED.match(key)
+    require(match, f"I8: {key} of a sink is no staged file")
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def lineage(checkpoint: int, parent_of: Callable[[int], int]) -> list[int]:
-    """The checkpoints that one continues, itself included, ascending; those no longer retained, too."""
-    found = []
+    """Return a checkpoint and its ancestors, ascending, including those no longer retained.
+
+    With parents {1: 0, 2: 1, 4: 2} the lineage of 4 is [1, 2, 4].
+    """
+    checkpoints = []
     while checkpoint:
-        found.append(checkpoint)
+        checkpoints.append(checkpoint)
         checkpoint = parent_of(checkpoint)
-    return found[::-1]
+    return checkpoints[::-1]

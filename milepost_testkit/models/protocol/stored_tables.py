@@ -1,4 +1,4 @@
-"""What a table is to consist of, by the bytes that reached the stores: a head, its mark, and the records it names."""
+"""Decode a table's expected files from its stored head, mark and records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stored = Callable[[str], bytes | None]
 
 
 def mark_of(stored: Stored, sink: str, head: Mapping[str, Any]) -> Json:
-    """Return the mark that a head of a table carries, which was recorded before (I14)."""
+    """Return the mark of a table's head, which must have been recorded before (I14)."""
     number = head["number"]
     body = stored(f"sinks/{sink}/marks/{number:020d}.json")
     if body is None:
@@ -28,7 +28,7 @@ def mark_of(stored: Stored, sink: str, head: Mapping[str, Any]) -> Json:
 
 
 def files_of(stored: Stored, contents: Mapping[str, Any] | None) -> list[str]:
-    """Return the keys of a table's files, a joined one in the place of the first of its parts; None is empty."""
+    """Return the keys of a table's files; None is the empty table. A merged file replaces the first of its parts."""
     files: list[str] = []
     for handle in contents["records"] if contents is not None else ():
         body = stored(handle["key"])
@@ -43,6 +43,6 @@ def files_of(stored: Stored, contents: Mapping[str, Any] | None) -> list[str]:
 
 
 def is_old_mark(sink_numbers: Mapping[str, int], key: str) -> bool:
-    """Say whether a key is a mark that its table is beyond."""
+    """Return whether a key is a mark older than its table's current one."""
     found = re.fullmatch(r"sinks/([^/]+)/marks/(\d{20})\.json", key)
     return found is not None and int(found[2]) < sink_numbers[found[1]]

@@ -1,8 +1,8 @@
-"""What a job with all of its timelines must be, by the bytes that reached its stores.
+"""Plain model of a job with all of its timelines, by its stored bytes.
 
-It follows each checkpoint to its parent, and reads which objects each of their epochs was to consume. What a table or
-an operator's state must hold at a checkpoint follows from those objects, whatever way led there: epochs, aborts,
-rollbacks, backfills, other parallelisms.
+The model follows each checkpoint to its parents and reads the objects that each epoch consumed. Those objects alone
+determine tables and state at a checkpoint, through any history of epochs, aborts, rollbacks, backfills and
+parallelisms.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class TimelineModel(StoredJob):
     """One job with all of its timelines.
 
     Attributes:
-        left: by timeline that a switch has left: its head. lived: what was completed on the live one.
-        savepoints: by name or place: the objects that had been consumed. restores: by session: what it is about to
-            restore. saved_rules, rules, rule: by savepoint, hash of a spec, checkpoint: what the counts count.
-        unreplayable: checkpoints that no recorded input leads past. trigger_times_ms: by checkpoint.
-        policies: by session: last, hourly, daily of the spec that it was given.
+        left: heads of the timelines that a switch abandoned. lived: checkpoints completed on a live timeline.
+        savepoints: consumed objects by name or location. restores: by session, the savepoint it will restore.
+        saved_rules, rules, rule: the count rule by savepoint, by spec hash and by checkpoint.
+        unreplayable: checkpoints that a backfill cannot replay past. trigger_times_ms: by checkpoint.
+        policies: by session, the retention of its spec (last, hourly, daily).
     """
 
     def __init__(self, sinks: Iterable[str], stored: Callable[[str], bytes | None]) -> None:
@@ -46,7 +46,7 @@ class TimelineModel(StoredJob):
 
     @property
     def live(self) -> Json:
-        """The live timeline, as it is stored."""
+        """The stored live timeline."""
         return next(one for one in self.state["timelines"] if one["timeline_id"] == self.state["live"])
 
     @property
@@ -63,12 +63,12 @@ class TimelineModel(StoredJob):
 
     @property
     def owed(self) -> bool:
-        """Whether some sink has yet to publish, or to follow."""
+        """Whether a sink has yet to publish a checkpoint or to follow a switch."""
         waiting = any(one["unconfirmed"] for one in self.state["checkpoints"])
         return waiting or self.state["reconciliation"] is not None
 
     def needed(self) -> set[str]:
-        """Every key of the job's store that a retained checkpoint names."""
+        """Return the keys of the job's store that retained checkpoints name."""
         keys = {key for one in self.retained for key in self.keys[one]}
         for timeline in self.state.get("timelines", ()):
             pending = timeline["pending"]
@@ -88,7 +88,7 @@ class TimelineModel(StoredJob):
                 number = event["pending"]["checkpoint_id"]
                 require(number > max(self.granted, default=0), f"I5: checkpoint id {number} is given again")
                 ended = before["status"] in ("canceled", "finished")
-                restored = event["leader"]["session_id"] in self.restores  # copied, and not run
+                restored = event["leader"]["session_id"] in self.restores  # copied from a savepoint, without an epoch
                 require(restored or not ended, f"I4: epoch {number} begins in an ended job")
                 due = before["reconciliation"] if event["timeline"] == self.state["live"] else None
                 require(due is None, f"I14: epoch {number} begins, and sinks have yet to follow: {due}")
@@ -131,7 +131,7 @@ class TimelineModel(StoredJob):
             require(self.at(sink) not in dropped, f"I8: {self.at(sink)} is subsumed, and {sink} shows it")
 
     def _kept(self, state: Json, policy: tuple[int, int, int]) -> set[int]:
-        """What has to stay of what is retained, by the words of the design."""
+        """Return the retained checkpoints that must stay, by the rules of the design."""
         retained = {one["checkpoint_id"] for one in state["checkpoints"]}
         forks = {one["timeline_id"] for one in state["timelines"] if one["role"] == "fork"}
         kept = {one["checkpoint_id"] for one in (*state["pins"], *state["savepoints"])}
