@@ -1,1 +1,1 @@
-"""The wire carries rows, barriers and plans between driver and tasks, and from task to task."""
+"""Plans that the driver sends to tasks, and rows and barriers between tasks."""

@@ -1,4 +1,4 @@
-"""Channel files execute what the channel state writers of one Spark task ask for."""
+"""Write the channel state files of one Spark task, as its writers command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milepost.state.buffers import Buffer, ChannelFile, ChannelStateHandle, enco
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A file on its way to the store."""
+    """A file that is being uploaded."""
 
     writer: ChannelStateWriter
     checkpoint_id: CheckpointId
@@ -23,11 +23,13 @@ class _Write:
 
 
 class ChannelFiles:
-    """The files of channel state of one task.
+    """The channel state files of one task.
 
     Args:
-        directory: of the object keys. key_groups: what the task's subtasks own.
+        directory: prefix of the object keys.
+        key_groups: key groups that the task's subtasks own.
         signatures: operator -> signature of its inputs.
+        pool: executor of the uploads.
     """
 
     def __init__(
@@ -42,19 +44,19 @@ class ChannelFiles:
         self._handles: dict[str, ChannelStateHandle] = {}
 
     def execute(self, writer: ChannelStateWriter, commands: ChannelCommands) -> None:
-        """Obey a writer's commands, in order. Raises what a `Rethrow` holds."""
+        """Execute a writer's commands in order. Raises the error of a `Rethrow`."""
         for command in commands:
             match command:
                 case WriteFile():
                     self._write(writer, command)
                 case Release():
-                    # Buffers are plain memory: they go with the last reference, which was the writer's.
+                    # Buffers are plain memory. The writer held the last reference, so they are freed already.
                     continue
                 case Rethrow():
                     raise command.error
 
     def settle(self) -> None:
-        """Wait for every file, and tell its writer what became of it."""
+        """Wait for every upload, and report its result to the writer."""
         while self._writes:
             write = self._writes.pop(0)
             try:
@@ -69,7 +71,7 @@ class ChannelFiles:
             self._handles |= write.file.handles
 
     def handle(self, uid: str) -> ChannelStateHandle | None:
-        """Return an operator's channel state in the files that are stored; None when it has nothing in flight."""
+        """Return the handle of an operator's stored channel state; None if it has nothing in flight."""
         return self._handles.get(uid)
 
     def _write(self, writer: ChannelStateWriter, command: WriteFile) -> None:

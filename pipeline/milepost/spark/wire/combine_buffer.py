@@ -1,7 +1,11 @@
-"""Two-phase aggregation: the sender folds the rows of an edge before they are exchanged, where that makes them fewer.
+"""Two-phase aggregation: combine an edge's rows before the exchange if that pays.
 
-Whether it does is seen on the rows themselves: on the first ones, and again on every part that was folded. So the
-decision, like the buffers, is a function of the rows and their order, and a second attempt makes the same one (I12).
+The decision is measured on the rows: on the first sample, and again on every combined part. So it is a function of the
+rows and their order, like the buffers, and a second attempt decides the same (I12)::
+
+    first 65,536 rows -> 16,384 partial results     combine
+    first 65,536 rows -> 16,385 partial results     send the rows unchanged
+    fewer rows in the whole epoch                   send the rows unchanged
 """
 
 from __future__ import annotations
@@ -13,20 +17,20 @@ import pyarrow as pa
 from milepost.operators import Combiner
 
 SAMPLE_ROWS = 65_536
-"""So many rows are folded to see whether it pays; an input of fewer is sent as it is."""
+"""Number of rows in the first sample. A smaller input is sent unchanged."""
 
 ROWS_PER_PARTIAL = 4
-"""From here on it pays: a partial result has more columns than a row, and folding costs about what sending saves."""
+"""Combining pays from this ratio on. A partial result has more columns than a row, and combining takes CPU time."""
 
 PART_BYTES = 64_000_000
-"""What is held at most before it is folded."""
+"""Maximum size of the buffered rows. At this size they are combined."""
 
 
 class CombineBuffer:
-    """Rows of one edge and one stamp, held until they are folded or let through.
+    """Buffered rows of one edge and one stamp, until they are combined or passed on unchanged.
 
     Args:
-        held_bytes: what a task of little memory holds at most, if that is less.
+        held_bytes: limit of a task with little memory, if it is lower than `PART_BYTES`.
     """
 
     def __init__(self, combiner: Combiner, held_bytes: int) -> None:
@@ -36,7 +40,7 @@ class CombineBuffer:
         self._is_worthwhile: bool | None = None
 
     def add(self, rows: pa.Table) -> Iterator[tuple[pa.Table, bool]]:
-        """Take rows in; yield what is to be sent now, and whether it is partial results."""
+        """Buffer rows. Yield each table to send now, with whether it holds partial results."""
         self._held.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
@@ -47,7 +51,7 @@ class CombineBuffer:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[pa.Table, bool]]:
-        """Yield what is held."""
+        """Yield the buffered rows, as `add` does."""
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if not held:
             return

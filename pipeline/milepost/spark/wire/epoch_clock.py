@@ -1,9 +1,11 @@
-"""The epoch clock bounds how long a subtask processes before it leaves rows in flight (DESIGN 4.3).
+"""Limit how long a subtask processes before it leaves rows in flight (DESIGN 4.3).
 
-A task ends at the earlier of `aligned_timeout` after its start, and its share of what is left of `epoch_budget`: the
-rest is divided by the waves of tasks that are still to run, in this level and the levels behind it. Within a task the
-operators share what is left fairly, in their order. A chunk takes at most about a tenth of what is left, so the end is
-met to that precision; a buffer is processed whole.
+A task's deadline is the earlier of two times: `aligned_timeout` after its start, and its share of the remaining
+`epoch_budget`. The remaining budget is divided by the waves of tasks that have yet to run, in this level and the levels
+downstream. Within a task, its operators share the remaining time evenly, in their order.
+
+A chunk takes at most about a tenth of the remaining time, so the deadline is met to that precision. A buffer is always
+processed whole.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ Clock = Callable[[], int]
 """Wall clock, ms since the epoch: the budget began in another process."""
 
 RESERVED_PERCENT = 20
-"""Of the epoch's budget: for what follows the last level (uploads, quality gate, commit)."""
+"""Share of the epoch's budget for the work after the last level: uploads, quality gate, commit."""
 
 _PIECES = 10
 _GROWTH = 4
@@ -26,10 +28,12 @@ _SHORTEST_MS = 1
 
 @dataclass(frozen=True, slots=True)
 class LevelShare:
-    """What one level's tasks have to leave for others.
+    """How the tasks of one level share the epoch's time with the others.
 
     Attributes:
-        parallelism: tasks of every level. slots: how many run at once. levels: this one and those behind it.
+        parallelism: number of tasks of every level.
+        slots: number of tasks that run in parallel.
+        levels: number of levels yet to run, including this one.
     """
 
     parallelism: int
@@ -37,13 +41,21 @@ class LevelShare:
     levels: int
 
     def waves(self, subtask: int) -> int:
-        """Rounds of tasks that are still to run, the subtask's own included: Spark starts tasks in order."""
+        """Return the waves of tasks yet to run, including the subtask's own. Spark starts tasks in order.
+
+        With 4 tasks, 2 slots and 2 levels, each level has 2 waves. Subtasks 0 and 1 have 4 waves to go, 2 and 3 have 3.
+        """
         per_level = -(-self.parallelism // self.slots)
         return per_level * self.levels - subtask // self.slots
 
 
 def task_deadline_ms(alignment: EpochAlignment, now_ms: int, waves: int) -> int | None:
-    """When a task that starts now must stop processing; None = never. May be past already."""
+    """Return when a task that starts now must stop processing; None: never. It may be in the past.
+
+    Budget 10,000 ms, of which 20% is reserved; started at 0, now 2,000, 3 waves to go::
+
+        usable 8,000    remaining 8,000 - 2,000 = 6,000    deadline 2,000 + 6,000 / 3 = 4,000
+    """
     if not alignment.may_leave_rows:
         return None
     ends = []
@@ -57,10 +69,10 @@ def task_deadline_ms(alignment: EpochAlignment, now_ms: int, waves: int) -> int 
 
 
 class Pacer:
-    """Sizes the chunks of one operator by the rate that it is measured at.
+    """Size the chunks of one operator by its measured rate.
 
     Args:
-        deadline_ms: of this operator; None = it takes everything at once.
+        deadline_ms: deadline of this operator; None: it processes all its input as one chunk.
     """
 
     def __init__(self, deadline_ms: int | None, clock: Clock) -> None:
@@ -76,14 +88,18 @@ class Pacer:
         return self._processed_bytes
 
     def now_ms(self) -> int:
-        """Return the time; before the deadline until a buffer is processed: every epoch makes progress."""
+        """Return the time, capped before the deadline until a buffer is processed: every epoch makes progress."""
         now_ms = self.clock()
         if self.deadline_ms is None or self._processed_bytes:
             return now_ms
         return min(now_ms, max(self.deadline_ms - 1, self._started_ms))
 
     def limit_bytes(self) -> int | None:
-        """Return how many bytes to take next; None = everything, 0 = one buffer."""
+        """Return how many bytes to take next; None: everything, 0: one buffer.
+
+        After 100 bytes in 10 ms, with 1,000 ms left, a tenth of the time suffices for 1,000 bytes. A chunk is at most 4
+        times the largest one so far, so the next one has 400 bytes.
+        """
         if self.deadline_ms is None:
             return None
         remaining_ms = max(0, self.deadline_ms - self.clock())
@@ -91,7 +107,7 @@ class Pacer:
         return min(fitting, self._largest * _GROWTH)
 
     def record_chunk(self, size: int, began_ms: int) -> None:
-        """A chunk was processed, begun at `began_ms`."""
+        """Record a processed chunk that was started at `began_ms`."""
         self._processed_bytes += size
         self._spent_ms += self.clock() - began_ms
         self._largest = max(self._largest, size)

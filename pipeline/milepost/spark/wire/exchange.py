@@ -1,10 +1,11 @@
-"""The rows that cross Spark's shuffle: Arrow buffers, barriers, acknowledgements and cancel markers.
+"""Rows of Spark's shuffle: Arrow buffers, barriers, acknowledgements and cancel markers.
 
 A row is `(subtask, channel, sequence, operator, producer, kind, lateness_us, oldest_us, payload)`. `subtask` is the
-receiving subtask, `channel` the sender's index in its level. Rows are a pure function of the plan, and where a
-checkpoint was cut, of the cut: no attempt, time or metric is in them (I12).
+receiving subtask, `channel` the sender's index in its level. Rows are a pure function of the plan and, if a checkpoint
+was cut, of the cut. They contain no attempt number, time or metric (I12).
 
-Sender 2 of clicks, which `hourly` counts, to two receivers; a barrier's sequence is the number of buffers before it::
+Sender 2 of the source `clicks`, which `hourly` aggregates, sends these rows to two receivers. A barrier's sequence is
+the number of buffers before it::
 
     subtask  channel  sequence  operator  producer  kind     payload
     0        2        0         hourly    clicks    buffer   8,000 rows
@@ -60,23 +61,25 @@ EXCHANGE_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The lateness watermark that every row of an edge gets; None is minus infinity."""
+    """One lateness watermark for all rows of an edge; None is minus infinity."""
 
     lateness_us: int | None
 
     def of(self, own_us: int | None) -> int | None:
-        """Return the stamp of rows, whatever their own is."""
+        """Return the stamp of the edge, whatever the rows' own stamp is."""
         return self.lateness_us
 
 
 @dataclass(frozen=True, slots=True)
 class OwnStamp:
-    """Rows of a stateful operator carry a stamp of their own, which becomes that of the edge.
+    """Derive the edge's stamp from the stamp that rows of a stateful operator carry.
+
+    With `holdback_us=10`, an upper bound of 95 and `fired_us=80`: 100 becomes 90, 120 becomes 95, 85 becomes 80.
 
     Attributes:
-        holdback_us: how much older than it they may be.
-        most: where the receiver has other inputs: no more than their least watermark when the epoch starts.
-        fired_us: how far the receiver has fired: no less than that.
+        holdback_us: how much older than their stamp the rows may be.
+        upper_bound: lowest watermark of the receiver's inputs when the epoch starts, if it has other inputs.
+        fired_us: firing watermark of the receiver. The stamp is never lower.
     """
 
     holdback_us: int = 0
@@ -84,7 +87,7 @@ class OwnStamp:
     fired_us: int | None = None
 
     def of(self, own_us: int | None) -> int | None:
-        """Return the stamp of rows, by their own."""
+        """Return the edge's stamp of rows with the given stamp."""
         stamp_us = output_watermark(own_us, self.holdback_us)
         if self.upper_bound is not None:
             stamp_us = operator_watermark((stamp_us, self.upper_bound.lateness_us))
@@ -97,11 +100,11 @@ class Edge:
 
     Attributes:
         key: key columns that decide the receiving subtask.
-        columns: columns to send, in schema order; the others are not needed downstream.
-        event_time: column that times the producer's rows, whether it is sent or not; None = no times.
-        stamp: that its rows get; those fresh from a source have none of their own.
-        combiner: folds the rows before they are sent, where that pays.
-        name: as which `operator` knows the edge (`jobspec/graph/edges.py`); "": as its producer.
+        columns: columns to send, in schema order. The others are not needed downstream.
+        event_time: event-time column of the producer's rows, whether it is sent or not; None: no event time.
+        stamp: stamp of the rows. Rows of a source have none of their own.
+        combiner: combines the rows before they are sent, if that pays.
+        name: the operator's name of the edge (`jobspec/graph/edges.py`); "": the producer's name.
     """
 
     producer: str
@@ -114,23 +117,24 @@ class Edge:
     name: str = ""
 
     def slot(self, receiver: int) -> tuple[str, str, int]:
-        """Return what its buffers to one subtask are told from others by."""
+        """Return the key of its open buffer to one subtask."""
         return self.operator, self.name or self.producer, receiver
 
 
 @dataclass(frozen=True, slots=True)
 class BufferLimits:
-    """How large one buffer gets: a part of rows that reaches a limit is sent.
+    """Size limits of one buffer, which is sent when it reaches one of them.
 
     Attributes:
-        rows: None = any number.
+        bytes: maximum size.
+        rows: maximum number of rows; None: any number.
     """
 
     bytes: int
     rows: int | None = None
 
     def length(self, rows: pa.Table) -> int:
-        """Return how many of these rows make one buffer."""
+        """Return how many of these rows fit one buffer: 10 rows of 100 bytes at a limit of 250 bytes give 3."""
         length = max(1, -(-rows.num_rows * self.bytes // max(1, rows.nbytes)))
         return length if self.rows is None else min(length, self.rows)
 
@@ -158,13 +162,13 @@ class _OpenBuffer:
 
 
 class ExchangeWriter:
-    """Writes one sender's channels: buffers up to the limits, then one barrier and one acknowledgement on each.
+    """Write one sender's channels: buffers up to the limits, then one barrier and one acknowledgement on each.
 
-    The cut into buffers depends only on the rows, their order and their stamps, so a second attempt writes the same
-    bytes. A buffer never mixes stamps, nor rows and partial results.
+    Buffer boundaries depend only on the rows, their order and their stamps, so a second attempt writes the same bytes.
+    A buffer never mixes stamps, or rows with partial results.
 
     Args:
-        held_bytes: what an edge holds at most before it is folded.
+        held_bytes: maximum size of an edge's rows before they are combined.
     """
 
     def __init__(
@@ -190,10 +194,10 @@ class ExchangeWriter:
         self._combine_buffers: dict[tuple[Edge, int | None], CombineBuffer] = {}
 
     def rows(self, producer: str, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
-        """Route rows of one producer to every operator that consumes them; yields the buffers that became full.
+        """Route rows of one producer to every operator that consumes them. Yield the buffers that became full.
 
         Args:
-            lateness_us: the rows' own stamp; None for those of a source.
+            lateness_us: stamp that the rows carry; None for rows of a source.
         """
         for edge in self._edges.get(producer, ()):
             if rows.num_rows:
@@ -204,7 +208,7 @@ class ExchangeWriter:
         return self._row(subtask, buffer)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Yield what is still held or open, in a fixed order."""
+        """Yield the combine buffers and the open buffers, in a fixed order."""
         for (edge, lateness_us), combine_buffer in self._combine_buffers.items():
             for rows, partial in combine_buffer.flush():
                 yield from self._split(edge, rows, lateness_us, partial=partial)
@@ -212,19 +216,19 @@ class ExchangeWriter:
             yield self._emit(slot)
 
     def channel_sums(self) -> dict[int, ChannelSum]:
-        """Count and digest of every channel; call it after `flush`."""
+        """Return the count and digest of every channel. Call it after `flush`."""
         return {receiver: digest.sum() for receiver, digest in enumerate(self._digests)}
 
     def barrier(self, barrier: Barrier) -> Iterator[pa.RecordBatch]:
-        """The barrier, on every channel behind its buffers."""
+        """Yield the barrier for every channel, after its buffers."""
         yield from self._broadcast(EventKind.BARRIER, barrier.encode())
 
     def ack(self, event: AckEvent) -> Iterator[pa.RecordBatch]:
-        """The acknowledgement, last on every channel."""
+        """Yield the acknowledgement, the last row of every channel."""
         yield from self._broadcast(EventKind.ACK, event.encode())
 
     def cancel(self, decline: Decline) -> Iterator[pa.RecordBatch]:
-        """The cancel marker, last on every channel."""
+        """Yield the cancel marker, the last row of every channel."""
         yield from self._broadcast(EventKind.CANCEL, encode_answer(decline).encode())
 
     def _route(self, edge: Edge, rows: pa.Table, lateness_us: int | None) -> Iterator[pa.RecordBatch]:
@@ -241,10 +245,10 @@ class ExchangeWriter:
     ) -> Iterator[pa.RecordBatch]:
         times = rows.column(edge.event_time) if edge.event_time is not None and not partial else None
         rows = rows if partial else rows.select(list(edge.columns))
-        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)  # by what a receiver has as well
+        groups = self._hasher.key_groups(rows, edge.key, self._max_parallelism)  # as the receiver does
         targets = subtask_of_key_group(groups, self._max_parallelism, self._receivers).astype(np.uint16)
         rows = as_partials(rows) if partial else rows
-        order = np.argsort(targets, kind="stable")  # of 16 bits: linear
+        order = np.argsort(targets, kind="stable")  # linear time for 16-bit numbers
         bounds = np.searchsorted(targets[order], np.arange(self._receivers + 1))
         for receiver in range(self._receivers):
             start, end = bounds[receiver], bounds[receiver + 1]
@@ -255,7 +259,7 @@ class ExchangeWriter:
                 yield self._emit(slot)
             chosen = pa.array(order[start:end])
             receiver_rows, receiver_times = rows.take(chosen), times.take(chosen) if times is not None else None
-            # An operator may put out a whole epoch at once: more than one buffer.
+            # An operator may emit a whole epoch's rows as one table, which takes several buffers.
             length = self._limits.length(receiver_rows)
             for offset in range(0, receiver_rows.num_rows, length):
                 oldest_us = oldest(receiver_times.slice(offset, length)) if receiver_times is not None else None

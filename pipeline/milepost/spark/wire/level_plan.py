@@ -1,4 +1,4 @@
-"""A level plan is decided on the driver and told to all tasks of its level."""
+"""The plan of a level, which the driver sends to all its tasks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ from milepost.state.layers import Ints, KeyHash, key_group_range, overlap
 
 @dataclass(frozen=True, slots=True)
 class SourceClock:
-    """An event-time source as an operator that reads it sees it: watermark at the start of the epoch, and its delay.
+    """The event time of a source, as an input of an operator.
 
     Attributes:
-        idle_before, idle: at the start, and at the end, of the epoch it counts only where all other inputs are idle.
+        watermark_us: watermark at the start of the epoch.
+        delay_us: watermark delay of the source.
+        idle_before, idle: whether the source is idle at the start and at the end of the epoch. An idle source is
+            ignored unless all inputs are idle.
     """
 
     name: str
@@ -49,13 +52,13 @@ class SourceClock:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamClock:
-    """A stateful operator as one that reads it sees it: complete as far as all of its subtasks have fired.
+    """The event time of a stateful operator, as an input of another one. It is the lowest firing watermark.
 
     Attributes:
-        holdback_us: less this: how much older than its watermark its rows may be.
-        start_us: how far that was at the start of the epoch.
-        idle_before, idle: all sources that reach it are; as of a source.
-        behind: the operators with state that its rows come from.
+        holdback_us: how much older than the firing watermark its rows may be.
+        start_us: lowest firing watermark at the start of the epoch.
+        idle_before, idle: whether all its sources are idle, as in `SourceClock`.
+        ancestors: stateful operators upstream of it.
     """
 
     uid: str
@@ -71,12 +74,13 @@ Clock = SourceClock | UpstreamClock
 
 @dataclass(frozen=True, slots=True)
 class WholeOutput:
-    """All rows of an operator whose output is a function of its live state.
+    """The output with all current rows of an operator, computed from its live state.
 
     Attributes:
-        node: under which name they are put out. operator: that makes them.
-        table: of its state, which they are made of.
-        fill: under which name they are put out with weights as well; None: nobody reads them so.
+        node: name of the output.
+        operator: the operator that computes the rows.
+        table: state table that they are computed from.
+        fill: name of the output with the same rows and weights; None: it has no reader.
     """
 
     node: str
@@ -90,8 +94,10 @@ class InputPlan:
     """One input of an operator.
 
     Attributes:
-        edge: its name on the wire and in channel state: the producer's, with a number behind it for a repeated one.
-        schema: of its rows. routing_key: by which they are exchanged. late: output that its late rows are.
+        edge: name on the wire and in channel state: the producer's name, with a number if it is repeated.
+        schema: schema of its rows.
+        routing_key: columns by which its rows are exchanged.
+        late: output of its late rows.
     """
 
     edge: str
@@ -103,25 +109,25 @@ class InputPlan:
 def input_plans(
     uid: str, edges: Sequence[str], schemas: Sequence[pa.Schema], keys: Sequence[tuple[str, ...]]
 ) -> tuple[InputPlan, ...]:
-    """Return the inputs of an operator, in the order the spec names them; of several, each has its own late rows."""
+    """Return the inputs of an operator in the order of the spec. Each of several inputs has its own late output."""
     late = [late_output(uid, edges, position) for position in range(len(edges))]
     return tuple(map(InputPlan, edges, schemas, keys, late))
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """One stateful operator of a level, with what its subtasks restore.
+    """One stateful operator of a level, with the state that its subtasks restore.
 
     Attributes:
-        inputs: in the order the spec names them.
-        tables: its state, by name: columns of this epoch, with stored names; handles of all subtasks in the base
-            checkpoint, whatever its parallelism, none for an operator without state there.
-        firing, channels: of those subtasks: firing watermark, rows in flight.
-        directory: where this epoch's snapshots of it go.
-        signature: of its inputs, recorded with its channel state.
-        clocks: of its inputs; those without event time have none and hold nobody back.
-        whole: what of all its state rows is put out as well, for sinks that begin; None: there are none.
-        retract: output with what its updates change, for operators that read them; None: there are none.
+        inputs: its inputs, in the order of the spec.
+        tables: its state tables by name. Each has the columns of this epoch under their stored names, and the handles
+            of all subtasks in the base checkpoint, whatever its parallelism; none if the operator has no state there.
+        firing, channels: firing watermark and channel state of each of those subtasks.
+        directory: key prefix of its snapshots in this epoch.
+        signature: signature of its inputs, recorded with its channel state.
+        clocks: clocks of its inputs. An input without event time has none and does not hold back the watermark.
+        whole: output with all its current rows, for sinks that start; None: there is none.
+        retract: output with the retractions of its updates, for operators that read them; None: there is none.
     """
 
     operator: StatefulOperator
@@ -137,19 +143,20 @@ class OperatorPlan:
 
     @property
     def routing_keys(self) -> dict[str, tuple[str, ...]]:
-        """Return by the name of each edge the columns by which its rows are exchanged."""
+        """The columns by which the rows of each edge are exchanged, by edge name."""
         return {one.edge: one.routing_key for one in self.inputs}
 
     def position(self, edge: str) -> int:
-        """Return which input a buffer is of, by the name of its edge."""
+        """Return the index of the input with an edge name."""
         return next(index for index, one in enumerate(self.inputs) if one.edge == edge)
 
     def previous_firing_us(self, key_groups: range) -> int | None:
-        """Return the firing watermark from which a subtask goes on.
+        """Return the firing watermark that a subtask continues from.
 
-        The least of the former subtasks whose rows it gets.
+        It is the lowest of the base's subtasks that share a key group with it. If these fired at 50 and 40, and the
+        subtask takes key groups of both, it continues at 40.
         """
-        handles = next(iter(self.tables.values())).handles  # those of every table are of the same subtasks
+        handles = next(iter(self.tables.values())).handles  # all tables have the same subtasks
         return operator_watermark(
             fired_us
             for handle, fired_us in zip(handles, self.firing, strict=True)
@@ -157,24 +164,26 @@ class OperatorPlan:
         )
 
     def state_cost(self, own: range) -> Ints:
-        """Memory, per key group of `own`, that its recorded state takes while it is worked on."""
+        """Return the memory that its recorded state takes while it is processed, per key group of `own`."""
         costs = [state_cost(table.handles, own, table.schema) for table in self.tables.values()]
         return np.sum(costs, axis=0, dtype=np.int64)
 
     def input_cost(self, rows: int, size: int) -> int:
-        """Memory that so many input rows of `size` bytes take while they are worked on."""
+        """Return the memory that `rows` input rows of `size` bytes take while they are processed."""
         return input_cost(rows, size, [table.schema for table in self.tables.values()])
 
 
 @dataclass(frozen=True, slots=True)
 class LevelPlan:
-    """What the subtasks of one level do.
+    """The plan of one level, the same for all its subtasks.
 
     Attributes:
-        base: checkpoint they continue. senders: subtasks of the level before.
-        operators: hosted by each task. channel_directory: where their rows in flight go.
-        alignment, share: when they stop processing.
-        notifications: what they are told of other checkpoints.
+        base: checkpoint that the epoch continues.
+        senders: number of subtasks of the previous level.
+        operators: operators that each task runs.
+        channel_directory: key prefix of their channel state.
+        alignment, share: determine the deadline of each task.
+        notifications: results of earlier checkpoints to notify the subtasks of.
     """
 
     job: str
@@ -201,7 +210,10 @@ class LevelPlan:
 
 
 def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
-    """Return the watermark of an operator's inputs at the start of the epoch: the least of those that are not idle."""
+    """Return an operator's input watermark at the start of the epoch: the lowest of the inputs that are not idle.
+
+    Inputs at 7, 5 and an idle one at 2 give 5. If all three are idle, they give 2.
+    """
     all_clocks = list(clocks)
     return _started_us([one for one in all_clocks if not one.idle_before] or all_clocks)
 
@@ -214,20 +226,20 @@ def _started_us(clocks: Iterable[Clock]) -> int | None:
 
 
 def fired_us(firing: Iterable[int | None]) -> int | None:
-    """Return the furthest that a subtask of an operator has fired: no row that it gets is on time for less.
+    """Return the highest firing watermark of an operator's subtasks. Rows for lower times are late.
 
-    Rows of a window that was emitted stay late, whatever the operator reads now.
+    Rows of an emitted window stay late, even if the operator reads other inputs now.
     """
     return functools.reduce(latest, firing, None)
 
 
 def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *, final: bool) -> int | None:
-    """Return the watermark of an operator's inputs at the end of the epoch, from what the levels before acknowledged.
+    """Return an operator's input watermark at the end of the epoch, from the acknowledgements of upstream levels.
 
-    Never less than at its start: a source that was idle then has not held back what it comes back behind.
+    It is never lower than at the start of the epoch, even if a source that was idle then returns with older rows.
 
     Args:
-        final: sources have ended: their watermark is END_OF_TIME_US.
+        final: whether the sources have ended. Their watermark is then END_OF_TIME_US.
     """
     acks = [ack.ack for ack in carried]
     ends: list[int | None] = []
@@ -249,7 +261,7 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
 
 
 def _has_rows_in_flight(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether rows of an input are in flight, before its operator or one behind that."""
+    """Return whether an input has rows in flight, before its operator or a stateful operator upstream."""
     if isinstance(clock, SourceClock):
         return False
     before = (clock.uid, *clock.ancestors)

@@ -1,4 +1,4 @@
-"""Received rows are the verified buffers of a task's channels, by edge of the job graph."""
+"""Receive and verify the buffers of a task's channels, by edge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HEADER = tuple(item.name for item in fields(BufferHeader))
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """A cancel marker: the channel that carried it first, and the sender's decline."""
+    """A cancel marker: the first channel that carried it, and the sender's decline."""
 
     channel: int
     decline: Decline
@@ -34,12 +34,12 @@ class Cancelled:
 
 @dataclass(slots=True)
 class TaskInput:
-    """All rows of a task's channels, taken to their end.
+    """The complete input of a task's channels.
 
     Attributes:
-        outcome: the senders' acknowledgements in channel order, or the decline: then no buffer counts.
+        outcome: the senders' acknowledgements in channel order, or a decline. After a decline the buffers are ignored.
         cancelled: the first cancel marker, if there was one.
-        buffers, size: how many buffers there were, and their bytes.
+        buffers, size: number of buffers, and their bytes.
     """
 
     outcome: tuple[AckEvent, ...] | Decline = ()
@@ -49,12 +49,12 @@ class TaskInput:
     _buffers: dict[tuple[str, str], dict[int, list[Buffer]]] = field(default_factory=dict)
 
     def pop_edge(self, operator: str, producer: str, senders: int) -> list[Sequence[Buffer]]:
-        """Hand the buffers of one edge over, per channel, each in sequence order."""
+        """Remove and return the buffers of one edge, per channel, each in sequence order."""
         by_channel = self._buffers.pop((operator, producer), {})
         return [by_channel.get(channel, ()) for channel in range(senders)]
 
     def remaining(self) -> Iterator[Buffer]:
-        """The buffers of operators that nobody took, in a fixed order: later levels need them."""
+        """Yield the buffers that were not popped, in a fixed order. Later levels need them."""
         for _, by_channel in sorted(self._buffers.items()):
             for _, buffers in sorted(by_channel.items()):
                 yield from buffers
@@ -66,9 +66,10 @@ class TaskInput:
 
 
 def receive(identity: SubtaskIdentity, channels: int, batches: Iterable[pa.RecordBatch], memory: Memory) -> TaskInput:
-    """Read every row of a task's channels, whatever they say: Spark takes an early return for success.
+    """Read every row of a task's channels, even after a decline: Spark treats an early return as success.
 
-    Raises: EnvironmentUnusable: the node's disk does not take what may not wait in memory; the input is drained.
+    Raises:
+        EnvironmentUnusable: the input exceeds the memory budget and the node's disk is full. The input is drained.
     """
     check, received = ChannelCheck(identity, channels), TaskInput()
     unusable: EnvironmentUnusable | None = None

@@ -1,7 +1,7 @@
-"""Task output flows from a task's operator stage to its output stage.
+"""Items that flow from a task's operator stage to its output stage.
 
-Where a level has SQL, Spark's own projection runs between the two, so the items cross the JVM as rows of a wide frame:
-`control` (binary, JSON header plus payload) or one struct column per node. See `sql_projection.py`.
+In a level with SQL, Spark's projection runs between the two. The items then cross the JVM as rows of a wide frame, with
+a column `control` (binary: JSON header, newline, payload) and one struct column per node. See `sql_projection.py`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from milepost.state.buffers import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows that one node of the job graph puts out.
+    """Rows that one output of the job graph emits.
 
     Attributes:
-        lateness_us: of a stateful operator: the stamp that its consumers judge them by. None for rows of a source.
-        distinct: whether no two of these rows are known to be of one output key; said of updates alone.
-        part: rows of two parts of a node, both above 0, never share an output key; 0 = nothing is known.
+        node: name of the output.
+        lateness_us: stamp of a stateful operator's rows, by which consumers decide lateness. None for a source.
+        distinct: whether each of these rows has another output key. Set for updates only.
+        part: rows of two parts of a node, both above 0, never share an output key; 0: unknown.
     """
 
     node: str
@@ -37,14 +38,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """The stamp of all rows that follow, up to the next one; on the way through the JVM only."""
+    """The stamp of all rows up to the next `Stamped`. Used only on the way through the JVM."""
 
     lateness_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """A buffer that a later level needs: passed on as it came."""
+    """A buffer that a later level needs, forwarded unchanged."""
 
     subtask: int
     buffer: Buffer
@@ -52,23 +53,23 @@ class Forward:
 
 @dataclass(frozen=True, slots=True)
 class RowsDone:
-    """No more rows follow: the output stage sends the barrier. The operator stage has not snapshotted anything yet."""
+    """The rows are complete, so the output stage sends the barrier. The operator stage has no snapshot yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStarted:
-    """The operator stage's state is frozen and being uploaded: the output stage may stage its sinks meanwhile."""
+    """The operator stage has frozen its state and uploads it. The output stage stages its sinks concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorStageEnd:
-    """The operator stage's part of the acknowledgement; the last item but for a declined epoch.
+    """The operator stage's part of the acknowledgement. The last item, unless the subtask declines.
 
     Attributes:
-        ack: JSON: per operator its runs and counts, per source its rows and newest event time.
-        consumed: channel -> digest of the acknowledgement consumed on it.
+        ack: JSON with the runs and counts of each operator, or the rows and newest event time of each source.
+        consumed: channel -> digest of the acknowledgement that was consumed on it.
         carried: distinct acknowledgements of all earlier levels.
-        measured: JSON: what this attempt measured, as `TaskTimes` describes it.
+        measured: JSON with the metrics of this attempt, in the form of `TaskTimes`.
     """
 
     ack: Mapping[str, Any]
@@ -79,7 +80,7 @@ class OperatorStageEnd:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """The operator stage, or a sender before it, refuses the checkpoint. The last item."""
+    """The operator stage or an upstream sender declines the checkpoint. The last item."""
 
     decline: Decline
 
@@ -89,7 +90,11 @@ Control = Stamped | Forward | RowsDone | SnapshotStarted | OperatorStageEnd | De
 
 
 def encode_control(item: Control) -> bytes:
-    """Return a control item as one binary value: a JSON header line, then the payload."""
+    """Encode a control item as one binary value: a JSON header line, then the payload.
+
+    `Stamped(5)` is `{"item":"stamped","lateness_us":5}` and a newline. A `Forward` of 8,000 bytes is its header, a
+    newline and these bytes.
+    """
     payload: bytes = b""
     header: dict[str, Any]
     if isinstance(item, Stamped):
@@ -117,7 +122,7 @@ def encode_control(item: Control) -> bytes:
 
 
 def decode_control(body: bytes) -> Control:
-    """Return the inverse of `encode_control`."""
+    """Decode a control item, the inverse of `encode_control`."""
     head, payload = body.split(b"\n", 1)
     header = json.loads(head)
     kind = header["item"]

@@ -1,1 +1,1 @@
-"""The Python worker that Spark forks: its memory, what it imports once, what a task measures in it."""
+"""The Python worker that Spark forks: its memory, preloaded modules and task metrics."""

@@ -1,6 +1,7 @@
-"""Questions are asked of an executor's Python before an epoch. They travel by value: nothing of Milepost is there.
+"""Tasks that probe an executor's Python before an epoch.
 
-So these functions import what they need when they run, and name nothing of this module but each other's arguments.
+They are pickled by value, because the executor may not have Milepost. So each function imports what it needs when it
+runs, and uses nothing else of this module.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ Batches = Iterator[Any]
 
 
 def environment_probe(libraries: tuple[str, ...]) -> Callable[[Batches], Batches]:
-    """Return a task that answers which of some libraries are missing, whether its Python does what tasks do, and how
-    much memory it may address."""
+    """Return a task that reports missing libraries, the result of `task_check` and the address space limit."""
 
     def ask(batches: Batches) -> Batches:
         import importlib.util
@@ -44,5 +44,5 @@ def environment_probe(libraries: tuple[str, ...]) -> Callable[[Batches], Batches
 
 
 def identity_task(batches: Batches) -> Batches:
-    """A task behind the exchange."""
+    """Return the rows unchanged: the task after the exchange."""
     yield from batches

@@ -1,4 +1,4 @@
-"""The Spark task that a worker runs."""
+"""The context of the Spark task that runs in this worker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark import TaskContext
 
 
 def current_task_context() -> TaskContext:
-    """Return what Spark says of the task that runs in this thread; only a task asks."""
+    """Return Spark's context of the task in this thread. Call it in a task only."""
     context = TaskContext.get()
     assert context is not None
     return context

@@ -1,4 +1,4 @@
-"""Task memory bounds what one task's rows and state take, and spills the rest."""
+"""Limit the memory of a task's rows and state, and spill the rest."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from milepost.state.buffers import SpillFile
 
 @dataclass(frozen=True, slots=True)
 class PlannedMemory:
-    """What the tasks of an epoch may hold, wherever they run.
+    """The memory budget that the driver plans for an epoch's tasks.
 
     Attributes:
-        bytes: as of `MemoryBudget`. directory: where their files lie.
+        bytes: as in `MemoryBudget`.
+        directory: folder of their spill files.
     """
 
     bytes: int
@@ -25,7 +26,7 @@ class PlannedMemory:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A task's budget, and the file on the node's disk that takes what is beyond it."""
+    """A task's memory budget, and its spill file on the node's disk."""
 
     budget: MemoryBudget
     spill: SpillFile
@@ -33,7 +34,7 @@ class Memory:
 
 @contextmanager
 def task_memory(directory: str | os.PathLike[str], budget: MemoryBudget = UNLIMITED) -> Iterator[Memory]:
-    """The memory of a task whose file lies in `directory`, made when it is needed, and gone at the end."""
+    """Yield a task's memory. Its spill file in `directory` is created on first use and deleted at the end."""
     spill = SpillFile(directory)
     try:
         yield Memory(budget, spill)
@@ -43,7 +44,7 @@ def task_memory(directory: str | os.PathLike[str], budget: MemoryBudget = UNLIMI
 
 @contextmanager
 def explain_out_of_memory(who: str, budget: MemoryBudget) -> Iterator[None]:
-    """Raise EnvironmentUnusable, which says what to set, in place of whatever says that memory ran out."""
+    """Replace any out-of-memory error by EnvironmentUnusable, which names the settings to change."""
     try:
         yield
     except Exception as error:

@@ -1,10 +1,12 @@
-"""Task metrics record what one task measured.
+"""Record the times and counts of one task attempt.
 
-Times differ between attempts that are otherwise the same (I12). Those of the last level travel to the driver beside the
-acknowledgement, and are no part of its digest. What crosses an exchange has none, because Spark compares the rows of a
-repeated task with those it replaces: each attempt of an earlier level leaves an object,
-`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`. One whose snapshot is not acknowledged leaves what it had
-measured as `…-incomplete.json`; so does, when it begins, one that repeats a source's reading.
+Times differ between otherwise identical attempts (I12). The last level sends its metrics to the driver with the
+acknowledgement, but outside its digest. Rows that cross an exchange contain none, because Spark compares the rows of a
+repeated task with those that they replace. There each attempt stores an object instead,
+`chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>.json`.
+
+An attempt whose snapshot is not acknowledged stores its metrics so far as `…-incomplete.json`. A repeated source
+attempt does so when it starts.
 """
 
 from __future__ import annotations
@@ -23,15 +25,17 @@ _OPERATOR_PARTS = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
 
 @dataclass(slots=True)
 class TaskMetrics:
-    """Times and counts of one attempt of one subtask, as `TaskTimes` describes them.
+    """Times and counts of one attempt of one subtask, in the form of `TaskTimes`.
 
-    Its parts follow one another: each mark ends one. Uploads run beside them.
+    The parts of an attempt follow one another, and each mark ends one. Uploads run in parallel with them. Marks at
+    1.0 s (read_ms), 1.5 s (process_ms) and 1.7 s (read_ms) give read_ms 1.2 s and process_ms 0.5 s.
 
     Attributes:
-        attempt: Spark's attempt number, from 0; never part of identity.
-        bytes, buffers: of the input; a source has no buffers.
-        incomplete: a snapshot of the subtask ended without an acknowledgement.
-        marks: seconds by part. working_on: the operator whose work the next marks end; None: of none.
+        attempt: Spark's attempt number, from 0. Never part of identity.
+        bytes_in, buffers_in: size of the input. A source has no buffers.
+        incomplete: whether a snapshot of the subtask ended without an acknowledgement.
+        marks: part -> seconds.
+        working_on: operator that the next marks are attributed to; None: no operator.
     """
 
     level: int
@@ -63,37 +67,41 @@ class TaskMetrics:
         self._last = now
 
     def attribute(self, name: str, seconds: float) -> None:
-        """Add time that has just passed to `name`, and leave it out of the part that the next mark ends."""
+        """Add time that has just passed to `name`, and exclude it from the part that the next mark ends."""
         self._add(name, seconds, time.monotonic())
         self._last += seconds
 
     def record_input(self, buffers: int, size: int) -> None:
-        """All rows of the task's channels are there."""
+        """Record the complete input of the task's channels."""
         self.buffers_in, self.bytes_in = buffers, size
 
     def record_upload(self, uid: str, seconds: float) -> None:
-        """One table of an operator's snapshot was uploaded, from any thread."""
+        """Record the upload of one table of an operator's snapshot. Thread-safe."""
         self._uploads.append((uid, seconds))
 
     def record_alignment(self, uid: str, duration_ms: int, in_flight_bytes: int) -> None:
-        """One operator has reached its barrier."""
+        """Record that an operator has reached its barrier."""
         self._aligned_ms[uid] = duration_ms
         self.alignment_ms = max(self.alignment_ms, duration_ms)
         self.in_flight_bytes += in_flight_bytes
 
     def record_slices(self, uid: str, slices: int | None) -> None:
-        """One operator has processed its input in so many slices. Args: slices: None: all at once."""
+        """Record the number of slices in which an operator processed its input; None: not sliced."""
         self._slices[uid] = slices
 
     def file_name(self, ended: str) -> str:
-        """Return how the object is called that stores it. Args: ended: `COMPLETE` or `INCOMPLETE`."""
+        """Return the name of the object that stores the metrics.
+
+        Args:
+            ended: `COMPLETE` or `INCOMPLETE`.
+        """
         return f"{attempts_prefix(self.level, self.subtask)}{self.attempt}{ended}"
 
     def times(self, own_put: StoreRequests = NO_REQUESTS) -> TaskTimes:
-        """Return what was measured; a part that the task does not have is None.
+        """Return the metrics. A part that the task does not have is None.
 
         Args:
-            own_put: the request that stores it, if one does. What was asked until now is in no later answer.
+            own_put: the request that stores the metrics, if any. Requests counted here are not counted again.
         """
         return TaskTimes(
             level=self.level,
@@ -121,7 +129,7 @@ class TaskMetrics:
         )
 
     def encode(self, own_put: StoreRequests) -> bytes:
-        """Return what is stored of the task. Args: as in `times`."""
+        """Return the stored form of `times`."""
         return json.dumps(to_json(self.times(own_put)), sort_keys=True).encode()
 
     def _add(self, name: str, seconds: float, now: float) -> None:

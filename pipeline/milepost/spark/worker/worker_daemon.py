@@ -1,11 +1,11 @@
-"""The process that Spark forks its Python workers from: it imports once what each of them would import for itself.
+"""The daemon that Spark forks its Python workers from, with modules preloaded.
 
-Spark's own daemon forks workers that know nothing: the first task of each spends a second of CPU time on imports, and
-each task ends with a walk over all they brought in, to collect garbage. Here both is done before the fork. A user's
-modules are not imported: each epoch brings its own (`operators/functions/user_code.py`).
+Spark's own daemon forks workers without modules. The first task of each worker then spends 1 s of CPU time on imports,
+and each task ends with a garbage collection over all imported objects. This daemon imports the modules before the fork
+and freezes their objects. It does not import a user's modules, because each epoch brings its own
+(`operators/functions/user_code.py`).
 
-The imports start no thread of Python's. Those of OpenBLAS and jemalloc, which do, stop and begin anew around a fork by
-handlers of their own.
+The imports start no Python thread. OpenBLAS and jemalloc start threads, but stop and restart them around a fork.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _main() -> None:
     serve = daemon.worker
 
     def serve_quietly(sock: Any, authenticated: bool) -> int:
-        """Run a worker's next task. One that Spark has given up has nobody to answer: why is told by Spark, once."""
+        """Run a worker's tasks. Hide the broken pipe of a task that Spark has cancelled: Spark reports the cause."""
         try:
             return int(serve(sock, authenticated))
         except (BrokenPipeError, ConnectionResetError):
@@ -42,7 +42,7 @@ def _main() -> None:
     for name in _PRELOADED_MODULES:
         import_module(name)
     gc.collect()
-    gc.freeze()  # what is here now lives as long as any worker, and its pages stay shared
+    gc.freeze()  # these objects live as long as any worker, and their pages stay shared
     daemon.manager()
 
 

@@ -1,11 +1,11 @@
-"""Worker memory is read from the limit that a Python worker runs under, and kept small where there is one.
+"""Derive a task's memory budget from its worker's limit, and return freed memory.
 
-`spark.executor.pyspark.memory`, divided by `spark.executor.cores`, limits a worker's *address space* (RLIMIT_AS): what
-is mapped and reserved counts, used or not. Libraries and the interpreter take `RESERVED_BYTES` of it; what is left is
-the budget for one task's rows and state.
+`spark.executor.pyspark.memory`, divided by `spark.executor.cores`, limits a worker's *address space* (RLIMIT_AS).
+Mapped and reserved memory counts, whether it is used or not. The interpreter and the libraries take `RESERVED_BYTES`.
+The rest is the budget for one task's rows and state.
 
-The budget decides where buffers, runs and files are cut, and so what an attempt sends and stages. It is decided once
-per epoch, by the driver: attempts on workers of different limits are the same attempt (I12).
+The budget decides the boundaries of buffers, runs and files, and so the bytes that an attempt sends and stages. The
+driver decides it once per epoch, so that attempts under different limits send the same bytes (I12).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 from milepost.errors import EnvironmentUnusable
 
 RESERVED_BYTES = 352 << 20
-"""Measured: 310 MiB when a task begins, and what the exchange, the store's client and the threads take besides."""
+"""Measured: 310 MiB when a task starts, plus the exchange, the client of the store and the threads."""
 
 MIN_BUDGET_DIVISOR = 8
-"""A limit that leaves less than this part of itself is tried with that part."""
+"""The budget is at least the limit divided by this."""
 
 UNLIMITED_BYTES = 4 << 30
-"""The budget without a limit: a task of more rows and state than that works in slices too."""
+"""The budget without a limit. A task with more rows and state than this also works in slices."""
 
 _LIMIT_VARIABLE = "PYSPARK_EXECUTOR_MEMORY_MB"
-"""Spark starts the daemon of limited workers with it."""
+"""Spark sets this variable for the daemon of limited workers."""
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -3, -4, -8
 _LARGE_BYTES = 256 << 10
@@ -41,11 +41,11 @@ _GROWTH_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """How much one task may hold.
+    """The memory budget of one task.
 
     Attributes:
-        bytes: of rows and state at work; the same for every attempt of an epoch.
-        limit_bytes: of this worker's address space; None = unlimited. Only told, never worked with.
+        bytes: budget for rows and state, the same for every attempt of an epoch.
+        limit_bytes: limit of this worker's address space; None: unlimited. Used in messages only.
     """
 
     bytes: int = UNLIMITED_BYTES
@@ -53,11 +53,11 @@ class MemoryBudget:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of rows may wait in memory; more wait on the disk."""
+        """Maximum size of the rows that are buffered in memory. Further rows are spilled."""
         return self.bytes // 8
 
     def exceeded(self, who: str, error: BaseException) -> EnvironmentUnusable:
-        """Return what is said of a task that needed more than there is."""
+        """Return the error for a task that ran out of memory."""
         limit = "no limit is set" if self.limit_bytes is None else f"limit of its worker: {self.limit_bytes >> 20} MiB"
         if budget_bytes(self.limit_bytes) < self.bytes:
             limit += ", less than the epoch was planned for: give every executor the same"
@@ -74,20 +74,23 @@ UNLIMITED = MemoryBudget()
 
 
 def budget_bytes(limit_bytes: int | None) -> int:
-    """Return how much the tasks of an epoch may hold whose workers have this limit; None = unlimited."""
+    """Return the budget of tasks whose workers have this limit; None: unlimited.
+
+    A limit of 1,024 MiB leaves 1,024 - 352 = 672 MiB. A limit of 384 MiB leaves 32, so the budget is 384 / 8 = 48 MiB.
+    """
     if limit_bytes is None:
         return UNLIMITED_BYTES
     return max(limit_bytes - RESERVED_BYTES, limit_bytes // MIN_BUDGET_DIVISOR)
 
 
 def address_space_limit() -> int | None:
-    """Return the limit of this process's address space; None = unlimited."""
+    """Return the limit of this process's address space in bytes; None: unlimited."""
     limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit_bytes == resource.RLIM_INFINITY else limit_bytes
 
 
 def apply_worker_limit() -> int | None:
-    """Return the limit of this worker. One that has one gives memory back at once from here on."""
+    """Return the limit of this worker. A limited worker returns freed memory immediately from now on."""
     limit_bytes = address_space_limit()
     if limit_bytes is not None:
         _release_freed_memory()
@@ -95,9 +98,9 @@ def apply_worker_limit() -> int | None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error says that the limit was met: no memory, no mapping, or no stack for a thread.
+    """Return whether an error means that the limit was reached: no memory, no mapping, or no stack for a thread.
 
-    A library that is imported then says of a part of it that it cannot be mapped.
+    The import of a library then fails with "failed to map segment".
     """
     if isinstance(error, ImportError):
         return "failed to map segment" in str(error)
@@ -111,19 +114,19 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def reduce_reserved_memory() -> None:
-    """Keep libraries from reserving address space for threads that do no work here. Call before they are imported."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is done, and each thread reserves 40 MB
-    # One heap for all; the other pools reserve 128 MB and more at a time, and give large blocks back at once.
+    """Keep libraries from reserving address space for idle threads. Call it before they are imported."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no linear algebra is used; each thread reserves 40 MB
+    # One heap for everything. Arrow's other pools reserve 128 MB or more at a time, and free large blocks immediately.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if _LIMIT_VARIABLE not in os.environ:
         _retain_freed_memory()
-    _mallopt(_M_ARENA_MAX, 1)  # of 64 MB each, one per thread that ever asks
+    _mallopt(_M_ARENA_MAX, 1)  # otherwise one arena of 64 MB per thread
 
 
 def _retain_freed_memory() -> None:
-    """Keep freed memory for the next epoch: else each one has the system clear some hundred megabytes of pages again.
+    """Retain freed memory for the next epoch. Otherwise the kernel clears some 100 MB of pages again in each epoch.
 
-    Spark ends a worker that had nothing to do for a minute, and that gives it back.
+    Spark ends a worker that was idle for a minute, which frees the memory.
     """
     _mallopt(_M_MMAP_MAX, 0)
     _mallopt(_M_TRIM_THRESHOLD, _RETAINED_BYTES)
@@ -131,12 +134,12 @@ def _retain_freed_memory() -> None:
 
 
 def _release_freed_memory() -> None:
-    """Large arrays are mapped and unmapped one by one, so that none leaves a hole that counts for ever."""
+    """Map and unmap large arrays one by one, so that none leaves a hole that counts against the limit permanently."""
     _mallopt(_M_MMAP_MAX, _MAPPINGS)
     _mallopt(_M_TOP_PAD, _LARGE_BYTES)
     _mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     _mallopt(_M_TRIM_THRESHOLD, _LARGE_BYTES)
-    import pyarrow as pa  # imported by every worker, and not yet where `reduce_reserved_memory` is called
+    import pyarrow as pa  # too early for an import in `reduce_reserved_memory`
 
     if pa.default_memory_pool().backend_name != "system":
         pa.set_memory_pool(pa.system_memory_pool())
@@ -146,5 +149,5 @@ def _release_freed_memory() -> None:
 
 def _mallopt(parameter: int, value: int) -> None:
     libc: Any = ctypes.CDLL(None)
-    with contextlib.suppress(AttributeError):  # another libc than glibc: it has other habits
+    with contextlib.suppress(AttributeError):  # not glibc
         libc.mallopt(parameter, value)
