@@ -1,7 +1,7 @@
-"""Whole objects are handed on once they were read to their end, with their bad records told apart.
+"""Read whole objects and separate their bad records from their rows.
 
-A reader that meets a bad record has yielded rows before it, and what follows may make the whole object bad: so the
-rows of an object wait, in memory or on the node's disk, until all of it was read.
+A reader yields rows before it meets a bad record, and a later one may make the whole object bad. So an object's rows
+are buffered, in memory or on the node's disk, until the object is read completely.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from milepost.spark.worker.task_memory import Memory
 from milepost.state.buffers import Spilled, SpillFile
 
 _PENDING_BYTES = 256 << 20
-"""So many bytes of an object's rows wait in memory at most."""
+"""Maximum size of an object's rows that are buffered in memory."""
 
 _BAD_BATCH = 1024
-"""Bad records that become rows together."""
+"""Maximum number of bad records in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class BadRows:
     """Bad records of one object.
 
     Attributes:
-        rows: a row for each. first: the first of them. whole: it is one, of an object that cannot be read at all.
+        rows: one row per bad record.
+        first: the first bad records, at most `MAX_NAMED_BAD_RECORDS`.
+        whole: whether this is the single bad record of an object that cannot be read at all.
     """
 
     rows: pa.RecordBatch
@@ -43,11 +45,12 @@ Piece: TypeAlias = "pa.RecordBatch | BadRows"
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReader:
-    """Reads objects, or parts of objects, to their ends. picklable.
+    """Read objects, or parts of objects, completely. Picklable.
 
     Attributes:
-        bad_objects: whether one that cannot be read at all is a bad record too; else it is raised.
-        max_records: how many bad records there may be; None: any number.
+        reader: reader of the objects.
+        bad_objects: whether an unreadable object becomes one bad record. Otherwise it is raised.
+        max_records: maximum number of bad records; None: any number.
     """
 
     reader: ObjectReader
@@ -55,11 +58,13 @@ class DeadLetterReader:
     max_records: int | None
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
-        """Yield the part's rows in order, and its bad records; as many as decide that there are too many, not more.
+        """Yield the part's rows in order and its bad records, of which at most `max_records + 1`.
 
-        Nothing is yielded before all of it was read, so an error means that none of it was handed on.
+        Nothing is yielded before the whole part is read, so an error means that no row was yielded.
 
-        Raises: BadObject, CommitConflict, NotFound: as the reader. EnvironmentUnusable: the node's disk is full.
+        Raises:
+            BadObject, CommitConflict, NotFound: as the reader.
+            EnvironmentUnusable: the node's disk is full.
         """
         with closing(memory.spill.sibling()) as spill:
             pending = _PendingPieces(spill, min(_PENDING_BYTES, memory.budget.held_bytes))
@@ -102,14 +107,14 @@ def _bad_rows(bad: list[BadRecord]) -> BadRows:
 
 
 class _PendingPieces:
-    """Pieces of one object that wait for its end."""
+    """Pieces of one object, buffered until it is read completely."""
 
     def __init__(self, spill: SpillFile, limit_bytes: int) -> None:
         self._spill, self._limit_bytes = spill, limit_bytes
         self._pieces: list[Piece | Spilled] = []
 
     def fill(self, pieces: Iterable[Piece]) -> None:
-        """Wait with these, and no others."""
+        """Replace the buffered pieces."""
         self._pieces, held = [], 0
         for piece in pieces:
             held += (piece.rows if isinstance(piece, BadRows) else piece).nbytes

@@ -1,9 +1,13 @@
-"""Processing takes an operator's rows up, fires and freezes its state, in as many slices as memory asks for.
+"""Process an operator's epoch: apply rows, fire and freeze, in slices that fit memory.
 
-An epoch that may be cut is processed as its buffers are handed out, all key groups at once, because its end is a time.
-Any other one waits for its last buffer, and then works slice after slice: a slice's state is restored, takes the rows
-of its key groups, fires, is frozen and encoded, and makes room for the next. Where everything fits the budget, there is
-one slice: nothing is divided, and what is frozen is encoded while the output is staged.
+An epoch that may be cut ends at a deadline. So it processes each buffer as it is taken, for all key groups together.
+
+Any other epoch waits for its last buffer. If rows and state fit the budget, it then works in one slice, and the frozen
+state is encoded while the output is staged. Otherwise it works slice by slice, for example on key groups 0 to 127 of
+128 with twice the budget::
+
+    slice 0 to 63      restore, apply its rows, fire, freeze, encode, free
+    slice 64 to 127    restore, apply its rows, fire, freeze, encode, free
 """
 
 from __future__ import annotations
@@ -29,28 +33,29 @@ from milepost.state.buffers import Buffer, are_partials
 from milepost.state.keyed import EncodedSlices, FrozenState, SliceEncoder, SubtaskState, slices_within, split_buffer
 
 FrozenTables = Mapping[str, FrozenState | EncodedSlices]
-"""The state of an operator at the barrier, by table: to be encoded, or encoded slice by slice."""
+"""Table -> frozen state of an operator at the barrier, either not yet encoded, or encoded slice by slice."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSlice:
-    """A slice in memory: its restored tables, by name, and the operator's epoch over them."""
+    """A slice in memory: its restored tables by name, and the run of the operator on them."""
 
     tables: Mapping[str, SubtaskState]
     run: OperatorRun
 
 
 class Processing:
-    """One subtask's epoch of one operator.
+    """One epoch of one operator's subtask.
 
     Attributes:
-        fired_us: the firing watermark reached so far.
-        slices: that it worked in, one after another; None: all at once.
+        fired_us: firing watermark reached so far.
+        slices: number of slices that it worked in; None: not sliced.
 
     Args:
-        key_groups: what the subtask owns. plan: of its level.
-        open_slice: restores some of them, of all that there are or of several, at the firing watermark to begin with.
-        watermark_us: of the inputs, at the end of the epoch.
+        key_groups: key groups that the subtask owns.
+        plan: plan of its level.
+        open_slice: restores the state of some key groups, at the given firing watermark.
+        watermark_us: watermark of the inputs at the end of the epoch.
     """
 
     def __init__(
@@ -80,17 +85,17 @@ class Processing:
         self._slices_have_distinct_keys = set(operator.routing_keys[0]) <= set(operator.output_key)
 
     def take(self, chunk: Chunk) -> Iterator[TaskOutput]:
-        """Process some buffers of one stamp, or let them wait for the end of the input. Raises OperatorFailed."""
+        """Process buffers of one stamp, or defer them to the end of the input. Raises OperatorFailed."""
         if self._open_slice is None:
             self._deferred.append(chunk)
         else:
             yield from self._apply_buffers(self._open_slice, chunk.buffers, chunk.buffers[0].lateness_us, 0)
 
     def finish(self, in_flight: Iterable[int | None]) -> Iterator[TaskOutput]:
-        """Process what waits, and emit what belongs before the barrier. Raises OperatorFailed, CheckpointError.
+        """Process the deferred buffers, and emit the rows before the barrier. Raises OperatorFailed, CheckpointError.
 
         Args:
-            in_flight: stamps of the rows that stay in flight: nothing fires beyond them.
+            in_flight: stamps of the rows that stay in flight. Nothing fires beyond them.
         """
         stamps = tuple(in_flight)
         if self._open_slice is not None:
@@ -109,7 +114,7 @@ class Processing:
         yield from self._slice_by_slice(slices, stamps)
 
     def freeze(self) -> FrozenTables:
-        """Return the state at the barrier, table by table. Raises ProtocolViolation: before `finish`."""
+        """Return the state at the barrier, by table. Raises ProtocolViolation before `finish`."""
         if self._encoded is not None:
             return self._encoded
         if self._tables is None:
@@ -139,7 +144,7 @@ class Processing:
         self._encoded = {name: encoder.result() for name, encoder in encoders.items()}
 
     def _slices(self) -> list[range]:
-        """Return what is worked on at once; a function of the epoch's rows and the recorded state alone (I12)."""
+        """Return the key groups of each slice. They depend only on the epoch's rows and the recorded state (I12)."""
         budget_bytes, cost = self._memory.budget.bytes, self._item.state_cost(self._own)
         buffers = [buffer for chunk in self._deferred for buffer in chunk.buffers]
         extents = [buffer.extent() for buffer in buffers]
@@ -155,7 +160,7 @@ class Processing:
         return slices_within(self._own, cost + rows[self._own.start : self._own.stop] * per_row, budget_bytes)
 
     def _split_by_slice(self, slices: list[range]) -> list[list[list[Buffer]]]:
-        """Return the waiting buffers, chunk by chunk and slice by slice."""
+        """Return the deferred buffers by chunk, then by slice."""
         plan, routing_keys, found = self._plan, self._item.routing_keys, []
         for chunk in self._deferred:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
@@ -172,7 +177,7 @@ class Processing:
     def _apply_buffers(
         self, opened: OpenSlice, buffers: Iterable[Buffer], stamp_us: int | None, part: int
     ) -> Iterator[TaskOutput]:
-        # All that follows has this stamp or a later one; a sender that left rows in flight is held by its watermark.
+        # All later buffers have this stamp or a higher one. The watermark accounts for senders with rows in flight.
         due_us = operator_watermark([stamp_us, self._watermark_us])
         yield from self._emit(opened.run.advance(due_us), self.fired_us, part)
         self.fired_us = latest(self.fired_us, due_us)
@@ -217,7 +222,7 @@ class Processing:
                 yield Rows(whole.fill, as_insertions(rows), before_us)
 
     def _tables_within_budget(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
-        """The rows of some buffers, as many together as the budget allows, which is nearly always all."""
+        """Yield the tables of the buffers in groups that fit the budget, nearly always in one group."""
         tables: list[pa.Table] = []
         cost = 0
         for buffer in buffers:

@@ -1,4 +1,4 @@
-"""The source task reads a source subtask's objects in plan order, and ends with its acknowledgement."""
+"""Read a source subtask's objects in plan order, then acknowledge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milepost.storage.concurrency import ObjectVersion, prefetching_store
 
 _COALESCED_ROWS = 65_536
 _COALESCED_BYTES = 1 << 20
-"""Rows of small objects go on together, up to so many or so large."""
+"""Rows of small objects are emitted together, up to these limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class SourceSplit:
 
     Attributes:
         source: name of the source, which is also its node in the job graph.
-        identity: of the source subtask; its index is the channel of its rows.
+        identity: identity of the source subtask. Its index is the channel of its rows.
         event_time: event-time column, or None for a static source.
-        on_missing: ``fail`` or ``skip`` for an object that is gone before any of its rows was handed on.
-        max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all do.
-        dead_letters: how objects are read where a bad record is a row of `<source>.bad`; None: it is declined.
+        on_missing: ``fail`` or ``skip`` for an object that is deleted before any of its rows was emitted.
+        max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all count.
+        dead_letters: reader that turns bad records into rows of `<source>.bad`; None: a bad record is declined.
     """
 
     source: str
@@ -50,7 +50,7 @@ class SourceSplit:
     dead_letters: DeadLetterReader | None = None
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
-        """Yield a part's rows in order, and its bad records where they are rows. Raises what a reader does."""
+        """Yield a part's rows in order, and its bad records if they become rows. Raises the reader's errors."""
         if self.dead_letters is None:
             return self.reader.read_part(store, part)
         return self.dead_letters.read(store, part, memory)
@@ -59,7 +59,7 @@ class SourceSplit:
 def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, memory: Memory) -> Iterator[TaskOutput]:
     """Yield the split's rows, then its acknowledgement.
 
-    Bad input becomes rows of `<source>.bad`, or a decline that names object and line.
+    Bad input becomes rows of `<source>.bad`, or a decline that names the object and the line.
     """
     rows = 0
     bad = BadInputCounter()
@@ -97,14 +97,14 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             )
             return
         except NotFound:
-            # A skipped object stays new and is read whole when it is back: rows handed on would count twice.
+            # A skipped object stays new and is read again when it is back, so rows emitted now would count twice.
             if is_partly_read or split.on_missing == "fail":
                 when = "went while it was read" if is_partly_read else "was planned and is gone (on_missing: fail)"
                 detail = f"source {split.source}: object {obj.key} {when}"
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return
             missing.append(obj.key)
-        except MemoryError as error:  # the task says what to set; only here is known for which object
+        except MemoryError as error:  # the task names the settings; only here is the object known
             raise MemoryError(f"source {split.source}: reading {obj.key}: {error}") from error
         except CheckpointError as error:
             who = f"source {split.source}: {obj.key}"
@@ -124,7 +124,10 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
 
 
 class _BatchCoalescer:
-    """Batches that wait for more of them: to route and encode each by itself would cost more than its rows."""
+    """Coalesce small batches, because routing and encoding each one alone would cost more than its rows.
+
+    Batches of 30,000, 30,000 and 10,000 rows become tables of 60,000 and 10,000. A batch of 65,536 is emitted alone.
+    """
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -132,7 +135,7 @@ class _BatchCoalescer:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Rows]:
-        """Take a batch in; yield what does not wait any longer."""
+        """Add a batch. Yield the rows that reached a limit."""
         if self._rows + batch.num_rows > _COALESCED_ROWS or self._bytes + batch.nbytes > _COALESCED_BYTES:
             yield from self.flush()
         self._held.append(batch)
@@ -142,7 +145,7 @@ class _BatchCoalescer:
             yield from self.flush()
 
     def flush(self) -> Iterator[Rows]:
-        """Yield what waits."""
+        """Yield the buffered rows."""
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if held:
             yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())

@@ -1,4 +1,4 @@
-"""Staging collects the rows of a task's sinks, and writes one file for each behind the barrier."""
+"""Collect the rows of a task's sinks, and stage them after the barrier."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from milepost.state.buffers import Spilled, decode_rows, encode_rows
 
 @dataclass(frozen=True, slots=True)
 class _BufferedRows:
-    """Rows that wait, in memory or on the disk."""
+    """Rows that are buffered in memory or spilled to disk."""
 
     rows: pa.Table | Spilled
     distinct: bool
@@ -33,12 +33,14 @@ class _BufferedRows:
 
 
 class Staging:
-    """Stages what the nodes of one task feed its sinks.
+    """Stage the rows that the nodes of one task feed to its sinks.
 
     Args:
-        targets: node -> names of the sinks it feeds. sinks: opened, by name.
-        executor: makes what stages so many sinks beside each other.
-        before: sink -> number of its first subtask here: its files are named by it.
+        targets: node -> names of the sinks that it feeds.
+        sinks: name -> opened sink.
+        executor: returns a pool that stages a given number of sinks in parallel.
+        before: sink -> number of subtasks of lower levels that stage rows for it. Subtask 1 of this level, with 4
+            before it, names its files by 5.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class Staging:
         self._staged: dict[str, StagedRows] = {}
 
     def take(self, item: Rows) -> Decline | None:
-        """Keep some rows; a disk that does not take them is this subtask's decline."""
+        """Buffer rows for their sinks. Return a decline if the disk is full."""
         names = self._targets.get(item.node, ())
         if not names or not item.rows.num_rows:
             return None
@@ -74,11 +76,11 @@ class Staging:
         return None
 
     def write(self) -> Decline | None:
-        """Stage durably for every sink; a store's refusal is this subtask's decline, not a crash."""
+        """Stage the rows of every sink durably. Return a decline if a store fails."""
         names = sorted(self._sinks)
         if not names:
             return None
-        # Where rows had to go to the disk, there is memory for one sink at a time.
+        # If rows were spilled, there is memory for only one sink at a time.
         parallelism = len(names) if self._held_bytes <= self._memory.budget.held_bytes else 1
         with self._executor(parallelism) as pool:
             results = list(pool.map(self._stage, names))

@@ -1,4 +1,4 @@
-"""The subtask context is what the subtasks of one Spark task share and work on in one epoch."""
+"""Resources that a task's subtasks share, and their work in one epoch."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ from milepost.state.runs import StateHandle
 
 @dataclass(frozen=True, slots=True)
 class SubtaskResources:
-    """What the subtasks of one Spark task share.
+    """Resources that the subtasks of one Spark task share.
 
     Attributes:
-        upload: stores an operator's frozen tables, encoded now below a directory or before; returns their handles.
-        pool: for uploads. files: of channel state. cache: of the node, for the key groups that they own.
+        upload: uploads an operator's frozen tables under a key prefix, and returns their handles.
+        pool: executor of the uploads.
+        files: channel state files of the task.
+        cache: state cache of the node.
+        key_groups: key groups that the subtasks own.
+        metrics: metrics of the attempt.
     """
 
     upload: Callable[[str, FrozenTables, str], Mapping[str, StateHandle]]
@@ -37,10 +41,10 @@ class SubtaskResources:
 
 @dataclass(slots=True)
 class SubtaskWork:
-    """What one epoch of a restored subtask works on.
+    """The work of a restored subtask in one epoch.
 
     Attributes:
-        unread: per channel, what was in flight when the checkpoint began.
+        unread: channel -> buffers in flight when the checkpoint started.
     """
 
     gate: InputGate
@@ -51,7 +55,7 @@ class SubtaskWork:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The snapshot that is being taken."""
+    """A snapshot in progress."""
 
     frozen: FrozenTables
     channel: ChannelStateResult | None

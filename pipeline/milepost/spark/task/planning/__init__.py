@@ -1,1 +1,1 @@
-"""Planning decides on the driver what the tasks of an epoch do, before its Spark job starts."""
+"""Plan an epoch's tasks on the driver, before its Spark job starts."""

@@ -1,4 +1,4 @@
-"""Clocks tell an operator how far its inputs are in event time, and how the rows of an edge are stamped."""
+"""Event-time clocks of operator inputs, and stamps of edges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from milepost.spark.wire.level_plan import Clock, SourceClock, UpstreamClock, fi
 
 
 def stamp_of(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Stamp | OwnStamp:
-    """Return how the rows of an edge are stamped."""
+    """Return the stamp of an edge's rows.
+
+    Rows of a source get the receiver's start watermark, or its firing watermark if that is higher. Rows of a stateful
+    operator carry their own stamp (`OwnStamp`).
+    """
     receiver_clocks = clocks(plan, receiver)
     start, fired = start_watermark_us(receiver_clocks), fired_us(plan.firing.get(receiver.uid, ()))
     if level == 0:
@@ -22,12 +26,16 @@ def stamp_of(plan: EpochPlan, level: int, producer: Node, receiver: Node) -> Sta
 
 
 def clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:
-    """Return what tells an operator how far its inputs are, each producer once."""
+    """Return the clocks of an operator's inputs, each producer once.
+
+    In `clicks -> a (sql) -> b (aggregate) -> c (join with clicks)`, b has the clock of `clicks`, and c those of
+    b and `clicks`.
+    """
     return tuple(dict.fromkeys(clock for name in node.inputs for clock in _clocks_of(plan, name)))
 
 
 def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
-    """Return what tells how far a producer is. Nothing where no source with event time reaches it."""
+    """Return the clocks of a producer; none if no source with event time is upstream of it."""
     node = plan.graph.nodes[producer]
     if node.kind in ("sql", "lookup"):
         return clocks(plan, node)
@@ -44,7 +52,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
 
 
 def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
-    """Return whether all sources with event time that reach a node are idle: at the start of the epoch, at its end."""
+    """Return whether all event-time sources upstream of a node are idle, at the start and at the end of the epoch."""
     timed = [item for item in plan.inputs if item.name in node.sources and plan.spec.sources[item.name].event_time]
     return (
         bool(timed) and all(item.idle_before for item in timed),
@@ -53,7 +61,7 @@ def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
 
 
 def _stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
-    """Return the operators with state that a node's rows come from, each once."""
+    """Return the stateful operators upstream of a node, each once."""
     inputs = [plan.graph.nodes[name] for name in node.inputs]
     found = [
         uid for one in inputs for uid in (*((one.uid,) if one.is_stateful else ()), *_stateful_ancestors(plan, one))
@@ -62,5 +70,5 @@ def _stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
 
 
 def is_timed(plan: EpochPlan, uid: str) -> bool:
-    """Return whether a source with event time reaches a node."""
+    """Return whether a source with event time is upstream of a node."""
     return any(plan.spec.sources[name].event_time is not None for name in plan.graph.nodes[uid].sources)

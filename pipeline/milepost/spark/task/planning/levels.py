@@ -1,7 +1,7 @@
-"""Levels say what the tasks of an epoch's plan do: read, send, run operators, stage.
+"""Plan the levels of an epoch: what their tasks read, run, send and stage.
 
-The job graph is cut into levels by longest path, one exchange and one stage each (DESIGN 4.2), so the sources are read
-once whatever consumes them. Everything here is decided on the driver, before the Spark job starts.
+The job graph is cut into levels by longest path, with one exchange and one stage each (DESIGN 4.2). So each source is
+read once, however many nodes consume it. The driver plans everything before the Spark job starts.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, WholeOutput,
 from milepost.storage import channel_prefix, state_prefix
 
 _CUT_PARTS = 64
-"""Where an epoch may be cut, a buffer is at most this part of `spark.buffer_size`, and has at most `_CUT_ROWS` rows."""
+"""If an epoch may be cut, a buffer is at most `spark.buffer_size / 64` and has at most `_CUT_ROWS` rows."""
 
 _CUT_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One level: its output, its SQL and lookups, and for stateful levels what its subtasks run."""
+    """One level: its output stage, its SQL and lookups, and the plan of its operators, if any."""
 
     output: OutputPlan
     row_wise: RowWise
@@ -58,7 +58,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class EpochLevels:
-    """The whole Spark job of one epoch, and the schema of every node's rows (`.late` and `.bad` included)."""
+    """The plan of an epoch's Spark job, and the schema of every output, including `.late` and `.bad`."""
 
     splits: tuple[SourceSplit, ...]
     levels: tuple[Level, ...]
@@ -72,9 +72,15 @@ class EpochLevels:
 
 
 def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
-    """Build every level, for `slots` tasks at once.
+    """Plan every level.
 
-    Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
+    Args:
+        slots: number of tasks that Spark runs in parallel.
+        sql_schema: returns the schema of a SQL output.
+
+    Raises:
+        InvalidRequest: the spec does not fit its schemas.
+        SubtaskDeclined: Spark rejects the SQL.
     """
     readers = {node.uid: build_reader(node.uid, plan.spec.sources[node.uid]) for node in plan.graph.sources}
     nodes = plan_nodes(plan, readers, sql_schema)
@@ -129,7 +135,7 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
             columns=tuple(one.schema.names),
             event_time=node.event_time,
             stamp=stamp_of(plan, level, node, plan.graph.nodes[uid]),
-            # Where an epoch may be cut, what is in flight are rows: a later epoch's operator may be another one.
+            # If an epoch may be cut, rows in flight are never partial results: a later epoch may have another operator.
             combiner=None if plan.spec.checkpointing.cuts_epochs else nodes.operators[uid].combiner,
             name=edge,
         )
@@ -161,7 +167,7 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
 
 
 def _limits(plan: EpochPlan) -> BufferLimits:
-    """Small buffers where time may run out: one is processed whole, however slow its operator."""
+    """Return small limits if an epoch may be cut, because a buffer is processed whole, however slow its operator."""
     size = plan.spec.spark.buffer_size
     if not plan.spec.checkpointing.cuts_epochs:
         return BufferLimits(size)

@@ -1,4 +1,4 @@
-"""Nodes of the job graph as an epoch runs them: the schema of all that they put out, their operators, their lookups."""
+"""Plan the nodes of the job graph: output schemas, operators and lookups."""
 
 from __future__ import annotations
 
@@ -38,16 +38,18 @@ from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
 
 SqlSchema = Callable[[SqlOutput, Mapping[str, pa.Schema]], pa.Schema]
-"""The schema of an output of SQL, of those of the outputs that it reads. Raises SubtaskDeclined, InvalidRequest."""
+"""Return the schema of a SQL output, given those of its inputs. Raises SubtaskDeclined, InvalidRequest."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedNodes:
-    """What the nodes are.
+    """The planned nodes of the job graph.
 
     Attributes:
-        schemas: of the rows of every output (`.late` and `.bad` included), by its name.
-        inputs: what each stateful operator gets of its inputs, by uid. operators, lookups: by uid.
+        schemas: output -> schema of its rows, including `.late` and `.bad`.
+        inputs: uid -> the inputs of each stateful operator.
+        operators: uid -> stateful operator.
+        lookups: uid -> lookup.
     """
 
     schemas: Mapping[str, pa.Schema]
@@ -57,9 +59,11 @@ class PlannedNodes:
 
 
 def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema: SqlSchema) -> PlannedNodes:
-    """Return what the nodes are, from the sources on.
+    """Plan the nodes in topological order.
 
-    Raises: InvalidRequest when the spec does not fit its schemas, SubtaskDeclined for SQL.
+    Raises:
+        InvalidRequest: the spec does not fit its schemas.
+        SubtaskDeclined: Spark rejects the SQL.
     """
     schemas: dict[str, pa.Schema] = {}
     inputs: dict[str, tuple[OperatorInput, ...]] = {}
@@ -92,12 +96,12 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
 
 def _sql_schema(output: SqlOutput, schemas: Mapping[str, pa.Schema], sql_schema: SqlSchema) -> pa.Schema:
     if output.is_weighted and output.node.uid in schemas:
-        return _weighted(schemas[output.node.uid])  # of the same rows
+        return _weighted(schemas[output.node.uid])  # the same rows, with weights
     return sql_schema(output, {name: schemas[name] for name in output.inputs.values()})
 
 
 def _weighted(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of updates as rows that come and are taken back have them."""
+    """Return the schema of updates as weighted rows: without the delete flag, with a weight of +1 or -1."""
     return pa.schema(
         [*(field for field in schema if field.name != DELETED_COLUMN), pa.field(WEIGHT_COLUMN, pa.int64())]
     )
@@ -123,10 +127,12 @@ def _operator_schemas(
     inputs: tuple[OperatorInput, ...],
     schemas: Mapping[str, pa.Schema],
 ) -> dict[str, pa.Schema]:
-    """Return the schemas of an operator's outputs, by name; of marked rows that it reads, without what it is not sent.
+    """Return the schemas of an operator's outputs, by name.
+
+    For an operator with conditions this includes the marked rows that it reads, reduced to the columns that it is sent.
 
     Args:
-        schemas: of the outputs before it.
+        schemas: schemas of the upstream outputs.
     """
     edges = edge_names(node.inputs)
     found = {node.uid: operator.output_schema}
@@ -134,7 +140,7 @@ def _operator_schemas(
         found[node.read] = _weighted(operator.output_schema)
     found |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(inputs)}
     if node.has_conditions:
-        sent = {*inputs[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # which times rows in flight
+        sent = {*inputs[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # the time of rows in flight
         marked = schemas[conditions_output(node.uid)]
         found[conditions_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
     return found
@@ -150,7 +156,7 @@ def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Lo
 
 
 def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tuple[OperatorInput, ...]:
-    """Return what an operator needs of each input; all of its columns when the late rows are published."""
+    """Return an operator's inputs with the columns that it needs, or with all if their late rows are published."""
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
     found = []
     for name in node.inputs:
@@ -163,5 +169,5 @@ def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tu
 
 
 def _late(schema: pa.Schema) -> pa.Schema:
-    """Return the columns of late rows: those of the producer, without what marks rows for the operator alone."""
+    """Return the schema of late rows: the producer's, without internal columns."""
     return pa.schema([field for field in schema if field.name in user_columns(schema.names)])

@@ -1,1 +1,1 @@
-"""The row-wise steps of a task: SQL and lookups, which need neither state nor an exchange."""
+"""Row-wise steps of a task: SQL and lookups, without state or an exchange."""

@@ -1,4 +1,4 @@
-"""Prepared rows are those of a static source, one per key, sorted by the hash of the key: so they are found."""
+"""Index a static source's rows by key hash, one row per key."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _HASH, _DRIFT = "hash", "drift"
 
 
 def prepare(lookup: Lookup, rows: pa.Table, hasher: KeyHash) -> pa.Table:
-    """Return what a lookup needs of a static source's rows, with the hashes by which it is found.
+    """Return the columns that a lookup needs of a static source, sorted by key hash, with the hash as a column.
 
-    Raises: OperatorFailed: a key is there twice, and nothing says which of its rows is found.
+    Raises:
+        OperatorFailed: a key occurs twice, so the match is ambiguous.
     """
     chosen = lookup.prepare(rows)
     hashes = hasher(chosen, lookup.key_names)
@@ -30,7 +31,7 @@ def prepare(lookup: Lookup, rows: pa.Table, hasher: KeyHash) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class LookupIndex:
-    """What `prepare` made, perhaps mapped from a file."""
+    """The rows of `prepare`, possibly mapped from a file."""
 
     lookup: Lookup
     layer: Layer
@@ -38,13 +39,13 @@ class LookupIndex:
 
     @classmethod
     def of(cls, lookup: Lookup, table: pa.Table, hasher: KeyHash) -> LookupIndex:
-        """Return prepared rows, which are not copied."""
+        """Return the index of prepared rows, without copying them."""
         drifts: Drifts | None = _numbers(table, _DRIFT) if _DRIFT in table.column_names else None
         layer = Layer(_numbers(table, _HASH), table, np.zeros(table.num_rows, dtype=np.bool_), drifts)
         return cls(lookup, layer, KeySpec(lookup.key_names, lookup.key_names, hasher))
 
     def find(self, rows: pa.Table) -> pa.Table:
-        """Return rows, in their order, with what is found of each: keys that share a hash are told apart."""
+        """Return the rows in order, each with its match. Keys with the same hash are compared by value."""
         keys = self.lookup.keys_of(rows)
         row_indices, stored_indices = match(self.layer, self.keys.hashes(keys), keys, self.keys)
         return self.lookup.give(rows, self.layer.stored, row_indices, stored_indices)

@@ -1,7 +1,7 @@
-"""The lookup stage gives a task's rows what they find in static sources, wherever in its level that is.
+"""Join a task's rows with static sources, after the operator stage or after SQL.
 
-It stands behind whatever makes the rows: the operator stage, or SQL. Rows pass it as they come, with their stamps, so
-nothing waits here and nothing is kept; an epoch's rows are looked up in that epoch's copies.
+The stage follows whatever produces the rows. Rows keep their order and their stamps, and nothing is buffered. An
+epoch's rows are matched with that epoch's copies of the static sources.
 """
 
 from __future__ import annotations
@@ -37,15 +37,16 @@ from milepost.state.layers import KeyHash
 from milepost.storage import read_handle
 
 _FORMAT = "milepost.lookup/2"
-"""Of a node's file: another one makes its files anew."""
+"""Format of a node's cached files. With another format they are created anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """One lookup, and what it finds rows in.
+    """One lookup, with the copy of its static source.
 
     Attributes:
-        schema: as the static source declares it. base: the checkpoint that the epoch continues.
+        schema: schema that the static source declares.
+        base: checkpoint that the epoch continues.
     """
 
     lookup: Lookup
@@ -56,9 +57,11 @@ class LookupPlan:
     base: int
 
     def open(self, store: ObjectStore) -> LookupIndex:
-        """Return the rows as this node has them; the first of its tasks fetches and prepares them.
+        """Return the index from this node's cache. The first task on the node fetches and prepares the rows.
 
-        Raises: OperatorFailed: a key is there twice. StateCorrupt: the copy is missing or damaged.
+        Raises:
+            OperatorFailed: a key occurs twice.
+            StateCorrupt: the copy is missing or damaged.
         """
         copy = self.dimension.copy
         parts = [_FORMAT, copy.sha256, self.hasher.digest, str(self.schema), self.lookup.identity]
@@ -74,11 +77,11 @@ class LookupPlan:
 
 
 def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
-    """Return the rows of a copy. Raises StateCorrupt: it is missing, damaged, or no copy."""
+    """Return the rows of a copy. Raises StateCorrupt if it is missing or damaged."""
     body = read_handle(store, dimension.copy)
     try:
         return decode_dimension(body)
-    except MemoryError:  # among pyarrow's errors too: it is about the process
+    except MemoryError:  # pyarrow's memory error is also an ArrowException
         raise
     except pa.ArrowException as error:
         key = dimension.copy.key
@@ -87,7 +90,7 @@ def read_copy(store: ObjectStore, dimension: DimensionSnapshot) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class LookupStage:
-    """The lookups of one place in a level, in the order in which they read each other. Picklable."""
+    """The lookups at one depth of a level, in topological order. Picklable."""
 
     checkpoint_id: CheckpointId
     token: FencingToken
@@ -96,7 +99,7 @@ class LookupStage:
     plans: tuple[LookupPlan, ...]
 
     def run(self, attempt: Attempt, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
-        """Return the items, and behind rows that a lookup reads what it makes of them."""
+        """Return the items. Rows that a lookup reads are followed by the rows that it emits."""
         return self._run(attempt, iter(items)) if self.plans else items
 
     def _run(self, attempt: Attempt, items: Iterator[TaskOutput]) -> Iterator[TaskOutput]:
@@ -119,12 +122,12 @@ class LookupStage:
         except CheckpointError as error:
             decline = identity.decline_for_stored(error, "lookup")
         if decline is not None:
-            for _ in items:  # what comes in is drained, whatever happens
+            for _ in items:  # always drain the input
                 pass
             yield Declined(decline)
 
     def _lookup_rows(self, item: Rows, opened: Mapping[str, LookupIndex]) -> Iterator[Rows]:
-        """Yield what the lookups over some rows give, and those over these."""
+        """Yield the rows that the lookups emit for an item, and those of lookups that read these rows."""
         for plan in self.plans:
             if plan.lookup.input == item.node and item.rows.num_rows:
                 made = Rows(plan.lookup.uid, opened[plan.lookup.uid].find(item.rows), item.lateness_us)

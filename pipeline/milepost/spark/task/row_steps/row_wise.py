@@ -1,11 +1,11 @@
-"""Row-wise steps: how the SQL and the lookups of a level follow each other, in one stage and without an exchange.
+"""Order the SQL and the lookups of a level, in one stage without an exchange.
 
-SQL is Spark's, lookups run in Python. A level without lookups is one projection between its operator stage and its
-output stage. A lookup runs where its rows are: behind the operator stage, or behind the SQL that makes them; SQL over
-what a lookup gives is a further projection behind that one. ``depth`` is how many projections a node's rows passed::
+SQL runs in Spark, lookups in Python. A level without lookups has one projection between its operator stage and its
+output stage. A lookup runs after the step that produces its rows: the operator stage or a projection. SQL that reads a
+lookup needs a further projection. ``depth`` is the number of projections that a node's rows have passed::
 
-    source -> sql a -> lookup b -> sql c      place  0  1  1  2
-    source -> lookup d -> sql e               place  0  0  1
+    source -> sql a -> lookup b -> sql c      depth  0  1  1  2
+    source -> lookup d -> sql e               depth  0  0  1
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from milepost.spark.task.row_steps.sql_expression import SqlExpression, column_o
 
 @dataclass(frozen=True, slots=True)
 class SqlStep:
-    """One Spark projection of one level, and what follows it.
+    """One Spark projection of a level, with the lookups after it.
 
     Attributes:
-        produced: schema of each node whose rows come to it and are read by SQL or behind it.
-        expressions: of its SQL operators, in topological order.
-        kept: schema of each node that is read behind it. columns: of the wide frame that have its rows.
-        lookups: over its rows, and over those that came to it. then: the projection behind those; None: it is the last.
+        input_schemas: node -> schema, for each input that its SQL or a downstream step reads.
+        expressions: expressions of its SQL operators, in topological order.
+        output_schemas: node -> schema, for each output that a downstream step reads.
+        columns: node -> columns of the wide frame that hold its rows.
+        lookups: lookups on its outputs.
+        next_step: the next projection; None: this is the last.
     """
 
     input_schemas: Mapping[str, pa.Schema]
@@ -52,10 +54,11 @@ class SqlStep:
 
 @dataclass(frozen=True, slots=True)
 class RowWise:
-    """What happens to rows between a level's operator stage and its output stage.
+    """The steps between a level's operator stage and its output stage.
 
     Attributes:
-        lookups: over what the operator stage puts out. sql: the first projection; None: there is none.
+        lookups: lookups on the rows of the operator stage.
+        sql: the first projection; None: there is none.
     """
 
     lookups: LookupStage
@@ -80,7 +83,9 @@ def row_wise(
     """Return the steps of one level.
 
     Args:
-        outputs: of the level. schemas: of every node's rows. lookups: by uid.
+        outputs: outputs of the level.
+        schemas: output -> schema of its rows.
+        lookups: uid -> lookup.
     """
     every = list(outputs)
     outputs_by_name = {
@@ -124,10 +129,10 @@ def row_wise(
 
 
 def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str, SqlOutput]) -> dict[str, int]:
-    """Return how many projections the rows of each output of a level have passed when they are made.
+    """Return the depth of each output of a level.
 
     Args:
-        made: the outputs of SQL, in the order in which they are made.
+        outputs_by_name: the SQL outputs, in topological order.
     """
     depths: dict[str, int] = {}
     for node in graph.nodes.values():
@@ -143,6 +148,6 @@ def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str
 
 
 def _sql_depth(graph: JobGraph, one: SqlOutput, depths: Mapping[str, int]) -> int:
-    """Return the place of an output of SQL: of the same projection as SQL that it reads, behind any other's rows."""
+    """Return the depth of a SQL output: the depth of SQL that it reads, or one more than that of any other input."""
     read = [(uid, name) for uid, name in one.inputs.items() if name in depths]
     return max(depths[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)

@@ -1,4 +1,4 @@
-"""The Spark SQL expressions of SQL operators over the wide frame of their level (`sql_projection.py`)."""
+"""Generate the Spark SQL of SQL operators on the wide frame (`sql_projection.py`)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 
 POSITION = "__place"
-"""Column of the wide frame between the two steps of an `explode`: where in its list a row's value stands."""
+"""Column of the wide frame between the two steps of an `explode`: index of a row's value in its list."""
 
 
 def column_of(node: str, part: int = 0) -> str:
-    """Return the wide frame's column of a node, or of a part of one, such as `hourly.late`.
+    """Return the wide frame's column of an output: `n_hourly__late` for `hourly.late`, `n_both__2` for its part 1.
 
-    Spark takes a name with a dot for a field of a struct in some places, however it is quoted; no name has `__`.
+    Spark sometimes parses a name with a dot as a struct field, even if it is quoted. No name contains `__`.
 
     Args:
-        part: of a node behind UNION ALL, whose rows come on several paths: which one of them.
+        part: index of the path, for an output that a UNION ALL produces on several paths.
     """
     column = f"n_{node.replace('.', '__')}"
     return f"{column}__{part + 1}" if part else column
@@ -32,12 +32,14 @@ def column_of(node: str, part: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
-    """What makes one column of the wide frame.
+    """The expression of one column of the wide frame.
 
     Attributes:
-        uid: operator. column: that it makes. text: Spark SQL.
-        lists: Spark SQL of the list of which an `explode` makes rows, each with one value in `ITEM`; None: none does.
-        common: schema to which the rows of each SELECT of a UNION ALL are cast; None for an operator of one.
+        uid: operator.
+        column: name of the column.
+        text: Spark SQL of the column.
+        list_sql: Spark SQL of the list that an `explode` turns into rows, with one value in `ITEM` each; None: none.
+        union_schema: schema to which each SELECT of a UNION ALL is cast; None for a single SELECT.
     """
 
     uid: str
@@ -52,7 +54,8 @@ class LevelSql:
     """The SQL of one level.
 
     Attributes:
-        expressions: in the order in which they are evaluated. columns: of each node that has rows there, by name.
+        expressions: expressions in order of evaluation.
+        columns: output -> columns of the wide frame that hold its rows.
     """
 
     expressions: tuple[SqlExpression, ...]
@@ -61,10 +64,12 @@ class LevelSql:
 
 @dataclass(frozen=True, slots=True)
 class SelectedBranch:
-    """One SELECT of a SQL operator over one column of the wide frame.
+    """One SELECT of a SQL operator on one column of the wide frame.
 
     Attributes:
-        input: the output that it reads. made: the expression over that alone. alone: no other one stands beside it.
+        input: the output that it reads.
+        expression: its expression.
+        is_only_branch: whether the operator has no other SELECT.
     """
 
     input: str
@@ -78,11 +83,12 @@ def level_sql(
     available: Mapping[str, tuple[str, ...]],
     schemas: Mapping[str, pa.Schema],
 ) -> LevelSql:
-    """Return the SQL of one projection: an expression for each path on which rows come to a SELECT of an output.
+    """Return the SQL of one projection, with one expression per path of rows to a SELECT.
 
     Args:
-        made: its outputs, in order. there: columns of the wide frame that have rows before it, by output; one that is
-            not there has no rows at this level. schemas: of every output's rows.
+        made: outputs of the projection, in order.
+        available: output -> columns of the wide frame before the projection. Other outputs have no rows at this level.
+        schemas: output -> schema of its rows.
     """
     columns, expressions = dict(available), []
     for output in made:
@@ -98,11 +104,11 @@ def level_sql(
 def selects(
     spec: JobSpec, output: SqlOutput, schemas: Mapping[str, pa.Schema], available: Mapping[str, tuple[str, ...]]
 ) -> list[SelectedBranch]:
-    """Return the SELECTs that make an output, in order, each as often as there are columns of what it reads.
+    """Return the SELECTs of an output in order, each once per column of the output that it reads.
 
     Args:
-        schemas: of what it reads; its own, where it is known, tells which columns a mark stands beside.
-        there: columns of the wide frame, by output.
+        schemas: schemas of the outputs that it reads. Its own schema, if present, limits the columns of marked rows.
+        available: output -> columns of the wide frame.
     """
     operator, columns = spec.operator(output.node.uid), (column_of(output.name, part) for part in itertools.count())
     if output.node.conditions:
@@ -125,11 +131,16 @@ def selects(
 
 
 def expression(output: SqlOutput, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
-    """Return the expression of one SELECT over a column of the wide frame that has its input's rows.
+    """Return the expression of one SELECT on a column of the wide frame with its input's rows.
 
-    Of rows that may be deletes one that is none, and that WHERE lets through, is made of the SELECT's expressions; any
-    other is a delete of its key, and no expression of the SELECT sees it. Of rows with weights each is made for itself
-    and keeps its own; one that stays came once.
+    If the input may contain deletes, a row that is no delete and passes WHERE gets the SELECT's expressions. Any other
+    row becomes a delete of its key, and the SELECT's other expressions are not evaluated. A row of a weighted output
+    keeps its weight, or gets weight 1 if its input has none. For `SELECT k, v + 1 AS w ... WHERE v > 0`, key k::
+
+        k  v   deleted        k  w     deleted
+        a  1   false          a  2     false
+        b  -1  false          b  null  true       WHERE drops the row, so its key is deleted
+        c  5   true           c  null  true
     """
     node = output.node
     names = [name for name in input_columns if name not in (DELETED_COLUMN, WEIGHT_COLUMN)]
@@ -158,10 +169,10 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
 def mark_expression(
     node: Node, input_columns: list[str], columns: list[str], source: str, column: str
 ) -> SqlExpression:
-    """Return the expression that adds marks to the rows of an operator's input.
+    """Return the expression that adds a boolean mark per condition to the rows of an operator's input.
 
     Args:
-        columns: that it makes: the marks, and those of the input that the operator needs.
+        columns: columns of the result: the marks, and the input columns that the operator needs.
     """
     conditions = {
         name: condition_sql(condition, node.inputs[0], input_columns, source) for name, condition in node.conditions
