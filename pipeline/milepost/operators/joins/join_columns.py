@@ -1,4 +1,4 @@
-"""The columns of an operator that pairs rows of two inputs: those that come out, and the types of their common key."""
+"""Output columns and common key types of joins."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from milepost.errors import InvalidRequest
 LEFT, RIGHT = 0, 1
 
 _GUESSED_BYTES = 48
-"""Of a value of no fixed width."""
+"""Estimated size of a value of variable width."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns:
-    """The columns of a join's output.
+    """Output columns of a join.
 
     Attributes:
-        fields: of the output. sides: of each, whose it is. names: of each, what it is called there.
+        fields: output fields.
+        sides: LEFT or RIGHT, for each field.
+        names: name of each field in its input.
     """
 
     fields: tuple[pa.Field, ...]
@@ -31,12 +33,12 @@ class JoinedColumns:
     def of(
         cls, uid: str, inputs: Sequence[pa.Schema], right_key: Sequence[str], renamed: Mapping[str, str]
     ) -> JoinedColumns:
-        """Return the left row's columns, then the right's without its key.
+        """Return the columns of the left row, then those of the right row without its key.
 
         Args:
             renamed: new name -> column of the right input.
         Raises:
-            InvalidRequest: a name is there twice, or one that is renamed is not there.
+            InvalidRequest: a name occurs twice, or a renamed column does not exist.
         """
         new = {old: name for name, old in renamed.items()}
         right = [field for field in inputs[RIGHT] if field.name not in right_key]
@@ -62,7 +64,7 @@ class JoinedColumns:
 
     @classmethod
     def of_left(cls, left: pa.Schema) -> JoinedColumns:
-        """Return the left row's columns alone."""
+        """Return only the columns of the left row."""
         return cls(tuple(left), (LEFT,) * len(left), tuple(left.names))
 
     @property
@@ -70,16 +72,16 @@ class JoinedColumns:
         return pa.schema(list(self.fields))
 
     def joined(self, left: pa.Table, right: pa.Table) -> pa.Table:
-        """Return pairs: row by row, one of each side."""
+        """Join two tables row by row."""
         sides = left, right
         values = [sides[side].column(name) for side, name in zip(self.sides, self.names, strict=True)]
         return pa.table(values, names=self.schema.names).cast(self.schema)
 
     def padded(self, side: int, rows: pa.Table, under: Mapping[str, str]) -> pa.Table:
-        """Return rows of one side alone, with null in the columns of the other one.
+        """Return rows of one side, with nulls in the columns of the other side.
 
         Args:
-            under: of the right side, what it shows in columns of the left one: left column -> its own.
+            under: for rows of the right side, its columns to show in columns of the left side: left -> right column.
         """
         nulls = pa.nulls(rows.num_rows)
         values = []
@@ -89,12 +91,12 @@ class JoinedColumns:
         return pa.table(values, names=self.schema.names).cast(self.schema)
 
     def of_side(self, side: int) -> list[str]:
-        """Return the columns of one input that come out, in order."""
+        """Return the columns of one input that are in the output, in order."""
         return [name for name, own in zip(self.names, self.sides, strict=True) if own == side]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row; of text and nested values a guess."""
+        """Bytes of one row. The size of text and nested values is estimated."""
         return sum(_width(field.type) for field in self.fields)
 
 
@@ -106,8 +108,8 @@ def _width(data_type: pa.DataType) -> int:
 
 
 def common_types(uid: str, keys: Sequence[tuple[str, str]], schemas: Sequence[pa.Schema]) -> list[pa.DataType]:
-    """Return of each pair of key columns the type that holds both exactly. Raises InvalidRequest: there is none."""
-    found = []
+    """Return for each pair of key columns the type that represents both exactly. Raises InvalidRequest: none exists."""
+    common_per_key = []
     for left, right in keys:
         types = schemas[LEFT].field(left).type, schemas[RIGHT].field(right).type
         common = common_key_type(*types)
@@ -117,14 +119,17 @@ def common_types(uid: str, keys: Sequence[tuple[str, str]], schemas: Sequence[pa
                 f"{types[RIGHT]}: values of one are not values of the other. Nothing was changed.",
                 hint="CAST one of them in a `sql` operator before it.",
             )
-        found.append(common)
-    return found
+        common_per_key.append(common)
+    return common_per_key
 
 
 def common_key_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both exactly, equal ones in one key group; None: there is none.
+    """Return the type that represents both types exactly, with equal values in one key group. None: none exists.
 
-    Signed integers among themselves, floats, decimals of one scale, and times of one kind.
+    int32, int64                             int64
+    timestamp[s], timestamp[us]              timestamp[us]
+    decimal128(10, 2), decimal128(12, 2)     decimal128(12, 2)
+    int64, float64                           None
     """
     if left == right:
         return left
@@ -132,10 +137,10 @@ def common_key_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None
         if left in ladder and right in ladder:
             return max(left, right, key=ladder.index)
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right) and (left.tz is None) == (right.tz is None):
-        finest = max(left, right, key=lambda one: _UNITS.index(one.unit) if one.unit in _UNITS else len(_UNITS))
+        finest = max(left, right, key=lambda type_: _UNITS.index(type_.unit) if type_.unit in _UNITS else len(_UNITS))
         return finest if finest.unit in _UNITS else None
     if pa.types.is_decimal(left) and pa.types.is_decimal(right) and left.scale == right.scale:
-        return max(left, right, key=lambda one: one.precision)
+        return max(left, right, key=lambda type_: type_.precision)
     return None
 
 

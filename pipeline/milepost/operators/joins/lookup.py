@@ -1,7 +1,7 @@
-"""`kind: lookup`: rows with the columns of the row that a static source has of their key.
+"""`kind: lookup`: add columns of a static source's row with the same key.
 
-It has no state: what it gives of a row depends on that row and the static source alone. The source's rows are prepared
-once, one per key; which of them a row finds is sought by who keeps them (`spark/task/row_steps/lookup_index.py`).
+A lookup has no state: its output for a row depends only on that row and the static source. The source's rows are
+prepared once, one per key. The index over them is in `spark/task/row_steps/lookup_index.py`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ _NAMED_KEYS = 3
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Gives rows what they find in a static source. Picklable.
+    """Joins rows with a static source. Picklable.
 
     Attributes:
-        input: name of the node whose rows it gets. dimension: of the static source.
-        keys: pairs of a column of each. types: in which they are compared. order_by: columns, and of each whether it
-            descends. keeps_all: rows that find nothing come out too.
-        kept, found: columns of the input and of the static source that come out.
+        input: name of the input node.
+        dimension: name of the static source.
+        keys: pairs of an input column and a column of the static source.
+        types: types in which the pairs are compared.
+        order_by: (column, whether it descends) pairs that choose one of several rows with one key.
+        keeps_all: emit rows without a match too.
+        kept, found: output columns of the input and of the static source.
         output_schema: first `kept`, then `found` under their new names.
     """
 
@@ -58,18 +61,18 @@ class Lookup:
         """Return the lookup of a spec.
 
         Args:
-            read: columns of its output that are needed; None: all of them.
+            read: output columns that are needed. None: all of them.
         Raises:
-            InvalidRequest: its columns do not fit its inputs.
+            InvalidRequest: the spec's columns do not match its inputs.
         """
         left, right = plain_schema(left), plain_schema(right)
         for side, schema in enumerate((left, right)):
             check_key(spec.uid, [pair[side] for pair in spec.key], schema)
         columns = JoinedColumns.of(spec.uid, (left, right), [pair[1] for pair in spec.key], spec.renamed)
         needed = [
-            one
-            for one in zip(columns.fields, columns.sides, columns.names, strict=True)
-            if read is None or one[0].name in read
+            column
+            for column in zip(columns.fields, columns.sides, columns.names, strict=True)
+            if read is None or column[0].name in read
         ]
         return cls(
             spec.uid,
@@ -86,25 +89,25 @@ class Lookup:
 
     @property
     def identity(self) -> list[object]:
-        """What the prepared rows depend on beside the static source's own."""
+        """Everything that determines the prepared rows, except the static source itself."""
         right = [pair[1] for pair in self.keys]
-        return [right, [str(one) for one in self.types], self.order_by, self.found]
+        return [right, [str(type_) for type_ in self.types], self.order_by, self.found]
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The key columns of prepared rows, and of `keys_of`."""
+        """Names of the key columns of prepared rows and of `keys_of`."""
         return tuple(f"{_KEY}{at}" for at in range(len(self.keys)))
 
     def prepare(self, rows: pa.Table) -> pa.Table:
-        """Return one row per key of a static source; a key with a null is left out.
+        """Return one row per key of a static source. Keys that contain a null are omitted.
 
-        Returns: the key columns, and what is found.
-        Raises: OperatorFailed: a key is there twice, and nothing says which of its rows is found.
+        Returns: the key columns, and the columns of `found`.
+        Raises: OperatorFailed: a key has several rows, and there is no `order_by` to choose one.
         """
         keys = self._keys(rows, RIGHT)
-        there = without_nulls(keys)
-        if not there.all():
-            rows, keys = rows.filter(pa.array(there)), keys.filter(pa.array(there))
+        complete = without_nulls(keys)
+        if not complete.all():
+            rows, keys = rows.filter(pa.array(complete)), keys.filter(pa.array(complete))
         codes, count = group_rows(keys)
         if self.order_by:
             order, _ = sorted_rows(rows, codes, self.order_by)
@@ -117,14 +120,18 @@ class Lookup:
         return every.take(pa.array(chosen))
 
     def keys_of(self, rows: pa.Table) -> pa.Table:
-        """Return the keys that rows of the input look for, as prepared rows have them."""
+        """Return the lookup keys of input rows, in the form of prepared rows."""
         return self._keys(rows, LEFT)
 
     def give(self, rows: pa.Table, prepared: pa.Table, asking: Ints, places: Ints) -> pa.Table:
-        """Return rows, in their order, with what is found of each.
+        """Return rows in their order, joined with their prepared rows.
+
+        Three rows, of which rows 0 and 2 match the prepared rows 5 and 1: asking [0, 2], places [5, 1]. With
+        `keeps_all` row 1 is emitted with nulls, else it is dropped.
 
         Args:
-            asking: rows that find something, ascending. places: the prepared row that each of them finds.
+            asking: positions of the rows that have a match, ascending.
+            places: position of the prepared row that each of them matches.
         """
         indices = pa.array(places)
         if len(asking) < rows.num_rows:

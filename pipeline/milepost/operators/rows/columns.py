@@ -1,4 +1,4 @@
-"""Columns as the operators need them: dense group numbers, normalised keys, event times as integers."""
+"""Column helpers of operators: group numbers, normalised keys, and event times as integers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 
 def check_key(uid: str, key: Sequence[str], schema: pa.Schema) -> None:
-    """Raises InvalidRequest unless every key column exists in the operator's input and is not nested."""
+    """Check the key columns. Raises InvalidRequest: one is not in the operator's input, or is nested."""
     _check_scalars(uid, "key column", "cannot be a key", key, schema)
 
 
 def check_order(uid: str, columns: Iterable[str], schema: pa.Schema) -> None:
-    """Raises InvalidRequest unless the input has every column of an order, and it is not nested."""
+    """Check the columns of an order. Raises InvalidRequest: one is not in the operator's input, or is nested."""
     _check_scalars(uid, "order column", "has no order", columns, schema)
 
 
@@ -42,7 +42,7 @@ def _check_scalars(uid: str, what: str, why_not: str, columns: Iterable[str], sc
 
 
 def distinct_columns(uid: str, fields: Sequence[pa.Field]) -> pa.Schema:
-    """Return the fields as a schema. Raises InvalidRequest when two have one name."""
+    """Return the fields as a schema. Raises InvalidRequest: two have the same name."""
     names = [field.name for field in fields]
     for name in names:
         if names.count(name) > 1:
@@ -60,14 +60,14 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def key_columns(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the key columns with one zero and one NaN, so that equal keys are equal bits; of no key `TOTAL_COLUMN`."""
+    """Return normalised key columns, or `TOTAL_COLUMN` without a key. Equal keys have equal bits: one zero, one NaN."""
     if not key:
         return pa.table({TOTAL_COLUMN: pa.repeat(True, rows.num_rows)})
     return pa.table({name: _normalized(rows.column(name)) for name in key})
 
 
 def with_plain_keys(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return rows with their key columns as `key_columns` has them."""
+    """Return rows with normalised key columns, as in `key_columns`."""
     for name in key:
         rows = rows.set_column(rows.column_names.index(name), rows.field(name), _normalized(rows.column(name)))
     return rows
@@ -81,12 +81,14 @@ def _normalized(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def group_rows(keys: pa.Table) -> tuple[Ints, int]:
-    """Number the distinct keys 0, 1, … in order of first appearance; nulls equal nulls.
+    """Number the distinct keys 0, 1, … in order of first appearance. Nulls equal nulls.
+
+    The keys (x, 1), (y, 1), (x, 1), (null, 2) have the numbers 0, 1, 0, 2. There are 3.
 
     Args:
-        keys: made by `key_columns`.
+        keys: normalised by `key_columns`.
     Returns:
-        (number of each row, how many there are).
+        (number of each row, count of distinct keys).
     """
     if not keys.num_rows:
         return np.empty(0, dtype=np.int64), 0
@@ -107,14 +109,14 @@ def _dense(array: pa.Array | pa.ChunkedArray) -> tuple[Ints, int]:
 
 
 def first_of_each(codes: Ints, count: int) -> Ints:
-    """Index of the first row of each group."""
+    """Return the index of the first row of each group."""
     first = np.empty(count, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return first
 
 
 def places_in_groups(counts: Ints) -> Ints:
-    """Return the place of each item in its group, from 0, for groups of so many that follow one another.
+    """Return the position of each item in its group, from 0, for consecutive groups of these sizes.
 
     >>> places_in_groups(np.array([2, 0, 3])).tolist()
     [0, 1, 0, 1, 2]
@@ -123,27 +125,30 @@ def places_in_groups(counts: Ints) -> Ints:
 
 
 def number_keys(keys: pa.Table) -> tuple[Ints, pa.Table]:
-    """Return the number of each row's key, as `group_rows` gives it, and each key once, by its number."""
+    """Return the number of each row's key, as in `group_rows`, and the distinct keys in that order."""
     codes, count = group_rows(keys)
     return codes, keys.take(pa.array(first_of_each(codes, count)))
 
 
 def distinct_rows(keys: pa.Table) -> pa.Table:
-    """Return each key once, in order of first appearance. Args: keys: made by `key_columns`."""
+    """Return the distinct keys in order of first appearance. Args: keys: normalised by `key_columns`."""
     return number_keys(keys)[1]
 
 
 def without_nulls(keys: pa.Table) -> Bools:
-    """Return which keys have no null in them."""
-    there = np.ones(keys.num_rows, dtype=np.bool_)
+    """Return which keys contain no null."""
+    complete = np.ones(keys.num_rows, dtype=np.bool_)
     for column in keys.columns:
         if column.null_count:
-            there &= pc.is_valid(column).to_numpy()
-    return there
+            complete &= pc.is_valid(column).to_numpy()
+    return complete
 
 
 def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:
-    """For each of the distinct `keys` the index of the row in `among` with the same key, or null."""
+    """Return for each of the distinct `keys` the index of the row in `among` with the same key, or null.
+
+    The keys x, y among the rows z, x have the indexes 1, null.
+    """
     names = keys.column_names
     if not among.num_rows:
         return pa.nulls(keys.num_rows, pa.int64())
@@ -156,10 +161,11 @@ def find_rows(keys: pa.Table, among: pa.Table) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The event times of an operator's input.
+    """Event time of an operator's input.
 
     Attributes:
-        column: that has them. shift_us: what is added to it.
+        column: event-time column.
+        shift_us: offset added to the column.
     """
 
     uid: str
@@ -168,14 +174,14 @@ class EventTime:
 
     @classmethod
     def of_input(cls, uid: str, input_: OperatorInput) -> EventTime | None:
-        """Return those of an input; None: nothing times its rows."""
+        """Return the event time of an input. None: its rows have no event time."""
         return None if input_.event_time is None else cls(uid, input_.event_time, input_.shift_us)
 
     def of(self, rows: pa.Table) -> Ints:
-        """Return them as microseconds since the epoch, UTC; nanoseconds are floored, zoneless times are UTC.
+        """Return event times as microseconds since the epoch, UTC. Nanoseconds are floored, zoneless times are UTC.
 
         Raises:
-            OperatorFailed: a null, or one that no int64 of microseconds holds.
+            OperatorFailed: a time is null, or does not fit int64 microseconds.
         """
         times = _microseconds(self.uid, rows, self.column)
         return times + self.shift_us if self.shift_us else times
@@ -207,7 +213,7 @@ def _as_microseconds(uid: str, times: pa.ChunkedArray, column: str) -> pa.Chunke
 
 
 def check_event_time(uid: str, input_: OperatorInput, why: str) -> EventTime:
-    """Return an input's event time. Raises InvalidRequest when it has none or it is not a time."""
+    """Return an input's event time. Raises InvalidRequest: it has none, or its type is not a time."""
     event_time, schema = EventTime.of_input(uid, input_), input_.schema
     if event_time is None or schema.get_field_index(event_time.column) < 0:
         raise InvalidRequest(

@@ -1,7 +1,8 @@
-"""The order of rows: as Spark sorts by some columns, then by the whole row, so that it does not depend on arrival.
+"""Total order of rows: Spark's order by some columns, then by the whole row.
 
-Each column becomes whole numbers that sort as its values do: null first, NaN behind every number, text by its bytes. In
-the order that a spec declares the two zeros are one; among whole rows they are two, -0.0 first: such rows differ.
+It does not depend on the order of arrival. Each column is encoded as integers that sort as its values do: null first,
+NaN after every number, text by its bytes. In the declared order of a spec -0.0 equals 0.0. In the comparison of whole
+rows -0.0 is before 0.0, because such rows differ.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import pyarrow.compute as pc
 from milepost.operators.contract import Bools, Ints
 
 OrderBy = tuple[tuple[str, bool], ...]
-"""Columns, and of each whether it descends: nulls come first where it does not, and last where it does."""
+"""(column, whether it descends) pairs. Nulls are first in ascending columns and last in descending ones."""
 
 
 def tie_break(columns: pa.Schema, key: Collection[str], order_by: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that break ties between rows of one key, in the order in which they are compared.
+    """Return the columns that break ties between rows of one key, in the order of comparison.
 
-    They differ in no column of the key, and in one of the order only where it has two zeros.
+    Such rows are equal in the key, and in the order's columns except for -0.0 and 0.0.
 
     >>> columns = pa.schema([("page", pa.string()), ("title", pa.string()), ("views", pa.int64()), ("by", pa.string())])
     >>> tie_break(columns, ["page"], ["views"])
@@ -36,10 +37,10 @@ def tie_break(columns: pa.Schema, key: Collection[str], order_by: Collection[str
 
 
 def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, Bools]:
-    """Sort rows within their groups, by some columns and then by all of them.
+    """Sort rows by group, within a group by `order_by`, and then by all columns.
 
     Returns:
-        (positions in that order, of each whether the row before it is another row: not its equal of the same group).
+        (row positions in that order, for each whether it differs from the previous row in group or value).
 
     >>> rows = pa.table({"page": ["b", "a", "a", "c"], "views": [1, 5, 5, None]})
     >>> order, begins = sorted_rows(rows, np.zeros(4, dtype=np.int64), (("views", True),))
@@ -53,7 +54,7 @@ def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, 
         tied = ties.copy()
         tied[:-1] |= ties[1:]
         places = np.flatnonzero(tied)
-        within: list[Ints] = [np.cumsum(~ties)[places].astype(np.int64)]  # one number for all that are tied
+        within: list[Ints] = [np.cumsum(~ties)[places].astype(np.int64)]  # one number per set of tied rows
         for column in rows.take(pa.array(order[places])).columns:
             within += _codes(_array(column))
         resolved = _lexsort(within)
@@ -63,7 +64,7 @@ def sorted_rows(rows: pa.Table, groups: Ints, order_by: OrderBy) -> tuple[Ints, 
 
 
 def order_numbers(columns: Sequence[pa.ChunkedArray]) -> Ints:
-    """Return of each row a number that sorts as some columns do, one after another: null first, NaN last, one zero.
+    """Return a number per row that sorts as the columns do, in their order: null first, NaN last, one zero.
 
     >>> order_numbers(pa.table({"x": [2.0, None, 2.0, -1.0], "y": [3, 1, 3, 5]}).columns).tolist()
     [3, 1, 3, 2]
@@ -78,7 +79,7 @@ def order_numbers(columns: Sequence[pa.ChunkedArray]) -> Ints:
 
 
 def same_values(one: pa.Table, other: pa.Table) -> Bools:
-    """Return of each row whether it is, to the bit, the other table's row: there is one NaN, and -0.0 is not 0.0."""
+    """Return for each row whether it equals the other table's row bit by bit. NaNs are equal, -0.0 is not 0.0."""
     same = np.ones(one.num_rows, dtype=np.bool_)
     for name in one.column_names:
         first, second = _array(one.column(name)), _array(other.column(name))
@@ -94,9 +95,10 @@ def same_values(one: pa.Table, other: pa.Table) -> Bools:
 
 
 def last_rows(rows: pa.Table, groups: Ints, order_by: Sequence[str]) -> Ints:
-    """Return of each group the position of its last row, ascending by some columns and then by all of them.
+    """Return the position of each group's last row, in ascending order of `order_by` and then of all columns.
 
-    Of rows that are equal in all columns it is the one that stands last. Only what is tied with it is looked at whole.
+    Of rows that are equal in all columns, the one with the highest position is chosen. All columns are compared only
+    for rows that tie in `order_by`.
 
     >>> rows = pa.table({"page": ["b", "a", "c", "a"], "views": [5, 5, 1, None]})
     >>> last_rows(rows, np.array([0, 0, 1, 1]), ("views",)).tolist()
@@ -114,18 +116,18 @@ def last_rows(rows: pa.Table, groups: Ints, order_by: Sequence[str]) -> Ints:
         tied = np.bincount(groups[places], minlength=count)[groups[places]] > 1
         among = places[tied]
         whole = rows.take(pa.array(among))
-        left = np.arange(len(among))
+        greatest = np.arange(len(among))
         for column in whole.columns:
             for code in _codes(_array(column)):
-                left = left[_are_greatest(code[left], groups[among[left]], count)]
-        places = np.concatenate([places[~tied], np.sort(among[left])])
+                greatest = greatest[_are_greatest(code[greatest], groups[among[greatest]], count)]
+        places = np.concatenate([places[~tied], np.sort(among[greatest])])
     last = np.empty(count, dtype=np.int64)
     last[groups[places]] = places
     return last
 
 
 def _are_greatest(code: Ints, groups: Ints, count: int) -> Bools:
-    """Return which numbers are the greatest of their group."""
+    """Return which numbers are the maximum of their group."""
     greatest = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(greatest, groups, code)
     return code == greatest[groups]
@@ -136,7 +138,7 @@ def _lexsort(codes: Sequence[Ints]) -> Ints:
 
 
 def _same_as_before(codes: Sequence[Ints], order: Ints) -> Bools:
-    """Return of each place in an order whether all numbers there are those of the place before."""
+    """Return for each position in an order whether all codes equal those of the previous position."""
     same = np.zeros(len(order), dtype=np.bool_)
     same[1:] = True
     for code in codes:
@@ -150,11 +152,14 @@ def _declared(column: pa.ChunkedArray, descends: bool) -> Ints:
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.equal(array, pa.scalar(0.0, array.type)), pa.scalar(0.0, array.type), array)
     (code,) = _codes(array)
-    return ~code if descends else code  # the least of 64 bits has no negative
+    return ~code if descends else code  # -code would overflow for the minimum of int64
 
 
 def _codes(array: pa.Array) -> Iterator[Ints]:
-    """Yield whole numbers by which, one after another, an array's values sort; null is before all."""
+    """Yield integer columns that sort as the array's values do, most significant first. Null is first.
+
+    ["b", null, "a", "b"]   ->   [2, 0, 1, 2]
+    """
     data_type = array.type
     if pa.types.is_dictionary(data_type):
         yield from _codes(array.dictionary_decode())
@@ -180,14 +185,14 @@ _VIEWS = {32: pa.int32(), 64: pa.int64()}
 
 
 def _is_whole(data_type: pa.DataType) -> bool:
-    """Return whether values are whole numbers, as they are kept, of at most 64 bits."""
+    """Return whether values are stored as signed integers of at most 64 bits."""
     return bool(
         pa.types.is_signed_integer(data_type) or pa.types.is_timestamp(data_type) or pa.types.is_date(data_type)
     )
 
 
 def float_order(array: pa.Array) -> pa.Array:
-    """Return int64 numbers that sort as floats do: -0.0 before 0.0, and one NaN after infinity. Null stays null.
+    """Return int64 numbers that sort as the floats do: -0.0 before 0.0, and one NaN after infinity. Null stays null.
 
     >>> float_order(pa.array([1.0, -0.0, 0.0, -1.0, float("nan")])).to_numpy().argsort().tolist()
     [3, 1, 2, 0, 4]
@@ -208,12 +213,12 @@ def floats_of_order(numbers: Ints) -> npt.NDArray[np.float64]:
 
 
 def _negatives_reversed(bits: Ints) -> Ints:
-    """Reverse the order of negative floats' bits. Twice it changes nothing."""
+    """Reverse the order of the bits of negative floats. The function is its own inverse."""
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
 def _codes_of_lists(array: pa.Array) -> Iterator[Ints]:
-    """Yield whether there is a list, then its elements place by place; the shorter list is before the longer one."""
+    """Yield codes of lists: whether there is a list, then its elements by position. A prefix sorts first."""
     lists = array if not pa.types.is_map(array.type) else array.cast(_entries(array.type))
     there = np.asarray(lists.is_valid())
     yield there.astype(np.int64)
@@ -225,9 +230,9 @@ def _codes_of_lists(array: pa.Array) -> Iterator[Ints]:
         has = lengths > place
         yield has.astype(np.int64)
         for code in codes:
-            found = np.zeros(len(has), dtype=np.int64)
-            found[has] = code[begins[has] + place]
-            yield found
+            elements = np.zeros(len(has), dtype=np.int64)
+            elements[has] = code[begins[has] + place]
+            yield elements
 
 
 def _entries(data_type: pa.DataType) -> pa.DataType:

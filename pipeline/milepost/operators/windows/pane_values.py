@@ -1,8 +1,8 @@
-"""Values of panes: in how many of them that are apart each window is, which `count(distinct x)` counts.
+"""Count the distinct values of sliding windows, for `count(distinct x)`.
 
-A value is in the windows from the first one that its pane's rows count for to the last one that the pane is in. Where
-several panes have it, what they have in common is joined: so a window is in at most one span of each value, and the
-spans that it is in are those that have begun by it less those that have ended, whatever the number of panes.
+A value of a pane is in the windows from the first one that the pane's rows count for to the last one that contains the
+pane. Overlapping spans of the same value are merged, so a window is in at most one span per value. The number of its
+values is the number of spans that have started by it, minus those that have ended, for any number of panes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from milepost.operators.windows.spans import merge_spans
 
 @dataclass(frozen=True, slots=True)
 class PaneValues:
-    """Spans of windows in which values are, by the number of their key.
+    """Spans of windows that contain a value.
 
     Attributes:
-        first: the number of the first window. behind: of the one after the last.
+        owners: index of each span's key.
+        first: number of the first window.
+        behind: number of the window after the last one.
     """
 
     owners: Ints
@@ -31,7 +33,7 @@ class PaneValues:
 
     @classmethod
     def of(cls, owners: Ints, values: pa.ChunkedArray, first: Ints, behind: Ints) -> PaneValues:
-        """Return the spans of values of panes, each with the number of its key and its windows."""
+        """Merge the spans of values of panes, each with the index of its key and its windows."""
         codes, _ = group_rows(pa.table({"owner": pa.array(owners), "value": values}))
         spans = merge_spans(codes, first, behind)
         count = int(spans.max(initial=-1)) + 1
@@ -43,7 +45,7 @@ class PaneValues:
         return cls(of_span, begins, ends)
 
     def counts(self, owners: Ints, windows: Ints) -> Ints:
-        """Return how many values each window has, which is of a key by its number.
+        """Return the number of distinct values in each window. owners: index of each window's key.
 
         >>> spans = PaneValues(np.array([0, 0, 1]), np.array([1, 2, 1]), np.array([3, 5, 9]))
         >>> spans.counts(np.array([0, 0, 0, 1]), np.array([1, 2, 3, 2])).tolist()

@@ -1,7 +1,7 @@
-"""Values of sessions: they move with a session that has become part of another one, and go when it is forgotten.
+"""Distinct values of sessions, moved when sessions merge and deleted with their session.
 
-When a session that grows is forgotten is said by its own row alone: its values, which may be many, are not written
-again with each row that joins it.
+Only the row of a session stores its expiry. Its values, which may be many, are therefore not rewritten for each row
+that extends it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from milepost.operators.rows.columns import distinct_rows, group_rows
 
 
 def move_values(state: KeyedState, sessions: pa.Table, starts: pa.Array) -> Ints:
-    """Have the values of sessions be of those that begin at `starts`; return how many of each are new there.
+    """Move the values of sessions to those that start at `starts`. Return how many of each are new there.
+
+    Session 1 has the values {x, y} and moves to a session that already has {x}. Then y is moved, and 1 is returned.
 
     Args:
-        sessions: routing key and start of each; none of `starts` is among theirs.
+        sessions: routing key and start of each session. None of them has a start in `starts`.
     """
     values, owners = _values_of(state, sessions)
     if not values.num_rows:
@@ -36,12 +38,12 @@ def move_values(state: KeyedState, sessions: pa.Table, starts: pa.Array) -> Ints
 
 
 def forget_values(state: KeyedState, sessions: pa.Table) -> None:
-    """Remove the values of sessions: routing key and start of each."""
+    """Delete the values of sessions, which are given by routing key and start."""
     state.delete(_values_of(state, sessions)[0])
 
 
 def _values_of(state: KeyedState, sessions: pa.Table) -> tuple[pa.Table, Ints]:
-    """Return the state rows of the values of sessions, each with the number of its session."""
+    """Return the state rows of the sessions' values, each with the index of its session."""
     routing_key: Sequence[str] = [name for name in sessions.column_names if name != WINDOW_START]
     found = state.lookup_all(distinct_rows(sessions.select(routing_key)))
     values = found.take([*sessions.column_names, VALUE_COLUMN])

@@ -1,13 +1,16 @@
-"""`kind: window` with `sliding`: windows of one size that overlap, made of panes as long as the slide.
+"""`kind: window` with `sliding`: overlapping windows of one size, merged from panes of the slide's length.
 
-A pane is what the windows that begin at multiples of `slide` have in common: with size 3 and slide 1, the window
-[0, 3) is the panes 0, 1 and 2, and pane 2 is also in [1, 4) and [2, 5). State has one row per key and pane, whatever
-the number of windows; what a window gives out is merged from its panes when it is done. Panes are numbered, because
-those of local days are not all as long; a window has the number of the first pane behind it.
+A pane is the intersection of overlapping windows. State has one row per key and pane, not per window. A window's result
+is merged from its panes when it fires. Panes are numbered, because local days have different lengths. A window has the
+number of the first pane after it. With size 3 and slide 1:
 
-A row may come when some of its windows are done and others are not. It counts for those that are not: they are the
-ones that end at `first_end` or later, which is part of what tells panes apart. So which rows are in a window is a
-function of the rows and their stamps, in whatever order they come and however far this subtask has fired.
+    window   [0, 3)      [1, 4)      [2, 5)
+    number   3           4           5
+    panes    0, 1, 2     1, 2, 3     2, 3, 4      pane 2 is in all three windows
+
+A row may arrive when some of its windows are complete and others are not. It counts for the incomplete ones, which end
+at `first_end` or later. `first_end` is therefore part of the key of a pane. The rows of a window are a function of the
+rows and their stamps, independent of their order and of how far this subtask has fired.
 """
 
 from __future__ import annotations
@@ -50,21 +53,21 @@ from milepost.protocol.exchange import BEGINNING_OF_TIME_US, is_later
 from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 
 PANE_START, FIRST_END = "__pane_start", "__first_end"
-"""State columns, timestamps: which pane it is, and the end of the first window that its rows count for."""
+"""State columns (timestamps): the start of the pane, and the end of the first window that its rows count for."""
 
 REACHED = "__reached"
-"""Of a pane that rows came to: the number of the last window that had been fired by then."""
+"""For a changed pane, the number of the last window that had fired before the change."""
 
 PAIRS_AT_ONCE = 1_000_000
-"""Of a pane and a window: what is merged in one step, and at least one window of each key."""
+"""Approximate limit of (pane, window) pairs merged in one step. A step has at least one window of each key."""
 
 
 class SlidingWindowByKey:
-    """Aggregates over the rows of a key in each of the windows that begin every `slide`.
+    """Aggregates over the rows of a key in each of the windows that start every `slide`.
 
-    A row is late when allowed lateness after the end of the last window that it belongs to has passed the lateness
-    watermark. A window is emitted in the epoch whose firing watermark reaches its end; with an allowed lateness again
-    in each epoch that brings it rows.
+    A row is late if the lateness watermark has reached the end of the row's last window plus the allowed lateness. A
+    window is emitted in the epoch whose firing watermark reaches its end. With an allowed lateness it is emitted again
+    in each epoch that adds rows to it.
     """
 
     combiner: Combiner | None = None
@@ -104,7 +107,7 @@ class SlidingWindowByKey:
         return SlidingRun(self, tables, previous_firing_us)
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
-        """Fold on-time rows into their panes; return the panes that changed, if any, and the late rows."""
+        """Fold on-time rows into their panes. Return the changed panes, if any, and the late rows."""
         late = self.windowed.input_schema.empty_table()
         if not rows.num_rows:
             return None, late
@@ -122,24 +125,24 @@ class SlidingWindowByKey:
             rows, panes, first_ends = rows.filter(pa.array(on_time)), panes[on_time], first_ends[on_time]
         return (self._fold(rows, panes, first_ends, tables) if rows.num_rows else None), late
 
-    def until(self, panes: Panes, first: Ints, firing_us: int) -> Wanted:
-        """Return the windows of panes from some on that a firing watermark has reached."""
-        return Wanted(first, np.minimum(self.last_ends(panes), self.slides.reached(firing_us)))
+    def until(self, panes: Panes, first: Ints, firing_us: int) -> WindowRange:
+        """Return the windows of panes from `first` up to the last one that a firing watermark has reached."""
+        return WindowRange(first, np.minimum(self.last_ends(panes), self.slides.reached(firing_us)))
 
     def first_ends(self, panes: Panes) -> Ints:
-        """Return of each pane the first window that its rows count for."""
+        """Return the number of the first window that each pane's rows count for."""
         return self.ending(microseconds(panes.rows, FIRST_END))
 
     def last_ends(self, panes: Panes) -> Ints:
-        """Return of each pane the last window that it is in."""
+        """Return the number of the last window that contains each pane."""
         return self._last_end(panes.rows)
 
     def ending(self, times: Ints) -> Ints:
-        """Return the first windows that end at times, or after."""
+        """Return the number of the first window that ends at or after each time."""
         return self.slides.of(times - 1) + 1
 
     def values_of(self, keys: pa.Table, tables: StateTables) -> Mapping[str, PaneValues]:
-        """Return in which windows the values of keys are that are counted, by the column that counts them."""
+        """Return the windows that contain the distinct values of keys, by the column that counts them."""
         found = {}
         for one in self.windowed.aggregates.distinct:
             values = tables[one.name].lookup_all(keys)
@@ -168,17 +171,17 @@ class SlidingWindowByKey:
     def _expires(self, last_ends: Ints) -> Ints:
         return self.slides.begins(last_ends) + self.lateness_us
 
-    def merged(self, panes: Panes, wanted: Wanted, *, only: Ends | None = None) -> pa.Table:
-        """Return windows of panes, merged: as state rows of windows, the end of each as its timer.
+    def merged(self, panes: Panes, wanted: WindowRange, *, only: Ends | None = None) -> pa.Table:
+        """Merge panes into windows. Return state rows of windows, with the end of each as its timer.
 
         Args:
-            only: some windows of these; None: all.
+            only: restrict the result to these windows. None: all.
         """
         parts = [self._merged(panes, part, only) for part in self._parts(wanted)]
         return pa.concat_tables(parts) if parts else self.window_schema.empty_table()
 
-    def _parts(self, wanted: Wanted) -> Iterator[Wanted]:
-        """Divide windows by their ends until memory holds the pairs of each part, or it is of one end."""
+    def _parts(self, wanted: WindowRange) -> Iterator[WindowRange]:
+        """Divide windows by their ends until each part has at most PAIRS_AT_ONCE pairs, or a single end."""
         pairs, (low, high) = int(wanted.counts.sum()), wanted.ends
         if pairs > PAIRS_AT_ONCE and low < high:
             middle = low + (high - low) // 2
@@ -187,7 +190,7 @@ class SlidingWindowByKey:
         elif pairs:
             yield wanted
 
-    def _merged(self, panes: Panes, wanted: Wanted, only: Ends | None) -> pa.Table:
+    def _merged(self, panes: Panes, wanted: WindowRange, only: Ends | None) -> pa.Table:
         counts = wanted.counts
         pane = np.repeat(np.arange(len(counts)), counts)
         ends = wanted.first[pane] + places_in_groups(counts)
@@ -212,14 +215,14 @@ class SlidingWindowByKey:
 
     @property
     def window_schema(self) -> pa.Schema:
-        """Of merged windows: key, window_start, accumulators, and the end as a timer."""
+        """Schema of merged windows: key, window_start, accumulators, and the end as a timer."""
         start, end = pa.field(WINDOW_START, UTC_MICROSECONDS), pa.field(TIMER_COLUMN, pa.int64())
         return pa.schema([*self.windowed.key_fields, start, *self.windowed.aggregates.state_fields, end])
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Windows, by the number of their key and their own."""
+    """Windows, each identified by the index of its key and its number."""
 
     owners: Ints
     ends: Ints
@@ -227,10 +230,11 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """State rows in the order in which they are merged.
+    """State rows of panes, in merge order.
 
     Attributes:
-        owners: of each the number of its key. values: of the keys, by the column that counts them in a window.
+        owners: index of each row's key.
+        values: distinct values of the keys, by the column that counts them in a window.
     """
 
     rows: pa.Table
@@ -244,25 +248,25 @@ class Panes:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Windows that panes are in: of each pane the number of the first and of the last; none if that is before it."""
+class WindowRange:
+    """Range of windows per pane: numbers of the first and the last window. The range is empty if last < first."""
 
     first: Ints
     last: Ints
 
     @property
     def counts(self) -> Ints:
-        """How many windows of each pane."""
+        """Number of windows of each pane."""
         return np.maximum(self.last - self.first + 1, 0)
 
     def of(self, owners: Ints) -> Ends:
-        """Return them one by one, by the number of each pane's key."""
+        """Return the windows as a flat list. owners: index of each pane's key."""
         counts = self.counts
         return Ends(np.repeat(owners, counts), np.repeat(self.first, counts) + places_in_groups(counts))
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The first window of all, and the last."""
+        """The smallest and the largest window number of all ranges."""
         asked = self.last >= self.first
         return (int(self.first[asked].min()), int(self.last[asked].max())) if asked.any() else (0, 0)
 
@@ -277,7 +281,7 @@ class SlidingRun:
         self._again: list[pa.Table] = []
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Take up on-time rows; windows come out when they fire. Raises OperatorFailed."""
+        """Add on-time rows to panes. Windows are emitted when they fire. Raises OperatorFailed."""
         operator = self._operator
         changed, late = operator.ingest(rows, lateness_us, self._tables)
         if changed is not None:
@@ -289,16 +293,16 @@ class SlidingRun:
         yield OperatorOutput(operator.output_schema.empty_table(), late)
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, by window and key."""
+        """Emit the windows that end at or before `firing_us`."""
         return self._operator.windowed.results(self._fire(firing_us))
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit the windows that end by then, and those that have changed and come out before or after that."""
+        """Emit the windows that end at or before `firing_us`, and changed windows that are emitted again or early."""
         fired = self._fire(firing_us)
         return self._operator.windowed.results(pa.concat_tables([self._changed(), fired]))
 
     def _fire(self, firing_us: int | None) -> pa.Table:
-        """Windows that `firing_us` reaches and no earlier firing did."""
+        """Return the windows that `firing_us` reaches and no earlier firing reached."""
         before_us, operator = self._fired_us, self._operator
         if not is_later(firing_us, before_us):
             return operator.window_schema.empty_table()
@@ -308,7 +312,7 @@ class SlidingRun:
         first = operator.ending(panes.rows.column(TIMER_COLUMN).to_numpy())
         first = np.maximum(first, operator.slides.reached(before_us) + 1)
         wanted = operator.until(panes, first, firing_us)
-        # Where windows come out again, one that another subtask has fired may be due for some of its panes alone.
+        # With allowed lateness, a window that another subtask has fired may be due for only some of its panes.
         return self._whole(panes, wanted) if operator.lateness_us else operator.merged(panes, wanted)
 
     def _panes(self, rows: pa.Table) -> Panes:
@@ -319,20 +323,20 @@ class SlidingRun:
         return Panes.of(rows, owners, operator.values_of(keys, self._tables))
 
     def _changed(self) -> pa.Table:
-        """Windows that rows have come to since they were fired, and early those that are still to be."""
+        """Return fired windows that have received rows, and with early emission changed windows that have not fired."""
         operator = self._operator
         if not self._again:
             return operator.window_schema.empty_table()
         rows = pa.concat_tables(self._again)
         panes = Panes.of(rows, group_rows(key_columns(rows, operator.routing_key))[0], {})
         first, last = operator.first_ends(panes), operator.last_ends(panes)
-        wanted = [Wanted(first, np.minimum(last, panes.rows.column(REACHED).to_numpy()))]
+        wanted = [WindowRange(first, np.minimum(last, panes.rows.column(REACHED).to_numpy()))]
         if operator.emission.early:
-            wanted.append(Wanted(np.maximum(first, operator.slides.reached(self._fired_us) + 1), last))
+            wanted.append(WindowRange(np.maximum(first, operator.slides.reached(self._fired_us) + 1), last))
         return self._whole(panes, *wanted)
 
-    def _whole(self, panes: Panes, *wanted: Wanted) -> pa.Table:
-        """Windows of some panes, merged from all that they have."""
+    def _whole(self, panes: Panes, *wanted: WindowRange) -> pa.Table:
+        """Return windows of some panes, each merged from all of its panes in state."""
         operator = self._operator
         if not any(one.counts.any() for one in wanted):
             return operator.window_schema.empty_table()
@@ -341,5 +345,5 @@ class SlidingRun:
         only = Ends(np.concatenate([one.owners for one in asked]), np.concatenate([one.ends for one in asked]))
         found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
-        until = Wanted(operator.first_ends(every), np.minimum(operator.last_ends(every), only.ends.max()))
+        until = WindowRange(operator.first_ends(every), np.minimum(operator.last_ends(every), only.ends.max()))
         return operator.merged(every, until, only=only)
