@@ -1,9 +1,11 @@
-"""Accumulators: how one aggregate's state takes up an epoch's rows, vectorised over rows and keys.
+"""Accumulators of aggregates, vectorised over rows and keys.
 
-Results do not depend on how rows were cut into buffers and epochs: integer and decimal sums are exact (128 bits in two
-int64 columns, for decimals 192 bits in three), float sums add row by row in plan order from the stored sum, minima and
-maxima follow one total order in which -0.0 is less than 0.0 and NaN is the largest. Aggregates over a column share
-accumulators. State columns are called by their argument, which is the column; of a filtered one, column and filter.
+Results do not depend on how rows were cut into buffers and epochs. Integer and decimal sums are exact: 128 bits in two
+int64 columns, for decimals 192 bits in three. Float sums add row by row in plan order to the stored sum. Minima and
+maxima use a total order in which -0.0 is less than 0.0 and NaN is the largest value.
+
+Aggregates over the same column share accumulators. State columns are named by their argument, which is the column, or
+the column and its filter.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ class Grouped:
     """An epoch's rows with the number of each row's key.
 
     Attributes:
-        rows: input rows. codes: key number per row, below count.
+        rows: input rows.
+        codes: key number per row, below `count`.
+        count: number of keys.
     """
 
     rows: pa.Table
@@ -41,12 +45,12 @@ class Grouped:
     count: int
 
     def where(self, column: str) -> Grouped:
-        """Return the rows in which a column is true, of the same keys."""
+        """Return the rows in which a column is true, with the same keys."""
         keep = pc.fill_null(self.rows.column(column), False)
         return Grouped(self.rows.filter(keep), self.codes[keep.to_numpy().astype(np.bool_)], self.count)
 
     def valid(self, column: str) -> tuple[pa.Array, Ints]:
-        """Return the non-null values of a column, and their keys' numbers, in row order."""
+        """Return the non-null values of a column and their key numbers, in row order."""
         values = self.rows.column(column)
         if values.null_count:
             keep = values.is_valid()
@@ -62,10 +66,11 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an accumulator takes up: the values of a column, perhaps only of some rows.
+    """Argument of an accumulator: the values of a column, or the rows themselves, optionally filtered.
 
     Attributes:
-        column: of the input; None: rows themselves. where: column that is true in those rows; None: in all.
+        column: input column. None: the rows themselves.
+        where: boolean column that selects the rows. None: all rows.
     """
 
     column: str | None
@@ -73,24 +78,24 @@ class Argument:
 
     @property
     def label(self) -> str:
-        """What it is called in state."""
+        """Name of the argument in state columns."""
         return argument_label(self.column, self.where)
 
     def of_its_type(self, field: pa.Field) -> pa.Field:
-        """Return a state field that is of the column's type, and says so where its name does not tell."""
+        """Return a state field of the column's type, with metadata if its name does not identify the column."""
         return field if self.where is None else typed_by(field, str(self.column))
 
 
 def typed_by(field: pa.Field, column: str) -> pa.Field:
-    """Return a state field that says of which input column it tells the type."""
+    """Return a state field with metadata that names the input column which determines its type."""
     return field.with_metadata({**(field.metadata or {}), TYPE_OF: column.encode()})
 
 
 class Accumulator(Protocol):
-    """State columns of one accumulator and how they take up rows.
+    """State columns of one accumulator, and their update.
 
     Attributes:
-        merges: whether what was accumulated apart can be taken up as the rows themselves would be, to the bit.
+        merges: whether merging separately accumulated parts gives the same bits as accumulating the rows.
     """
 
     fields: tuple[pa.Field, ...]
@@ -100,23 +105,23 @@ class Accumulator(Protocol):
         """Return the new state columns.
 
         Args:
-            previous: one row per key in the order of their numbers, with this accumulator's columns; null = new key.
+            previous: one row per key in key-number order, with this accumulator's columns. Null for a new key.
         """
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        """Return the new state columns; rows of `partials` have this accumulator's columns, and are taken in order."""
+        """Return the new state columns. Rows of `partials` have this accumulator's columns and are applied in order."""
 
 
 @runtime_checkable
 class Subtracted(Accumulator, Protocol):
-    """An accumulator from which rows can be taken back, and nothing is left of them."""
+    """An accumulator that supports exact retraction of rows."""
 
     def negated(self, partials: pa.Table) -> list[pa.Array]:
-        """Return the state columns of rows that are taken back."""
+        """Return the state columns of retracted rows."""
 
 
 class Count:
-    """Counts rows, or the non-null values of a column. State: one int64, under a name if it is given."""
+    """Counts rows, or the non-null values of a column. State: one int64. name: state column, if not the default."""
 
     def __init__(self, argument: Argument, name: str | None = None) -> None:
         self.column = argument.column
@@ -141,7 +146,7 @@ class Count:
 class ExactSum:
     """Sums integers or decimals exactly. State: two's complement in int64 columns, the lowest 64 bits first.
 
-    Two columns for integers; three for decimals, whose sums may leave 128 bits and come back before they are given out.
+    Integers have two columns. Decimals have three, because a sum may exceed 128 bits and return before it is emitted.
 
     Args:
         scale: decimal places of the values; None for integers.
@@ -177,7 +182,7 @@ class FloatSum:
         self.column = str(argument.column)
         self.name = f"sum({argument.label})"
         self.fields: tuple[pa.Field, ...] = (argument.of_its_type(pa.field(self.name, pa.float64())),)
-        self.merges = False  # a sum of sums is rounded otherwise: in the order in which they are merged
+        self.merges = False  # the rounding of a sum of sums depends on the merge order
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         return self._added(previous, *grouped.valid(self.column))
@@ -193,7 +198,7 @@ class FloatSum:
 
 
 class Extreme:
-    """Keeps the smallest or largest value of a column. State: one value of the column's type."""
+    """Stores the smallest or largest value of a column. State: one value of the column's type."""
 
     def __init__(self, argument: Argument, data_type: pa.DataType, largest: bool) -> None:
         self.column = str(argument.column)
@@ -238,18 +243,18 @@ class Extreme:
 
 
 _STORAGE = {32: pa.int32(), 64: pa.int64()}
-"""The integer types inside dates and timestamps, by their width in bits."""
+"""Storage types of dates and timestamps, by width in bits."""
 
 
 def _has_numbers(data_type: pa.DataType) -> bool:
-    """Return whether the order of values is that of int64 numbers that stand for them."""
+    """Return whether int64 numbers can represent the values and their order."""
     signed = pa.types.is_integer(data_type) and data_type != pa.uint64()
     is_time = pa.types.is_date(data_type) or pa.types.is_timestamp(data_type)
     return bool(signed or is_time or pa.types.is_floating(data_type))
 
 
 def _numbers(values: pa.Array) -> Ints:
-    """Return int64 numbers that sort as non-null values do: floats with -0.0 before 0.0, and NaN last."""
+    """Return int64 numbers that sort as the non-null values do. For floats, -0.0 is before 0.0, and NaN is last."""
     if pa.types.is_floating(values.type):
         return float_order(values).to_numpy()
     if pa.types.is_temporal(values.type):
@@ -268,7 +273,10 @@ def _of_numbers(numbers: Ints, nulls: Bools, data_type: pa.DataType) -> pa.Array
 
 
 def _ranks(values: pa.Array) -> Ints:
-    """Return the position of each value in the total order; the earlier of equal values comes first."""
+    """Return the position of each value in the total order. Of equal values the earlier one is first.
+
+    ["b", "a", "b"]   ->   [1, 0, 2]
+    """
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         encoded = pc.dictionary_encode(values)
         keys = _ranks_of_order(pc.sort_indices(encoded.dictionary))[encoded.indices.to_numpy()]

@@ -1,4 +1,4 @@
-"""`kind: aggregate`: running aggregates per key; each epoch emits the keys that changed, with their new values."""
+"""`kind: aggregate`: running aggregates per key. Each epoch emits the changed keys with their new values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from milepost.operators.rows.retractions import NONE, retractions
 
 
 class AggregateByKey:
-    """Aggregates over all rows of a key so far, or of all. Nothing is ever late; a null key is a group of its own."""
+    """Aggregates over all rows of a key so far, or over all rows. No row is late. A null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
     listener: CheckpointListener | None = None
@@ -58,11 +58,11 @@ class AggregateByKey:
         self.combiner: Combiner | None = AggregateCombiner(self) if self._aggregates.merges else None
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> AggregateRun:
-        """Start one subtask's epoch; nothing here fires."""
+        """Start one subtask's epoch."""
         return AggregateRun(self, tables)
 
     def ingest(self, rows: pa.Table, tables: Mapping[str, KeyedState]) -> pa.Table:
-        """Fold rows into the state; return the state rows that changed, in the order of their state hash."""
+        """Fold rows into the state. Return the changed state rows, in the order of their state hash."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
         row_keys = key_columns(rows, self.key)
         rows = self._aggregates.flagged(row_keys, rows, tables)
@@ -71,33 +71,33 @@ class AggregateByKey:
         return changed
 
     def partials(self, rows: pa.Table) -> pa.Table:
-        """Fold rows alone, key by key: key columns, accumulators, and how many rows there were."""
+        """Fold rows without state. Return per key: key columns, accumulators, and the number of rows."""
         rows = rows.select(self._input_schema.names).cast(self._input_schema)
-        codes, found = number_keys(key_columns(rows, self.key))
-        count = found.num_rows
+        codes, folded = number_keys(key_columns(rows, self.key))
+        count = folded.num_rows
         accumulated = self._aggregates.partials(rows, codes, count)
         for name in accumulated.column_names:
-            found = found.append_column(accumulated.field(name), accumulated.column(name))
-        return found.append_column(ROWS_COLUMN, pa.array(np.bincount(codes, minlength=count).astype(np.int64)))
+            folded = folded.append_column(accumulated.field(name), accumulated.column(name))
+        return folded.append_column(ROWS_COLUMN, pa.array(np.bincount(codes, minlength=count).astype(np.int64)))
 
     def take_up_partials(self, partials: pa.Table, state: KeyedState) -> pa.Table:
-        """As `ingest`, for the rows that partial results stand for."""
+        """Merge partial results into the state, in the same way as `ingest` folds rows."""
         keys, changed = self._aggregates.merge(partials.select(self.state_schema.names), self.state_key, state)
         keys.put(changed)
         return changed
 
     def initial_totals(self, state: KeyedState) -> pa.Table | None:
-        """Return the row of totals where it begins with this epoch, and no row has come."""
+        """Return the row of totals if it starts in this epoch and no row has arrived."""
         return initial_totals(self.key, state, self._aggregates.of_no_rows)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
-        """Return what state rows give out. Raises OperatorFailed on overflow."""
+        """Return the output rows of state rows. Raises OperatorFailed on overflow."""
         columns = [*state_rows.select(list(self.key)).columns, *self._aggregates.results(state_rows)]
         return pa.table(columns, schema=self.output_schema)
 
 
 class AggregateRun:
-    """One subtask's epoch of an `AggregateByKey`: rows are folded as they come, changed keys come out at its end."""
+    """One subtask's epoch of an `AggregateByKey`. Rows are folded immediately, changed keys are emitted at the end."""
 
     def __init__(self, operator: AggregateByKey, tables: Mapping[str, KeyedState]) -> None:
         self._operator = operator
@@ -106,13 +106,13 @@ class AggregateRun:
         self._emitted = operator.output_schema.empty_table()
 
     def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Fold the rows; nothing is emitted yet, and nothing is ever late."""
+        """Fold the rows. Nothing is emitted before `finish`, and no row is late."""
         if rows.num_rows:
             self._changed.add(self._operator.ingest(rows, self._tables))
         yield from ()
 
     def partials(self, partials: pa.Table) -> None:
-        """Take up what other subtasks folded."""
+        """Merge rows that upstream subtasks have folded."""
         self._changed.add(self._operator.take_up_partials(partials, self._state))
 
     def advance(self, firing_us: int | None) -> pa.Table:
@@ -129,13 +129,13 @@ class AggregateRun:
         return self._emitted
 
     def retractions(self) -> pa.Table:
-        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        """Return retractions of the changed keys' rows as of the start of the epoch, and their new rows."""
         now = self._emitted
         if not now.num_rows:
             return retractions(now, NONE, now, NONE)
         before, known = self._state.group(key_columns(now, self._operator.key)).find_at_start()
-        given = self._operator.results(before.filter(pa.array(known)))
-        return retractions(given, np.flatnonzero(known), now, np.arange(now.num_rows))
+        emitted = self._operator.results(before.filter(pa.array(known)))
+        return retractions(emitted, np.flatnonzero(known), now, np.arange(now.num_rows))
 
 
 class AggregateCombiner:

@@ -1,4 +1,4 @@
-"""The aggregates of one operator: which accumulators they share, and their results in Spark's types."""
+"""Aggregates of one operator, their shared accumulators, and their results in Spark's types."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from milepost.operators.aggregation.variances import is_exact
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 
 ROWS_COLUMN = "__rows"
-"""How many input rows a partial result stands for, and over updates how many a key has."""
+"""Number of input rows of a partial result, and over updates number of rows of a key."""
 
 
 def timed_calls(uid: str, calls: Mapping[str, AggregateCall], event_time: str | None) -> dict[str, AggregateCall]:
-    """Return an operator's aggregates, first and last over its event time. Raises InvalidRequest: it has none."""
+    """Bind `first` and `last` to the operator's event time. Raises InvalidRequest: the input has no event time."""
     try:
         return {name: call.timed(event_time) for name, call in calls.items()}
     except ValueError as problem:
@@ -33,10 +33,12 @@ class Aggregates:
     """Folds rows into per-key accumulators and reads results from them.
 
     Attributes:
-        state_fields: state columns of all accumulators. distinct: the values of distinct counts, of each its own.
-        weighted: tables of the values that are there, over updates.
-        output_fields: one per aggregate, by its name in the spec. count and sums of integers: int64; sums of decimals:
-            decimal(38, s); sums of floats, averages and deviations: float64; any and every: bool; others: the column's.
+        state_fields: state columns of all accumulators.
+        distinct: value tables, one per distinct count.
+        weighted: over updates, tables of the live values.
+        output_fields: one field per aggregate, by its name in the spec. Counts and sums of integers are int64, sums of
+            decimals are decimal(38, s). Sums of floats, averages and deviations are float64, any and every are bool.
+            Others have the column's type.
     """
 
     def __init__(
@@ -49,10 +51,10 @@ class Aggregates:
         any_order: bool = False,
     ) -> None:
         """Args:
-        over_updates: whether rows are taken back; then `ROWS_COLUMN` is in the state, and there may be `weighted`.
-        any_order: whether rows that are accumulated apart are merged in an order that is none of theirs.
+        over_updates: whether input rows may be retracted. Then state has `ROWS_COLUMN`, and there may be `weighted`.
+        any_order: whether separately accumulated rows are merged in another order than that of the rows.
 
-        Raises InvalidRequest: a column is not there or of a type that does not work.
+        Raises InvalidRequest: a column is missing or has an unsupported type.
         """
         self._schema = schema
         self._types = {column: _type_of(uid, column, schema) for call in calls.values() for column in call.columns}
@@ -66,7 +68,7 @@ class Aggregates:
             if over_updates:
                 _check_taken_back(named)
             if over_updates and call.weighted_table is not None:
-                continue  # its values are kept, and the table tells its result
+                continue  # the result is read from the table of its values
             where = call.where if over_updates or call.value_table is None else flag_of(call.value_table)
             for accumulator in function.accumulators:
                 accumulators.setdefault(accumulator.fields[0].name, (where, accumulator))
@@ -81,11 +83,11 @@ class Aggregates:
         self.distinct = () if over_updates else tuple(DistinctValues(call, type_) for call, type_ in distinct.items())
 
     def fold(self, keys: pa.Table, rows: pa.Table, state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
-        """Return the keys that occur, and the new accumulators of each: key columns, then state columns.
+        """Return the distinct keys and their new state rows (key columns, then state columns), without storing them.
 
         Args:
             keys: normalised key columns of the rows, which are also the state's key.
-            rows: on-time input rows, in plan order, as `flagged` returns them.
+            rows: on-time input rows in plan order, as returned by `flagged`.
         """
         occurring = state.group(keys)
         previous, _ = occurring.find()
@@ -98,24 +100,26 @@ class Aggregates:
         """Return the tables of the values of distinct counts.
 
         Args:
-            key: columns of what is aggregated. expire: whether it is forgotten.
+            key: key columns of the aggregated groups.
+            expire: whether the groups expire.
         """
         return {one.name: one.table(key, routing_key, expires=expire) for one in self.distinct}
 
     def flagged(
         self, keys: pa.Table, rows: pa.Table, tables: Mapping[str, KeyedState], expires: Ints | None = None
     ) -> pa.Table:
-        """Return rows for `fold`: with a flag where a value is the first of its kind, which its table has from now on.
+        """Return rows for `fold`, with a flag per distinct count for new values. Store these values in their tables.
 
         Args:
-            keys: of each row, as for `fold`. expires: when what each row's key is of is forgotten; None: never.
+            keys: key of each row, as for `fold`.
+            expires: expiry of each row's group. None: groups never expire.
         """
         for one in self.distinct:
             rows = one.flagged(keys, rows, tables[one.name], expires)
         return rows
 
     def _updated(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
-        """Return the new state columns: each accumulator takes up the rows that its filter lets through."""
+        """Return the new state columns. Each accumulator receives the rows that pass its filter."""
         rows = {where: grouped if where is None else grouped.where(where) for where in self._filters}
         return [column for where, one in self._filtered for column in one.update(previous, rows[where])]
 
@@ -126,10 +130,10 @@ class Aggregates:
         return changed
 
     def fold_weighted(self, weighted: WeightedRows, previous: pa.Table) -> list[pa.Array]:
-        """Return the new state columns that rows are added to and subtracted from, which come first in the state.
+        """Add and retract weighted rows. Return the new columns of the accumulators, which are first in the state.
 
         Args:
-            previous: the state row of each key; null where there is none.
+            previous: state row of each key. Null for a new key.
         """
         count, parts = weighted.count, []
         for sign in (1, -1):
@@ -143,7 +147,7 @@ class Aggregates:
         return [column for one in self._accumulators for column in one.merge(previous, grouped)]
 
     def is_empty(self, state_rows: pa.Table) -> Bools:
-        """Return which keys have nothing left over updates: what was added was taken back, all of it."""
+        """Return which keys are empty over updates: every added row has been retracted."""
         empty = np.ones(state_rows.num_rows, dtype=np.bool_)
         for field in (field for one in self._accumulators for field in one.fields):
             empty &= pc.fill_null(state_rows.column(field.name), 0).to_numpy() == 0
@@ -153,17 +157,17 @@ class Aggregates:
 
     @property
     def merges(self) -> bool:
-        """Whether rows may be accumulated apart, in any order, and merged: the same state, to the bit."""
+        """Whether separately accumulated rows can be merged in any order into the same state, bit by bit."""
         return not self.distinct and all(accumulator.merges for accumulator in self._accumulators)
 
     def partials(self, rows: pa.Table, codes: Ints, count: int) -> pa.Table:
-        """Return the accumulators of rows alone, without any state: one row per key number."""
+        """Accumulate rows without previous state. Return one row per key number."""
         none = self._none(count)
         return pa.table(self._updated(none, Grouped(rows, codes, count)), schema=none.schema)
 
     @property
     def of_no_rows(self) -> pa.Table:
-        """The accumulators of one key that has no row."""
+        """Accumulators of one key without rows."""
         rows, none = self._schema.empty_table(), np.empty(0, dtype=np.int64)
         for one in self.distinct:
             rows = rows.append_column(flag_of(one.name), pa.array([], pa.bool_()))
@@ -173,7 +177,7 @@ class Aggregates:
         return nothing
 
     def merged(self, partials: pa.Table, codes: Ints, count: int) -> pa.Table:
-        """Return what accumulators come to together, without any state: one row per number; taken in their order."""
+        """Merge partial results in order, without previous state. Return one row per key number."""
         none, grouped = self._none(count), Grouped(partials, codes, count)
         columns = [column for one in self._accumulators for column in one.merge(none, grouped)]
         return pa.table(columns, schema=none.schema)
@@ -183,7 +187,7 @@ class Aggregates:
         return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
     def merge(self, partials: pa.Table, key: Sequence[str], state: KeyedState) -> tuple[GroupedKeys, pa.Table]:
-        """As `fold`, for rows that `partials` made, with their key columns."""
+        """Merge the results of `partials`, with their key columns, into state. Return values as in `fold`."""
         occurring = state.group(partials.select(list(key)))
         previous, _ = occurring.find()
         grouped = Grouped(partials, occurring.codes, occurring.keys.num_rows)
@@ -192,12 +196,12 @@ class Aggregates:
         )
 
     def results(self, state_rows: pa.Table) -> list[Column]:
-        """Return one column per aggregate for rows that have the state columns. Raises OperatorFailed on overflow."""
+        """Return one result column per aggregate for state rows. Raises OperatorFailed on overflow."""
         return [function.result(state_rows) for function in self._functions.values()]
 
 
 def _check_taken_back(named: NamedCall) -> None:
-    """Raises InvalidRequest: rows cannot be taken back from an aggregate of this type."""
+    """Check that an aggregate supports retraction. Raises InvalidRequest: it does not for this type."""
     call = named.call
     if call.column is None:
         return
@@ -219,7 +223,7 @@ def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:
 
 
 def _rounds(call: AggregateCall, data_type: pa.DataType) -> bool:
-    """Return whether sums of floats decide a result."""
+    """Return whether the result depends on rounded sums of floats."""
     if call.function in ("var", "stddev"):
         return not is_exact(data_type)
     return call.function in ("sum", "avg") and bool(pa.types.is_floating(data_type))

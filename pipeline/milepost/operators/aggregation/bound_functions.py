@@ -1,6 +1,6 @@
-"""Aggregate functions bound to a column's type: what each accumulates, and the result that it reads from that.
+"""Aggregate functions bound to a column's type: their accumulators and results.
 
-`bound` decides once, by function and type, what an aggregate is; whoever has one asks no further.
+`bound` selects the implementation once, by function and type.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class NamedCall:
-    """An aggregate as a spec has it.
+    """An aggregate of the spec.
 
     Attributes:
-        types: of the columns that it names.
+        types: types of the columns that it names.
     """
 
     uid: str
@@ -62,28 +62,28 @@ class NamedCall:
 
     @property
     def argument(self) -> Argument:
-        """What it takes up."""
+        """Argument of its accumulators."""
         return Argument(self.call.column, self.call.where)
 
     @property
     def type(self) -> pa.DataType:
-        """The type of its column. Only of one that has a column."""
+        """Type of its column. Only for an aggregate with a column."""
         return self.types[str(self.call.column)]
 
     @property
     def scale(self) -> int | None:
-        """The decimals of its column; None of one that is no decimal."""
+        """Decimal places of its column. None if the column is not decimal."""
         return self.type.scale if pa.types.is_decimal(self.type) else None
 
     def refused(self, data_type: pa.DataType) -> InvalidRequest:
-        """Return that it does not work on a type."""
+        """Return the error for an unsupported type."""
         return InvalidRequest(
             f"operator {self.uid!r}: {self.name} = {self.call} does not work on type {data_type}. Nothing was changed.",
             hint="Cast the column in a `sql` operator.",
         )
 
     def refuse_overflow(self, limit: str, too_large: Bools) -> None:
-        """Raises OperatorFailed: there are keys whose result is too large."""
+        """Check results. Raises OperatorFailed: some keys have a result that is too large."""
         if too_large.any():
             raise OperatorFailed(
                 self.uid,
@@ -96,7 +96,8 @@ class BoundFunction(ABC):
     """An aggregate function over a column of one type.
 
     Attributes:
-        result_type: of its results. accumulators: that it reads them from.
+        result_type: type of its results.
+        accumulators: accumulators that provide its state columns.
     """
 
     result_type: pa.DataType
@@ -108,7 +109,7 @@ class BoundFunction(ABC):
 
 
 class Stored(BoundFunction):
-    """A function whose result is a state column as it is."""
+    """A function whose result is an unchanged state column."""
 
     def __init__(self, result_type: pa.DataType, accumulator: Accumulator, column: str) -> None:
         self.result_type, self.accumulators, self._column = result_type, (accumulator,), column
@@ -118,7 +119,7 @@ class Stored(BoundFunction):
 
 
 class TruthsOverUpdates(BoundFunction):
-    """any and every, where rows are taken back."""
+    """any and every over updates."""
 
     def __init__(self, named: NamedCall) -> None:
         self._argument, self._function = named.argument, named.call.function
@@ -130,7 +131,7 @@ class TruthsOverUpdates(BoundFunction):
 
 
 class Spread(BoundFunction):
-    """var and stddev: the sample's, as in SQL; null of fewer than two rows."""
+    """var and stddev of the sample, as in SQL. Null for fewer than two values."""
 
     result_type = pa.float64()
 
@@ -216,10 +217,10 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
     """Return the function of an aggregate for the types of its columns.
 
     Args:
-        over_updates: whether rows are taken back. any_order: whether rows that are accumulated apart are merged in an
-            order that is none of theirs.
+        over_updates: whether input rows may be retracted.
+        any_order: whether separately accumulated rows are merged in another order than that of the rows.
     Raises:
-        InvalidRequest: it does not work on such a type.
+        InvalidRequest: the aggregate does not support a column's type.
     """
     call, argument = named.call, named.argument
     _check_types(named)
@@ -229,14 +230,14 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
         return Stored(pa.int64(), Count(argument), f"count({argument.label})")
     if call.by is not None:
         is_largest = call.function == "arg_max"
-        picked = ArgExtreme(argument, call.by, (named.type, named.types[call.by]), largest=is_largest)
-        return Stored(named.type, picked, arg_extreme_name(argument, call.by, largest=is_largest))
+        accumulator = ArgExtreme(argument, call.by, (named.type, named.types[call.by]), largest=is_largest)
+        return Stored(named.type, accumulator, arg_extreme_name(argument, call.by, largest=is_largest))
     if call.function in _EXTREMES:
         if over_updates and call.function in ("any", "every"):
             return TruthsOverUpdates(named)
         extreme = _EXTREMES[call.function]
-        found = Extreme(argument, named.type, largest=extreme == "max")
-        return Stored(named.type, found, f"{extreme}({argument.label})")
+        stored = Extreme(argument, named.type, largest=extreme == "max")
+        return Stored(named.type, stored, f"{extreme}({argument.label})")
     if call.function in ("var", "stddev"):
         return Spread(named, any_order=any_order)
     if pa.types.is_floating(named.type):
@@ -245,11 +246,11 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
 
 
 _EXTREMES = {"min": "min", "max": "max", "every": "min", "any": "max"}
-"""Functions that are a least or greatest value: true is greater than false."""
+"""Functions that return a minimum or maximum. True is greater than false."""
 
 
 def _check_types(named: NamedCall) -> None:
-    """Raises InvalidRequest: a column of an aggregate has a type that it does not work on."""
+    """Check column types. Raises InvalidRequest: the aggregate does not support one of them."""
     call, types = named.call, named.types
     if call.where is not None and not pa.types.is_boolean(types[call.where]):
         raise named.refused(types[call.where])

@@ -1,7 +1,10 @@
-"""The values that `count(distinct x)` has seen: a table of state per argument, one row for each value of each key.
+"""Values that `count(distinct x)` has counted: a state table per argument, one row per key and value.
 
-A value that is there for the first time is flagged in the row that brings it; what is counted is flags. So the counts
-do not depend on how rows are cut, or on which of the rows of a value comes first.
+The row that brings a new value is flagged, and the flags are counted. Counts therefore do not depend on how rows are
+cut, or on which row of a value arrives first:
+
+    key a, values   x     y     x     x in the next epoch
+    flag            true  true  false false                  count(distinct) = 2
 """
 
 from __future__ import annotations
@@ -19,24 +22,25 @@ from milepost.operators.rows.columns import key_columns
 from milepost.protocol.records import EXPIRES_COLUMN
 
 VALUE_COLUMN = "__value"
-"""State column of a value; nulls are not counted, and so not kept."""
+"""State column of the value. Nulls are not counted and therefore not stored."""
 
 
 def flag_of(table: str) -> str:
-    """Return the column of true and false that says which rows bring a table a new value."""
+    """Return the name of the boolean column that flags rows with a new value of a table."""
     return f"__first of {table}"
 
 
 def counted_name(call: AggregateCall) -> str:
-    """Return the state column that counts the values of a distinct count."""
+    """Return the name of the state column of a distinct count."""
     return f"count(distinct {argument_label(call.column, call.where)})"
 
 
 class DistinctValues:
-    """The values of one column, perhaps only of some rows.
+    """Distinct values of one column, optionally filtered.
 
     Attributes:
-        name: of its table of state. counted: state column of how many there are.
+        name: name of its state table.
+        counted: state column of their number.
     """
 
     def __init__(self, call: AggregateCall, data_type: pa.DataType) -> None:
@@ -45,13 +49,13 @@ class DistinctValues:
         self.counted = counted_name(call)
 
     def table(self, key: Sequence[pa.Field], routing_key: Sequence[str], *, expires: bool) -> StateTable:
-        """Return the declaration of its table: key columns, value, and when it is forgotten."""
+        """Return the declaration of its table: key columns, value, and optionally the expiry."""
         fields = [*key, typed_by(pa.field(VALUE_COLUMN, self._type), self._column)]
         times = [pa.field(EXPIRES_COLUMN, pa.int64())] if expires else []
         return StateTable(tuple(field.name for field in fields), tuple(routing_key), pa.schema([*fields, *times]))
 
     def flagged(self, keys: pa.Table, rows: pa.Table, state: KeyedState, expires: Ints | None) -> pa.Table:
-        """Return the rows with a flag where their key has not had the value, and remember it."""
+        """Return the rows with flags for new values of their keys. Store these values."""
         values = rows.column(self._column)
         counted = pc.is_valid(values).to_numpy().astype(np.bool_)
         if self._where is not None:
@@ -60,8 +64,8 @@ class DistinctValues:
         flags = np.zeros(rows.num_rows, dtype=np.bool_)
         if places.size:
             values = key_columns(rows, [self._column]).column(0)
-            wanted = keys.append_column(VALUE_COLUMN, values).take(pa.array(places))
-            occurring = state.group(wanted)
+            counted_values = keys.append_column(VALUE_COLUMN, values).take(pa.array(places))
+            occurring = state.group(counted_values)
             _, known = occurring.find()
             first = places[occurring.first[~known]]
             fresh = occurring.keys.filter(pa.array(~known))

@@ -1,4 +1,4 @@
-"""Exact sums of 192 bits: whole numbers and decimals add without a rounding, however many there are."""
+"""Exact 192-bit sums of any number of integers and decimals, without rounding."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ _32 = np.uint64(32)
 _63 = np.int64(63)
 
 _OVERFLOWED = np.int64(2**63 - 1)
-"""High part of a sum that left 128 bits before there was a top part; no sum that fits has it."""
+"""High part of a stored sum that exceeded 128 bits before sums had a top part. No sum that fits has this value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Exact sums of 192 bits, two's complement: lowest 64 bits, the next, and the rest with the sign."""
+    """Exact sums of 192 bits in two's complement: the lowest 64 bits, the next 64, and the rest with the sign.
+
+    2**64 + 3   low 3             high 1             top 0
+    -2          low 2**64 - 2     high 2**64 - 1     top -1
+    """
 
     low: Words
     high: Words
@@ -41,7 +45,7 @@ class Sums:
         return Sums(low, high, self.top + other.top + carried)
 
     def columns(self) -> list[pa.Array]:
-        """Return its parts as state has them, the lowest first."""
+        """Return the parts as state columns, the lowest first."""
         return [pa.array(part) for part in (self.low.view(np.int64), self.high.view(np.int64), self.top)]
 
     def negated(self) -> Sums:
@@ -50,15 +54,15 @@ class Sums:
 
     @property
     def in_128_bits(self) -> Bools:
-        """Which of them need no more."""
+        """Which sums fit in 128 bits."""
         within: Bools = self.top == self.high.view(np.int64) >> _63
         return within
 
 
 def stored_sums(rows: pa.Table, name: str) -> Sums:
-    """Return sums as state has them under a name; one that was stored without its top part has the sign there.
+    """Read sums from state columns. A sum that was stored without its top part is sign-extended.
 
-    A sum that had left 128 bits then stays beyond them.
+    If such a sum had exceeded 128 bits, it stays out of range.
     """
     low, high = stored_numbers(rows, f"{name}.low"), stored_numbers(rows, f"{name}.high")
     top = high >> _63
@@ -72,7 +76,7 @@ def stored_sums(rows: pa.Table, name: str) -> Sums:
 
 
 def sums_of_values(values: pa.Array, codes: Ints, count: int) -> Sums:
-    """Return the sum for each key of values, whole numbers or decimals."""
+    """Return the sum of integer or decimal values for each key."""
     if not pa.types.is_decimal(values.type) and _fit_in_64_bits(values):
         total = np.zeros(count, dtype=np.int64)
         np.add.at(total, codes, pc.cast(values, pa.int64()).to_numpy())
@@ -82,7 +86,7 @@ def sums_of_values(values: pa.Array, codes: Ints, count: int) -> Sums:
 
 def sums_by_key(values: Sums, codes: Ints, count: int) -> Sums:
     """Return the sum of values for each key."""
-    # Sums of 32-bit limbs cannot overflow int64 below 2^31 rows; carries are settled once per key.
+    # Sums of 32-bit limbs cannot overflow 64 bits below 2^31 rows. Carries are propagated once per key.
     limbs = np.zeros((4, count), dtype=np.uint64)
     for at, word in enumerate((values.low, values.high)):
         np.add.at(limbs[2 * at], codes, word & _LOW_32)
@@ -97,14 +101,14 @@ def sums_by_key(values: Sums, codes: Ints, count: int) -> Sums:
 
 
 def _fit_in_64_bits(values: pa.Array) -> bool:
-    """Return whether no sum of some of these integers leaves int64."""
+    """Return whether no partial sum of these integers can overflow int64."""
     bounds = pc.min_max(values).as_py()
     largest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
     return int(largest) * len(values) < 2**63
 
 
 def _wide(values: pa.Array) -> Sums:
-    """Return each value as a sum of its own."""
+    """Convert each value to a 192-bit sum."""
     if not pa.types.is_decimal(values.type):
         return _of_int64(pc.cast(values, pa.int64()).to_numpy())
     wide = pc.cast(values, pa.decimal128(38, values.type.scale))
@@ -119,7 +123,7 @@ def _of_int64(values: Ints) -> Sums:
 
 
 def exact_sums_as_int64(sums: Sums) -> tuple[Ints, Bools]:
-    """Return the sums as int64 and which of them do not fit."""
+    """Return the sums as int64, and which of them do not fit."""
     low = sums.low.view(np.int64)
     sign = low >> _63
     return low, (sums.high.view(np.int64) != sign) | (sums.top != sign)
@@ -133,7 +137,7 @@ def exact_sums_as_float64(sums: Sums) -> npt.NDArray[np.float64]:
 
 
 def exact_sums_as_decimal(sums: Sums, data_type: pa.Decimal128Type) -> tuple[pa.Array, Bools]:
-    """Return the sums as decimals of 38 digits and which of them do not fit."""
+    """Return the sums as decimals of 38 digits, and which of them do not fit."""
     limit_low, limit_high = np.uint64(10**38 & (2**64 - 1)), np.uint64(10**38 >> 64)
     negative, negated = sums.top < 0, sums.negated()
     size_low = np.where(negative, negated.low, sums.low)
@@ -145,5 +149,5 @@ def exact_sums_as_decimal(sums: Sums, data_type: pa.Decimal128Type) -> tuple[pa.
 
 
 def stored_numbers(rows: pa.Table, name: str) -> Ints:
-    """Return a column of state, with 0 where a key has nothing yet."""
+    """Return a state column, with 0 for a new key."""
     return pc.fill_null(rows.column(name), 0).to_numpy().astype(np.int64)

@@ -1,12 +1,17 @@
-"""Sums of floats that do not depend on their order: exact ones, rounded once, when they are given out.
+"""Order-independent sums of floats: exact sums that are rounded once, when they are emitted.
 
-A float is a whole number of units of 2**-1127, and so is a sum of them: a whole number of up to 2,240 bits, in limbs of
-32. State has those between the lowest and the highest that say something, 4 or 5 of most sums, and one form for each
-number (I12)::
+A float is an integer number of units of 2**-1127, and so is a sum of floats: an integer of up to 2,240 bits, in limbs
+of 32 bits. State stores the limbs between the lowest and the highest significant one, which are 4 or 5 for most sums.
+Each number has exactly one form (I12)::
 
-    lowest limb's place, limbs from there on, one limb of sign (0 or all ones), each of 4 bytes, little-endian
+    place of the lowest limb, the limbs from there, one limb of sign (0 or all ones), each of 4 bytes, little-endian
 
-Infinities and NaN are added apart, as floats: there the order does not matter.
+    1.0 = 2**1127 units, and 1127 = 35 * 32 + 7, so limb 35 is 2**7:
+     1.0    23000000 80000000 00000000
+    -1.0    23000000 80ffffff ffffffff
+     0.0    00000000 00000000              no limbs
+
+Infinities and NaN are added separately as floats, where the order does not matter.
 """
 
 from __future__ import annotations
@@ -27,20 +32,23 @@ from milepost.protocol.records import SCALE
 Floats = npt.NDArray[np.float64]
 
 _UNIT = 1_127
-"""A unit is 2 to the power of less than this: of the least float, whose 53 bits begin at 2**-1074, the last one."""
+"""A unit is 2**-_UNIT: the last of the 53 bits of a fraction that starts at the smallest float, 2**-1074."""
 _LIMBS, _LIMBS_OF_SQUARES = 70, 140
 _MASK, _32 = np.int64(0xFFFFFFFF), np.int64(32)
 _HALF = np.int64((1 << 27) - 1)
 _KEYS_AT_ONCE = 16_384
-"""Of so many keys all limbs are in memory, 560 bytes of each or 1,120."""
+"""Number of keys whose limbs are in memory together, at 560 or 1,120 bytes per key."""
 
 
 class OrderFreeSum:
-    """Sums floats, or their squares, exactly. State: a whole number in binary; of sums a float64 of what has none."""
+    """Sums floats, or their squares, exactly.
+
+    State: an integer in binary form. Sums also have a float64 for infinities and NaN, which have no integer.
+    """
 
     def __init__(self, argument: Argument, *, squares: bool = False, scale: int | None = None) -> None:
         """Args:
-        scale: of decimals that are summed as floats.
+        scale: decimal places of decimals that are summed as floats.
         """
         self.column = str(argument.column)
         self.name = f"{'squares' if squares else 'sum'}({argument.label})"
@@ -77,7 +85,7 @@ class OrderFreeSum:
         return [_concat(parts), *rest]
 
     def _parts(self, previous: pa.Table, codes: Ints, count: int) -> Iterator[tuple[range, Ints, Ints]]:
-        """Yield keys some at a time: their numbers, their limbs, and which rows are of them."""
+        """Yield keys in batches: their numbers, their limbs, and the positions of their rows."""
         numbers = _one_chunk(previous.column(f"{self.name}.exact"))
         starts = np.arange(0, max(count, 1), _KEYS_AT_ONCE)
         order = np.argsort(codes, kind="stable") if len(starts) > 1 else np.arange(len(codes))
@@ -96,26 +104,26 @@ class OrderFreeSum:
 
 
 def order_free_sums(rows: pa.Table, argument: Argument) -> Floats:
-    """Return sums as state has them, each rounded once; beyond all floats an infinity."""
+    """Return the sums of state rows, each rounded once. A sum beyond the range of floats is an infinity."""
     name = f"sum({argument.label})"
     rest = _rest(rows, name)
     return np.where(rest == 0.0, [_quotient(number, 1 << _UNIT) for number in _whole_numbers(rows, name)], rest)
 
 
 def order_free_variances(rows: pa.Table, argument: Argument) -> tuple[Floats, Bools]:
-    """Return the sample variance of each state row, rounded once, and which have none: of fewer than two values.
+    """Return (sample variance of each state row, whether it is null because the row has fewer than two values).
 
-    NaN with a value that is not finite.
+    Variances are rounded once. They are NaN if a value is not finite.
     """
     counts = rows.column(f"count({argument.label})").to_numpy()
     names = [f"{what}({argument.label})" for what in ("sum", "squares")]
     sums, squares = (_whole_numbers(rows, name) for name in names)
     unit = 1 << (2 * _UNIT)
-    found = [
+    exact = [
         0.0 if count < 2 else _quotient(count * square - total * total, count * (count - 1) * unit)
         for count, total, square in zip(counts.tolist(), sums, squares, strict=True)
     ]
-    return np.where(_rest(rows, names[0]) == 0.0, found, np.nan), counts < 2
+    return np.where(_rest(rows, names[0]) == 0.0, exact, np.nan), counts < 2
 
 
 def _rest(rows: pa.Table, name: str) -> Floats:
@@ -136,7 +144,7 @@ def _whole_numbers(rows: pa.Table, name: str) -> Iterator[int]:
 
 
 def _add_floats(limbs: Ints, floats: Floats, codes: Ints, *, squares: bool) -> None:
-    """Add values, or their squares, to the numbers of their keys."""
+    """Add values, or their squares, to the limbs of their keys."""
     fractions, exponents = np.frexp(floats)
     whole = np.abs(np.ldexp(fractions, 53)).astype(np.int64)
     powers = exponents.astype(np.int64) + (_UNIT - 53)
@@ -149,7 +157,7 @@ def _add_floats(limbs: Ints, floats: Floats, codes: Ints, *, squares: bool) -> N
 
 
 def _add(limbs: Ints, signs: Ints | np.int64, whole: Ints, powers: Ints, codes: Ints) -> None:
-    """Add whole numbers below 2**54, each times a power of 2."""
+    """Add integers below 2**54, each times a power of 2, without propagating carries."""
     flat, count = limbs.reshape(-1), limbs.shape[1]
     place, shift = powers >> np.int64(5), powers & np.int64(31)
     low = (whole & _MASK) << shift
@@ -160,7 +168,7 @@ def _add(limbs: Ints, signs: Ints | np.int64, whole: Ints, powers: Ints, codes: 
 
 
 def _limbs_of(numbers: pa.Array, size: int) -> Ints:
-    """Return the limbs of numbers, the lowest first: (limb, number); the sign stands in the limb behind the last."""
+    """Return the limbs as an array (limb, number), the lowest first. The sign is in the limb after the last."""
     count = len(numbers)
     limbs = np.zeros((size, count), dtype=np.int64)
     offsets = np.frombuffer(numbers.buffers()[1], dtype=np.int32)[numbers.offset : numbers.offset + count + 1]
@@ -179,7 +187,7 @@ def _limbs_of(numbers: pa.Array, size: int) -> Ints:
 
 
 def _stored_form(limbs: Ints) -> pa.Array:
-    """Return numbers as state has them, of limbs that may be of any size and sign."""
+    """Return the stored form of numbers. Limbs may have any size and sign, because carries are propagated here."""
     size, count = limbs.shape
     for place in range(size - 1):
         limbs[place + 1] += limbs[place] >> _32
@@ -198,7 +206,7 @@ def _stored_form(limbs: Ints) -> pa.Array:
 
 
 def _positions(lengths: Ints) -> tuple[Ints, Ints]:
-    """Return of each word the number that it is of, and its place there."""
+    """Return for each word the index of its number, and its position in it."""
     return np.repeat(np.arange(len(lengths)), lengths), places_in_groups(lengths)
 
 

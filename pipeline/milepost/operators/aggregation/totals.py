@@ -1,7 +1,8 @@
-"""Totals: an aggregate without key columns has one row, which is there before any row came, and never goes.
+"""Totals: the one row of an aggregate without key columns.
 
-So a query without GROUP BY answers, also over no rows: count(*) is 0, a sum null. In state the row has a key column of
-the product's own; its routing key has no column, so all rows go to one subtask, folded before they are sent::
+It exists before the first input row and is never deleted, as in a query without GROUP BY: over no rows, count(*) is 0
+and a sum is null. In state the row has a reserved key column. Its routing key has no columns, so all rows go to one
+subtask, folded before they are sent::
 
     __total  count(*)  sum(x)
     true     0         null
@@ -17,7 +18,7 @@ from milepost.operators.contract import TOTAL_COLUMN, KeyedState
 
 
 def state_key_fields(key: Sequence[str], schema: pa.Schema) -> list[pa.Field]:
-    """Return the key columns of state: those of the key, or that of totals."""
+    """Return the key columns of state: the operator's key, or the key column of totals."""
     return [schema.field(name) for name in key] or [pa.field(TOTAL_COLUMN, pa.bool_())]
 
 
@@ -27,10 +28,10 @@ def state_key(key: Sequence[str]) -> tuple[str, ...]:
 
 
 def initial_totals(key: Sequence[str], state: KeyedState, nothing: pa.Table) -> pa.Table | None:
-    """Keep the row of totals where there is none yet, and return it; None: there is, or another subtask has it.
+    """Create the row of totals and return it. None: the row already exists, or belongs to another subtask.
 
     Args:
-        nothing: the accumulators of no rows.
+        nothing: accumulators over no rows.
     """
     if key:
         return None

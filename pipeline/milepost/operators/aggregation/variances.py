@@ -1,8 +1,9 @@
-"""Accumulators of variances, and the sample variance of each key: null of fewer than two values, as in Spark.
+"""Accumulators of variances, and the sample variance of each key.
 
-Of integers and decimals of up to 18 digits the sums of values and of their squares are exact, so a variance is rounded
-once, whatever the order. Of floats, and of wider decimals as floats, mean and squared distances from it go on value by
-value in plan order (Welford), which loses nothing where values are large and near each other.
+As in Spark, it is null for fewer than two values. For integers and decimals of up to 18 digits the sums of values and
+of their squares are exact, so a variance is rounded once, in any order. For floats, and wider decimals as floats, the
+mean and the squared distances from it are updated value by value in plan order (Welford). This stays accurate for
+values that are large and close to each other.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from milepost.protocol.records import SCALE
 Floats = npt.NDArray[np.float64]
 
 _FEW_KEYS = 16
-"""So few keys are gone through one by one: numpy's price of a call is that of so many steps."""
+"""Fewer keys than this are processed one by one, because a numpy call costs about as much as that many steps."""
 
 _LOW_32, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def is_exact(data_type: pa.DataType) -> bool:
-    """Return whether the squares of values of a type are summed exactly."""
+    """Return whether squares of this type are summed exactly."""
     return bool(pa.types.is_integer(data_type)) or (
         pa.types.is_decimal(data_type) and data_type.precision <= EXACT_DIGITS
     )
@@ -66,7 +67,10 @@ def _unscaled(values: pa.Array) -> Ints:
 
 
 def _squares(values: Ints) -> Sums:
-    """Return the square of each value: (2^32 b + a)^2 = 2^64 b^2 + 2^32 2ab + a^2, none of which leaves 64 bits."""
+    """Return the square of each value: (2^32 b + a)^2 = 2^64 b^2 + 2^32 2ab + a^2. Each product fits in 64 bits.
+
+    2^32 + 3 has b = 1 and a = 3. Its square is high 1, low 6 * 2^32 + 9 = 25769803785.
+    """
     size = np.where(values < 0, ~values.view(np.uint64) + np.uint64(1), values.view(np.uint64))
     below, above = size & _LOW_32, size >> _32
     twice = np.uint64(2) * below * above
@@ -76,9 +80,9 @@ def _squares(values: Ints) -> Sums:
 
 
 class Moments:
-    """Keeps the mean of floats and the sum of their squared distances from it. State: two float64.
+    """Stores the mean of floats and the sum of their squared distances from it. State: two float64.
 
-    Beside it a `Count` of the same argument says of how many values they are.
+    A `Count` of the same argument must accompany it, for the number of values.
     """
 
     def __init__(self, argument: Argument, scale: int | None) -> None:
@@ -88,7 +92,7 @@ class Moments:
         decimals = {} if scale is None else {SCALE: str(scale)}
         mean = typed_by(pa.field(self.mean, pa.float64(), metadata=decimals), self.column)
         self.fields: tuple[pa.Field, ...] = (mean, pa.field(self.distances, pa.float64()))
-        self.merges = False  # moments of moments are rounded otherwise
+        self.merges = False  # merging moments rounds differently
 
     def update(self, previous: pa.Table, grouped: Grouped) -> list[pa.Array]:
         values, codes = grouped.valid(self.column)
@@ -98,7 +102,7 @@ class Moments:
         return _one_nan(means, distances)
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        """Take up moments of rows apart, in their order, rounded otherwise than the rows would be (Chan)."""
+        """Merge moments in order (Chan). The rounding differs from that of `update` with the rows."""
         counts, means, distances = self._stored(previous)
         with np.errstate(over="ignore", invalid="ignore"):
             for key, n, mean, distance in zip(partials.codes, *self._stored(partials.rows), strict=True):
@@ -118,10 +122,11 @@ class Moments:
 
 
 def _take_up(values: Floats, codes: Ints, counts: Floats, means: Floats, distances: Floats) -> None:
-    """Have each key take its values up one by one, in their order.
+    """Apply the values of each key one by one, in order.
 
-    The first value of all keys, then the second of those that have one, and so on, while there are many; the few keys
-    that have more are gone through one after another. Either way it is the same arithmetic, to the bit.
+    While many keys have values left, a step applies the next value of all of them: the first value of all keys, then
+    the second, and so on. The few keys with more values are then processed one after another. Both ways use the same
+    arithmetic and give the same bits.
     """
     order = np.argsort(codes, kind="stable")
     lengths = np.bincount(codes, minlength=len(counts))
@@ -154,7 +159,7 @@ def _one_nan(*columns: Floats) -> list[pa.Array]:
 
 
 def variances(rows: pa.Table, argument: Argument, data_type: pa.DataType) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Return the sample variance of each state row, and which have none: of fewer than two values."""
+    """Return (sample variance of each state row, whether it is null because the row has fewer than two values)."""
     counts = rows.column(f"count({argument.label})").to_numpy()
     none = counts < 2
     if not is_exact(data_type):
