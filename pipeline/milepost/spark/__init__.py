@@ -1,1 +1,1 @@
-"""The data plane: one epoch as one Spark job. The only home of pyspark at module level."""
+"""The data plane: one epoch is one Spark job. Only this package imports PySpark at module level."""

@@ -1,4 +1,4 @@
-"""Build an epoch's Spark job: a source stage, then one exchange and stage per level.
+"""Build an epoch's Spark job: a source stage, then an exchange per level.
 
 See DESIGN 4.2. A job with two stateful levels, the second of which has SQL::
 

@@ -1,4 +1,4 @@
-"""Run the quality gate as a Spark job. Rows are read in its tasks, not on the driver."""
+"""Run the quality gate as a Spark job, whose tasks read the rows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A Spark task of an epoch runs a source or a level's subtasks, and the output stage behind them."""
+"""The Spark tasks of an epoch: a source or a level's operators, then the output stage."""

@@ -1,4 +1,4 @@
-"""The output stage: route a task's rows to later levels and sinks, then send the barrier.
+"""Route a task's rows to later levels and sinks, then send the barrier.
 
 Order of writes in one task:
 

@@ -1,4 +1,4 @@
-"""The named outputs of a level: rows for sinks and for operators of later levels."""
+"""The named outputs of a level, for sinks and for later levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start a Spark Connect server on loopback, behind a token, with the settings that epochs need."""
+"""Start a Spark Connect server on loopback, with token and required settings."""
 
 from __future__ import annotations
 

@@ -185,9 +185,10 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
 
 
 def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
-    """Return what to raise for a start that failed: by settings that were good for one before, it is no fault of them.
+    """Return the error of a failed start. It is SparkLost if the same settings started Spark before.
 
-    Args: said: by Spark.
+    Args:
+        said: first line of Spark's error.
     """
     if settings == _opened:
         return SparkLost(

@@ -1,4 +1,4 @@
-"""Order the SQL and the lookups of a level, in one stage without an exchange.
+"""Order the SQL and the lookups of a level, without an exchange.
 
 SQL runs in Spark, lookups in Python. A level without lookups has one projection between its operator stage and its
 output stage. A lookup runs after the step that produces its rows: the operator stage or a projection. SQL that reads a
