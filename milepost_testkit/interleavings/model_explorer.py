@@ -1,8 +1,9 @@
-"""Walks every interleaving of a few processes, each store operation one step, and checks I1 to I14 in every world.
+"""Walk every interleaving of a few processes, and check I1 to I14 in every world.
 
-Breadth first, so a counterexample is a shortest one; equal worlds are visited once. The coordinator, the lease, the
-check of the acknowledgements and retention are the product's own functions; only store, sink and workers are values.
-The clock stands still: leases end because somebody takes over, or because the holder is dead; deletion has no grace.
+Each store operation is one step. The walk is breadth-first, so a counterexample is a shortest one, and visits equal
+worlds once. Coordinator, lease, acknowledgement check and retention are the product's functions. Only store, sink and
+workers are modelled as values. The clock stands still: a lease ends by a take-over or the holder's death, and deletion
+has no grace period.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _MAX_STATES = 2_000_000
 
 @dataclass
 class Explored:
-    """What a walk saw. `trace`: of a shortest counterexample, its last line the invariant; empty when all holds."""
+    """The result of a walk. `trace`: a shortest counterexample, ending with the invariant; empty if all hold."""
 
     states: int = 0
     transitions: int = 0
@@ -77,7 +78,7 @@ class Explorer:
         return World(first, tuple(processes), faults_left=self.setting.faults)
 
     def explore(self) -> Explored:
-        """Walk until nothing is left, or to the first world that breaks an invariant."""
+        """Walk until no world is left, or to the first one that breaks an invariant."""
         seen = Explored()
         first = self.start()
         came_from: dict[World, tuple[World, str] | None] = {first: None}
@@ -108,7 +109,7 @@ class Explorer:
         return seen
 
     def check_results(self, world: World) -> None:
-        """Let one more process publish what is left, alone; then every row must be there once (`check_end`)."""
+        """Let one more process publish the rest alone. Then every row must be published once (`check_end`)."""
         process = Process("cli:next", "look", ("after",))
         lone = replace(world, processes=(process,), workers=frozenset(), faults_left=0)
         by_the_rules = self.by_the_rules()
@@ -118,7 +119,7 @@ class Explorer:
         self.check_last(lone)
 
     def by_the_rules(self) -> Explorer:
-        """An explorer of the same worlds that breaks no rule."""
+        """Return an explorer of the same worlds that follows all rules."""
         return Explorer(self.setting, Rules(), self.manifests, _events=self._events)
 
     def check(self, world: World) -> None:
@@ -126,11 +127,11 @@ class Explorer:
         check_world(world, self.manifests.values[world.manifest])
 
     def check_last(self, world: World) -> None:
-        """Check the results when nobody has anything left to do. Raises Broken."""
+        """Check the results when no process has a step left. Raises Broken."""
         check_end(world, self.manifests.values[world.manifest])
 
     def steps(self, world: World) -> Iterator[tuple[str, World]]:
-        """Yield every next world: each process may go on or fail, each worker may write."""
+        """Yield every next world: each process may take a step or fail, each worker may write."""
         for index, process in enumerate(world.processes):
             if process.step in ("end", "crashed"):
                 continue
@@ -174,7 +175,7 @@ class Explorer:
                 yield from handler(world, index, process)
 
     def _look(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Read the head: publish what waits for the sink, then sweep, then trigger; after the epoch: subsume."""
+        """Read the head. Publish unconfirmed checkpoints, then sweep, then trigger; after the epoch, subsume."""
         state = self.manifests.values[world.manifest]
         after = process.seen[:1] == ("after",)
         waiting = state.unconfirmed()
@@ -193,7 +194,7 @@ class Explorer:
             yield "", world.with_process(index, replace(process, step="decide trigger", seen=()))
 
     def _judge(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Read whether the pending checkpoint is finished, and decide by the lease what to do about it."""
+        """Read whether the pending checkpoint is finished, and handle it according to the lease."""
         number, token = process.seen
         state = self.manifests.values[world.manifest]
         pending, leader = state.timeline().pending, state.timeline().leader
@@ -213,7 +214,7 @@ class Explorer:
         yield "", world.with_process(index, replace(process, step=step))
 
     def _collect(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Once every subtask has answered: check all copies of all answers, late ones of older tokens included."""
+        """When every subtask has answered, check all copies of all answers, including late ones of older tokens."""
         mine = {one[2] for one in world.answers if one[:2] == (process.checkpoint, process.token)}
         if self.rules.wait_for_answers and len(mine) < len(SUBTASKS):
             return
@@ -248,7 +249,7 @@ class Explorer:
             yield "superseded", world.with_process(index, Process(process.name, "end"))
 
     def _confirmations(self, world: World, index: int, process: Process, label: str) -> Iterator[tuple[str, World]]:
-        """What is published is confirmed: alone, or after the epoch of this process with the subsumption."""
+        """Confirm published checkpoints: alone, or with the subsumption after this process's epoch."""
         yield label, world.with_process(index, replace(process, step="decide confirm"))
         if process.seen[3] == 1:
             yield f"{label} all", world.with_process(index, replace(process, step="decide conclude"))
@@ -266,7 +267,7 @@ class Explorer:
             yield "the reply is lost", lost
 
     def _list(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Read the head again, and delete what it lets this session delete."""
+        """Read the head again, and delete what it allows this session to delete."""
         state = self.manifests.values[world.manifest]
         ready = deletable(state, SessionId(process.name), NOW_MS, 0)
         step, seen = ("delete", tuple(one.prefix for one in ready)) if ready else ("end", ())
@@ -278,7 +279,7 @@ class Explorer:
         yield "garbage", replace(world, files=left).with_process(index, replace(process, step="decide forget"))
 
     def _decide(self, world: World, index: int, process: Process, goal: str) -> tuple[str, World]:
-        """Read the head and let the coordinator decide; the same question has the same answer."""
+        """Read the head and let the coordinator decide. Equal requests get equal decisions."""
         question = (goal, world.manifest, process.name, process.checkpoint, process.token, process.seen)
         if question not in self._decided:
             self._decided[question] = self._ask(world.manifest, process, goal)
@@ -314,7 +315,7 @@ class Explorer:
         return "transition", number
 
     def _put(self, world: World, index: int, process: Process, goal: str) -> Iterator[tuple[str, World]]:
-        """Create the next version only if it is absent; after a lost reply the entry's write id tells (I1)."""
+        """Create the next version only if it is absent. After a lost reply, the entry's write id decides (I1)."""
         proposed = self.manifests.values[int(process.seen[-1])]
         before = self.manifests.values[world.manifest]
         if self.rules.conditional_put and proposed.version != before.version + 1:
@@ -330,7 +331,7 @@ class Explorer:
             yield "the reply is lost", replace(written, faults_left=0).with_process(index, unanswered)
 
     def _landed(self, world: World, index: int, process: Process, goal: str) -> World:
-        """Go on after the own transition, which may be followed by others already."""
+        """Continue after the process's own transition. Others may have followed it already."""
         granted = self.manifests.values[int(process.seen[-1])]
         went_on = replace(process, seen=process.seen[:-2])
         if goal == "trigger":
@@ -343,7 +344,7 @@ class Explorer:
         return self._goes_on(world, index, went_on, goal, 0)
 
     def _goes_on(self, world: World, index: int, process: Process, goal: str, checkpoint: int) -> World:
-        """Return the world in which the process turns to what follows a goal that is reached."""
+        """Return the world in which the process starts the step after a reached goal."""
         after = Process(process.name, "look", ("after",))
         match goal:
             case "trigger":  # 0: the run is covered by a completed checkpoint

@@ -1,4 +1,4 @@
-"""The rules of a walk, who takes part in it, and what a process asks of the coordinator by them."""
+"""The rules and participants of a walk, and the requests to the coordinator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Decide = Callable[[ManifestState, Any, int], Answer]
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that the walk obeys: the product's, unless a test breaks one on purpose."""
+    """The rules of the walk: the product's rules, unless a test breaks one on purpose."""
 
     trigger: Decide = coordinator.trigger
     rebind: Decide = coordinator.rebind
@@ -68,9 +68,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class Setting:
-    """Who takes part: names of the leaders, whether a person cancels, whether newcomers respect a living holder.
+    """The participants: leaders, whether a user cancels, and whether newcomers respect a living holder.
 
-    With `in_turn`, a process begins once the last but one before it has ended: no more than two run at a time.
+    With `in_turn`, a process begins once the last but one before it has ended, so at most two run concurrently.
     """
 
     leaders: tuple[str, ...] = ("airflow:a", "airflow:b")
@@ -125,7 +125,7 @@ def _subsume_request(rules: Rules, state: ManifestState, session: SessionId) -> 
 def _complete_request(
     state: ManifestState, session: SessionId, number: int, token: int, *, swept: bool
 ) -> CompleteRequest:
-    """What the driver says of a finished epoch; subtask 1's first run is carried by reference for ever."""
+    """Return the driver's request for a finished epoch. Every epoch refers to subtask 1's first run."""
     pending = state.timeline().pending
     base = None if pending is None else state.checkpoint(pending.base)
     carried = None if base is None else base.summary["carried"] or run_key(int(base.checkpoint_id), int(base.token), 1)

@@ -1,7 +1,7 @@
-"""The explorer with a person who rolls back, or realigns a table that somebody has moved, at any moment.
+"""The explorer with a user who rolls back, or realigns a moved table, at any moment.
 
-A head of the sink is (checkpoint, token, number): what it shows, who committed it (0: it was written to follow a
-decision), and the manifest version of the transition that it carries out. `MOVED` is what somebody else made of the
+A head of the sink is (checkpoint, token, number): the checkpoint it shows, the token that committed it (0 if it was
+written to follow a decision), and the manifest version of the transition behind it. `MOVED` is a foreign move of the
 table. Nothing is subsumed, so every parent stays known.
 """
 
@@ -30,7 +30,7 @@ Head = tuple[int, ...]
 
 @dataclass(frozen=True)
 class SwitchRules(Rules):
-    """The rules of a switch: the product's, unless a test breaks one on purpose."""
+    """The rules of a switch: the product's rules, unless a test breaks one on purpose."""
 
     rollback: Decide = rollback
     realign: Decide = realign_sink
@@ -42,10 +42,10 @@ class SwitchRules(Rules):
 
 @dataclass
 class SwitchExplorer(Explorer):
-    """One walk with a rollback to the parent of the head, whatever that is by then.
+    """One walk with a rollback to the parent of the current head.
 
     Attributes:
-        mends: instead, somebody moves the table, and then decides that the job's state counts.
+        mends: instead of a rollback, an external writer moves the table, and a user realigns it.
     """
 
     rules: SwitchRules = field(default_factory=SwitchRules)
@@ -59,16 +59,16 @@ class SwitchExplorer(Explorer):
         return SwitchExplorer(self.setting, SwitchRules(), self.manifests, _events=self._events, mends=self.mends)
 
     def _move(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Somebody restores the table, or fails it over."""
+        """Move the table from outside, as a restore or a failover does."""
         moved = replace(world, sink=(*world.sink, (MOVED, 0, _number(world.sink))))
         yield "by hand", moved.with_process(index, replace(process, step="look"))
 
     def _look(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """Read the head: let the sink follow, publish, then sweep, then trigger or roll back; after the epoch: end."""
+        """Read the head. Let the sink follow, publish, sweep, then trigger or roll back; after the epoch, end."""
         state = self.manifests.values[world.manifest]
         after = process.seen[:1] == ("after",)
         pending, leader, due = state.timeline().pending, state.timeline().leader, state.reconciliation
-        # Whoever goes back publishes nothing first: the sink's way to its new head replaces the commits that are due.
+        # A rollback publishes nothing first: the sink's move to its new head replaces the commits that are due.
         waiting = state.unconfirmed() if after or process.name != PERSON else ()
         if due is not None:
             goal = (due.decision, int(due.checkpoint_id), len(due.realigned), int(after))
@@ -112,7 +112,7 @@ class SwitchExplorer(Explorer):
             yield "the reply is lost", lost
 
     def _readfollow(self, world: World, index: int, process: Process) -> Iterator[tuple[str, World]]:
-        """A table follows a decision once, from whatever it shows; and nothing that a later one has replaced."""
+        """Let the table follow a decision once, from any position, unless a later decision replaced it."""
         decision, to, realigns = (int(one) for one in process.seen[:3])
         unchanged = not self.rules.follow_when_nothing_changes and _shows(world.sink) == to
         if _shows(world.sink) == MOVED and not realigns:
@@ -136,7 +136,7 @@ class SwitchExplorer(Explorer):
             yield "the reply is lost", lost
 
     def _landed(self, world: World, index: int, process: Process, goal: str) -> World:
-        """The subtasks of a try answer at once: in which order they may is walked without switches."""
+        """Let all subtasks of an attempt answer together. The walk without switches covers their orders."""
         landed = super()._landed(world, index, process, goal)
         if goal != "rebind":
             return landed
@@ -169,14 +169,14 @@ class SwitchExplorer(Explorer):
         return super()._request(state, process, goal)
 
     def _decide(self, world: World, index: int, process: Process, goal: str) -> tuple[str, World]:
-        """Who realigns looks again, until it is done: an epoch has begun, or ended, meanwhile."""
+        """Retry a realignment that an epoch's begin or end has overtaken, until it is done."""
         outcome, reached = super()._decide(world, index, process, goal)
         if self.mends and process.name == PERSON and outcome.startswith("refused"):
             return outcome, world.with_process(index, Process(process.name, "look"))
         return outcome, reached
 
     def lineage(self, world: World, number: int) -> tuple[int, ...]:
-        """A checkpoint and all that it continues, ascending."""
+        """Return a checkpoint and its ancestors, ascending."""
         parents = {int(one.checkpoint_id): int(one.parent) for one in self.manifests.values[world.manifest].checkpoints}
         return tuple(lineage(number, parents.__getitem__))
 
@@ -203,7 +203,7 @@ class SwitchExplorer(Explorer):
             require((*rows, *owed) == self.lineage(world, head), f"I14: the table holds {rows}, the head is {head}")
 
     def check_last(self, world: World) -> None:
-        """Check the results when nobody has anything left to do. Raises Broken."""
+        """Check the results when no process has a step left. Raises Broken."""
         state = self.manifests.values[world.manifest]
         require(state.reconciliation is None and not state.unconfirmed(), "I14: a sink still has something to do")
         shows, head = _shows(world.sink), int(state.timeline().head)

@@ -1,7 +1,7 @@
-"""What the explorer knows of one moment: manifest, store, sink and processes as one small value; and I1 to I14 over it.
+"""One state of the explored system as a small value, and I1 to I14 as checks of it.
 
-The rules here are said again in plain words, from what was granted, written and published: nothing is asked of the
-coordinator, except its own list of faults of a manifest value.
+The checks are written independently of the coordinator, from what was granted, written and published. Only the
+coordinator's list of faults of a manifest value is used.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ SUBTASKS = (SubtaskKey(0, 0), SubtaskKey(0, 1))
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One session's process: what it does next, and all it remembers.
+    """One session's process: its next step and its memory.
 
     Attributes:
-        step: name of its next store operation. seen: what it has read or decided for that step.
-        checkpoint, token: of the epoch it believes to lead; 0 for none.
+        step: name of its next store operation. seen: its reads or decisions for that step.
+        checkpoint, token: of the epoch that it believes it leads; 0 for none.
     """
 
     name: str
@@ -52,8 +52,8 @@ class World:
 
     Attributes:
         manifest: index of the head's value in `Manifests`.
-        processes: the leaders, and whoever else asks. workers: (checkpoint, token, subtask) that have still to write;
-            they outlive their driver.
+        processes: the leaders and other clients. workers: (checkpoint, token, subtask) that have yet to write. They
+            outlive their driver.
         answers: (checkpoint, token, subtask, kind) that reached a driver: "ack", "decline" or "other" (a second attempt
             that differs). files: keys in the store.
         sink: (checkpoint, token) in the order of their commits; with switches, its heads (`model_switch.py`).
@@ -72,19 +72,19 @@ class World:
     faults_left: int = 1
 
     def with_process(self, index: int, process: Process) -> World:
-        """Return the world in which that process has gone on."""
+        """Return the world with a new value of one process."""
         return replace(self, processes=(*self.processes[:index], process, *self.processes[index + 1 :]))
 
 
 @dataclass(slots=True)
 class Manifests:
-    """Every manifest value met so far, each once: worlds name it by its index."""
+    """All manifest values so far, each once. Worlds refer to them by index."""
 
     values: list[ManifestState] = field(default_factory=list)
     _known: dict[bytes, int] = field(default_factory=dict)
 
     def index(self, state: ManifestState, event: Event) -> int:
-        """Return the index of a value; a new one must survive its codec and have no fault of its own (I2, I6)."""
+        """Return the index of a value. A new value must survive its codec and have no fault (I2, I6)."""
         key = encode(state)
         if key not in self._known:
             entry = LogEntry(state.version, "w", event, state)
@@ -99,7 +99,7 @@ class Manifests:
 
 
 class Broken(AssertionError):
-    """An invariant does not hold; the text begins with its number."""
+    """An invariant does not hold. The message begins with its number."""
 
 
 def require(holds: bool, sentence: str) -> None:
@@ -108,12 +108,12 @@ def require(holds: bool, sentence: str) -> None:
 
 
 def run_key(checkpoint: int, token: int, subtask: int) -> str:
-    """The one run of state that a subtask writes."""
+    """Return the key of the single state run that a subtask writes."""
     return f"{token_prefix(checkpoint, token)}state/run-{subtask}"  # type: ignore[arg-type]
 
 
 def references(checkpoint: CompletedCheckpoint) -> frozenset[str]:
-    """All that a completed checkpoint needs: its own runs, and subtask 1's first one, carried by reference."""
+    """Return the keys that a completed checkpoint needs: its own runs, and a reference to subtask 1's first run."""
     number, token = int(checkpoint.checkpoint_id), int(checkpoint.token)
     own = {metadata_key(checkpoint.checkpoint_id, checkpoint.token), *(run_key(number, token, one) for one in (0, 1))}
     carried = checkpoint.summary.get("carried")
@@ -121,10 +121,10 @@ def references(checkpoint: CompletedCheckpoint) -> frozenset[str]:
 
 
 def check_transition(world: World, before: ManifestState, event: Event, after: ManifestState, polite: bool) -> World:
-    """Check what one landed write may do, and remember it. Raises Broken.
+    """Check the effect of one landed write, and record it. Raises Broken.
 
     Args:
-        world: before it. polite: nobody takes over while the holder lives (I10).
+        world: before the write. polite: no process takes over while the holder lives (I10).
     """
     require(after.version == before.version + 1, f"I1: version {after.version} landed on {before.version}")
     granted, ended = world.granted, world.ended
@@ -178,7 +178,7 @@ def _alive(world: World, name: str) -> bool:
 
 
 def check_files(world: World, state: ManifestState) -> None:
-    """Check that all is there which a retained checkpoint needs. Raises Broken."""
+    """Check that all files of retained checkpoints exist. Raises Broken."""
     for checkpoint in state.checkpoints:
         missing = references(checkpoint) - world.files
         require(not missing, f"I8: checkpoint {checkpoint.checkpoint_id} needs {sorted(missing)[:1]}, which is deleted")
@@ -202,7 +202,7 @@ def check_world(world: World, state: ManifestState) -> None:
 
 
 def check_end(world: World, state: ManifestState) -> None:
-    """Check the results when nobody has anything left to do. Raises Broken."""
+    """Check the results when no process has a step left. Raises Broken."""
     completed = tuple(sorted((number, token) for number, token in world.ended if token))
     require(
         world.sink == completed, f"I14: published {world.sink}, completed {completed}: rows are missing, or too many"

@@ -72,7 +72,7 @@ class CommandMachine(RuleBasedStateMachine):
         """Check that a command succeeded, or failed with an error that names the fault it met.
 
         Args:
-            answers: what reached its driver of what the subtasks answered; None: nobody knows.
+            answers: the subtask answers that reached its driver; None if unknown.
         """
         self.world.mourn(process)
         self.world.stores.watchers.raise_broken()

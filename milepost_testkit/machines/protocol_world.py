@@ -91,7 +91,7 @@ class DagRun:
     """A session in which each task is a separate process.
 
     Attributes:
-        checkpoint_id: what its trigger told the later tasks. step: of the next task in order.
+        checkpoint_id: passed by its trigger to the later tasks. step: index of the next task.
     """
 
     session: Session
@@ -114,8 +114,8 @@ class SteppedJob:
         self.patch.setattr(
             "milepost.jobmaster.leadership.leadership.is_provably_dead", lambda holder: holder.pid in self._dead
         )
-        self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, no machine loses its power
-        # What was decoded once is the same when it is decoded again, which takes a third of a machine's time.
+        self.patch.setattr("os.fsync", lambda descriptor: None)  # processes die here, machines never lose power
+        # Decoding takes a third of a machine's time and always has the same result, so it is cached.
         self.patch.setattr("milepost.storage.log.manifest_log.decode_entry", cache(decode_entry))
         self.patch.setattr("tenacity.nap.time", SimpleNamespace(sleep=lambda seconds: None))
         self._urls: dict[str, str | None] = {self.loaded.job_store.url: None} | {
@@ -131,7 +131,7 @@ class SteppedJob:
         self._numbers = itertools.count(1)
         self._compared: object = None
         self.land([1, 2])
-        require_stores(self.job.context)  # each process of the operating system asks once: here, before any step
+        require_stores(self.job.context)  # each operating system process checks this once: here, before any step
 
     @property
     def master(self) -> JobMaster:
@@ -143,7 +143,7 @@ class SteppedJob:
         raise NotImplementedError
 
     def landings(self) -> tuple[Path, ...]:
-        """The folders of all objects that the job may consume."""
+        """Return the folders of all objects that the job may consume."""
         return (self.job.folder / "landing",)
 
     def land(self, keys: list[int]) -> None:
@@ -156,7 +156,7 @@ class SteppedJob:
         self.model.latest_ms = max(self.model.latest_ms, self.stores.now_ms)
 
     def sink_is_down(self, sink: str, down: bool) -> None:
-        """Commits to its table fail or succeed again. Files can still be staged."""
+        """Make commits to a sink's table fail, or succeed again. Staging still works."""
         at = next(url for url, name in self._urls.items() if name == sink), HEADS
         if down:
             self.stores.down.add(at)
@@ -183,10 +183,10 @@ class SteppedJob:
     def begin(
         self, name: str, call: Callable[[JobMaster], object], session: Session | None = None, *, insists: bool = False
     ) -> Process:
-        """A new process, before its first store call.
+        """Begin a process, stopped before its first store call.
 
         Args:
-            session: whose process it is, when everybody can see that it is gone. insists: it may take over.
+            session: its session, if its death is visible to others. insists: whether it may take over.
         """
         process = Process(name, lambda: call(self.master), insists)
         if session is not None:
@@ -198,7 +198,7 @@ class SteppedJob:
         return process
 
     def epoch(self, answers: Answers, *, insists: bool, drain: bool = False) -> Process:
-        """`milepost run`."""
+        """Begin a `milepost run`."""
         session = self.new_session("cli")
         return self.begin(
             f"run {session.session_id}",
@@ -213,7 +213,7 @@ class SteppedJob:
         return run
 
     def task(self, run: DagRun, what: str, answers: Answers) -> Process:
-        """One task of a DAG run, as a process of its own."""
+        """Begin one task of a DAG run as its own process."""
         number, session = run.checkpoint_id, run.session
 
         def trigger(master: JobMaster) -> object:
@@ -255,7 +255,7 @@ class SteppedJob:
 
     def _written(self, url: str, key: str, body: bytes) -> None:
         if url not in self._urls:
-            return  # where somebody keeps a savepoint
+            return  # location of an external savepoint
         where = self._urls[url]
         if where is not None and key.startswith(HEADS):
             self.model.sink_head(where, body)

@@ -1,7 +1,7 @@
-"""What a job with timelines is put through on purpose: each story leads to where one of its rules is all that helps.
+"""Scripted scenarios of a job with timelines, each of which depends on one rule.
 
-A story goes on whatever meets it, for it may be told amid processes that stand still; what it requires beyond what must
-always hold, it requires of a job that nothing disturbed when it began.
+A story continues under any disturbance, because it may run between suspended processes. Its additional assertions apply
+only if the job was undisturbed at the beginning.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OTHER_RULE = "does not fit"
 
 
 class TimelineStories(CommandMachine):
-    """One job, and its stories: every example tells each of them once, in any order."""
+    """The stories of one job. Every example runs each of them once, in any order."""
 
     world: TimelineWorld
     model: TimelineModel
@@ -52,7 +52,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def a_commit_is_held_up_over_a_switch(self, pick: int, sink: str, keys: list[int]) -> None:
-        """Completed, and not yet published, or at one sink only: after the switch it publishes nothing (I14)."""
+        """A checkpoint published at no sink, or at one only, publishes nothing after the switch (I14)."""
         before, known = self.model.head, len(self.model.parents)
         self.world.land(keys)
         slow = self.world.epoch(Answers.ALL, insists=True)
@@ -68,7 +68,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def a_sink_misses_a_switch(self, pick: int, sink: str, keys: list[int]) -> None:
-        """It misses epochs, too, and follows when it is back, before anything new is committed to it."""
+        """The sink also misses epochs. When it returns, it follows the switch before any new commit."""
         calm = self.calm
         self.world.sink_is_down(sink, True)
         for _ in range(pick % 3):
@@ -84,7 +84,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def an_epoch_begins_amid_a_switch(self, pick: int, sink: str, keys: list[int]) -> None:
-        """It has looked at the job before the switch; it begins only after every sink has followed (I14)."""
+        """An epoch that read the head before the switch begins only after every sink has followed (I14)."""
         self.epochs_complete_or_wait(keys)
         self.world.land(keys)
         slow = self.world.epoch(Answers.ALL, insists=True)
@@ -102,9 +102,9 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def epochs_complete_amid_a_backfill(self, pick: int, sink: str, keys: list[int]) -> None:
-        """What the schedule does meanwhile is replayed before the fork takes its place; what the fork has done stays.
+        """Epochs of the schedule are replayed before the fork becomes live. Epochs of the fork stay.
 
-        Amid its epochs, or after the last of them when the freeze of the live timeline is over too early.
+        They complete between epochs of the fork, or after its last one if the freeze expires too early.
         """
         self.epochs_complete_or_wait(keys)
         calm = self.calm
@@ -126,7 +126,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def what_a_rollback_left_is_gone_back_to(self, pick: int, sink: str, keys: list[int]) -> None:
-        """The epochs that it left were never published at one sink; others came since, and two looks for garbage."""
+        """A rollback returns to epochs that one sink never published, after other epochs and two collections."""
         self.world.spec_changes(policy=POLICIES[2 * (pick % 2)])
         self.epochs_complete_or_wait(keys)
         before = self.model.head
@@ -137,11 +137,11 @@ class TimelineStories(CommandMachine):
         self.done(self.world.rollback(before if before in self.model.retained else 0, insists=True))
         self.world.sink_is_down(sink, False)
         if pick >= 6 and left in self.model.retained:
-            self.done(self.world.save(left))  # which keeps it, whatever the tiers say
+            self.done(self.world.save(left))  # which retains it, regardless of the tiers
         self.world.clock_jumps(HOUR_MS)
         for _ in range(2):
             self.epochs_complete_or_wait(keys)
-        for _ in range(2):  # what one look lists the next one deletes
+        for _ in range(2):  # the next collection deletes what this one lists
             self.world.clock_jumps(2 * HOUR_MS)
             if pick < 6:
                 self.done(self.world.person("gc"))
@@ -154,7 +154,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def days_go_by(self, pick: int, sink: str, keys: list[int]) -> None:
-        """What the tiers keep is what their words say, and can be read."""
+        """The tiers retain exactly the checkpoints of their rules, and all of them are readable."""
         self.world.spec_changes(policy=POLICIES[1 + pick % 2])
         for _ in range(3):
             self.world.clock_jumps((5 + 4 * (pick // 3)) * HOUR_MS)
@@ -164,7 +164,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def a_savepoint_is_restored(self, pick: int, sink: str, keys: list[int]) -> None:
-        """One of the job, which has gone on since; or one of another job, which `--claim` takes, and else stays."""
+        """Restore an older savepoint of the job, or one of another job, which only `--claim` deletes."""
         foreign, claim, name = pick % 2 == 0, pick % 4 >= 2, ""
         head = self.model.head
         if foreign:
@@ -182,7 +182,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def a_job_is_drained(self, pick: int, sink: str, keys: list[int]) -> None:
-        """Its last epoch is its end; then it is started, and what came before cannot be replayed past the end."""
+        """The job ends with its last epoch and is started again. No backfill can replay past the end."""
         calm, before = self.calm, self.model.head
         self.world.land(keys)
         for _ in range(3 + len(self.world.landed) // MAX_FILES):
@@ -199,7 +199,7 @@ class TimelineStories(CommandMachine):
 
     @initialize(**SCENE)
     def a_changed_rule_is_backfilled(self, pick: int, sink: str, keys: list[int]) -> None:
-        """From the empty state, while the schedule goes on with the old one: then it is as if it had always held."""
+        """Backfill a new rule from the empty state during the schedule. It then holds from the beginning."""
         point = self.fork_point(100)
         live = self.model.state["live"]
         calm = self.calm and point == 0
@@ -218,34 +218,34 @@ class TimelineStories(CommandMachine):
 
     @property
     def calm(self) -> bool:
-        """Whether nobody else does anything, and every sink answers."""
+        """Whether no other process runs, and every sink answers."""
         self.world.check()
         alone = not self.world.processes and not self.world.stores.late and not self.world.stores.down
         return alone and self.model.status == "running" and not self.is_frozen and not self.model.owed
 
     @property
     def is_frozen(self) -> bool:
-        """Whether a backfill that crashed in its last stretch has left a freeze, which ends by itself."""
+        """Whether a backfill that crashed near its end has left a freeze, which expires by itself."""
         return any(timeline["frozen"] for timeline in self.model.state.get("timelines", ()))
 
     def a_fork_has_got_on(self) -> bool:
-        """Whether an epoch of some fork is completed, and none pending there."""
+        """Whether some fork has a completed epoch and no pending one."""
         forks = [one for one in self.model.state["timelines"] if one["role"] == "fork"]
         return any(one["pending"] is None and one["head"] != (one["parent"] or (0, 0))[1] for one in forks)
 
     def is_replayed(self) -> bool:
-        """Whether some fork has read all that the live timeline has, which is frozen."""
+        """Whether some fork has read all input of the frozen live timeline."""
         wanted = sorted(self.model.consumed(self.model.head))
         heads = [one["head"] for one in self.model.state["timelines"] if one["role"] == "fork"]
         return self.is_frozen and any(sorted(self.model.consumed(head)) == wanted for head in heads)
 
     def retained(self, pick: int) -> int:
-        """A retained checkpoint of any timeline, or the empty state."""
+        """Return a retained checkpoint of any timeline, or the empty state."""
         known = [0, *self.model.retained]
         return known[-1 - pick % len(known)]
 
     def fork_point(self, back: int) -> int:
-        """The newest retained ancestor of the live head with so many epochs after it; else the oldest possible one."""
+        """Return the newest retained ancestor of the live head with `back` epochs after it, else the oldest one."""
         way = [0, *self.model.lineage(self.model.head)]
         first = max((at for at, one in enumerate(way) if one in self.model.unreplayable), default=0)
         known = [at for at, one in enumerate(way) if at >= first and one in (0, *self.model.retained)]
@@ -254,12 +254,12 @@ class TimelineStories(CommandMachine):
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def until(self, process: Process, holds: Callable[[], bool]) -> None:
-        """Let it go on up to before its next write after the one that made something so."""
+        """Run a process until the condition holds, and stop it before its next write."""
         while not process.over and not holds():
             process.go_on(writes=1)
 
     def goes_on(self, process: Process) -> None:
-        """Let it go on to its end, whatever it finds by now."""
+        """Run a process to its end, whatever the state is now."""
         process.go_on()
         self.judge(process)
         self.world.check()
@@ -270,7 +270,7 @@ class TimelineStories(CommandMachine):
         self.world.check()
 
     def is_restored(self, name: str, claim: bool) -> bool:
-        """Let the job end, and start again from a savepoint: it has read what the savepoint had."""
+        """End the job and start it from a savepoint. Check that it has the savepoint's consumed input."""
         saved = self.model.savepoints[name]
         self.done(self.world.person("cancel"))
         process = self.world.restore(name, claim=claim)

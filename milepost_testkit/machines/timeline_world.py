@@ -1,4 +1,4 @@
-"""A small job that goes back, forks and is run at other parallelisms, as stepped processes beside a timeline model."""
+"""A small job with rollbacks, forks and rescaling, as stepped processes compared with a timeline model."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ FOREIGN = ("of-another-job.csv",)
 
 
 class TimelineWorld(SteppedJob):
-    """The job with tiers of retention, beside the model of all of its timelines.
+    """The job with retention tiers, and the model of all of its timelines.
 
     Attributes:
-        rule: what its spec counts. policy: what its spec asks to retain.
+        rule: the count rule of its spec. policy: the retention of its spec.
     """
 
     model: TimelineModel
@@ -54,7 +54,7 @@ class TimelineWorld(SteppedJob):
         self._deletions = 0
         self._foreign = 0
         self.spec_changes()
-        # A backfill that waits for an epoch waits by the test's clock: the epoch's process stands still meanwhile.
+        # A backfill waits for an epoch by the test's clock, because the epoch's process is suspended meanwhile.
         self.patch.setattr(
             "milepost.jobmaster.backfill.backfill_run.sleep", lambda seconds: self.clock_jumps(HEARTBEAT_MS)
         )
@@ -70,7 +70,7 @@ class TimelineWorld(SteppedJob):
     def spec_changes(
         self, *, parallelism: int | None = None, policy: tuple[int, int, int] | None = None, rule: str | None = None
     ) -> None:
-        """Whoever runs the job from now on does it by a spec with these; None: as before."""
+        """Change the spec for all later runs. None leaves a value as it is."""
         self.parallelism = parallelism or self.parallelism
         self.policy = policy or self.policy
         self.rule = rule or self.rule
@@ -84,7 +84,7 @@ class TimelineWorld(SteppedJob):
         self.model.rules[self.loaded.spec_hash] = self.rule
 
     def spec_fits(self) -> None:
-        """Somebody puts the rule back that the live timeline was made with."""
+        """Restore the rule of the live timeline in the spec."""
         rule = self.model.rule.get(self.model.head)
         if rule is not None and rule != self.rule:
             self.spec_changes(rule=rule)
@@ -92,7 +92,7 @@ class TimelineWorld(SteppedJob):
     def begin(
         self, name: str, call: Callable[[JobMaster], object], session: Session | None = None, *, insists: bool = False
     ) -> Process:
-        """As in the base: with the spec of now, whatever it is when the process goes on."""
+        """Begin as in the base class, with the current spec, even if it changes before the process continues."""
         loaded = self.loaded
         if session is not None:
             self.model.policies[session.session_id] = self.policy
@@ -108,7 +108,7 @@ class TimelineWorld(SteppedJob):
         )
 
     def backfill(self, since: int, ranges: int, *, rule: str | None = None) -> Process:
-        """With another rule, or with that of the live timeline."""
+        """Run a backfill with another rule, or with the live timeline's rule."""
         self.spec_fits()
         if rule is not None:
             self.spec_changes(rule=rule)
@@ -131,7 +131,7 @@ class TimelineWorld(SteppedJob):
         return self.begin(f"save {name}", lambda master: master.savepoints.create(name, at=checkpoint).name)
 
     def restore(self, name: str, *, claim: bool) -> Process:
-        """From a savepoint of the job; or of another one, where `foreign_savepoint` has put it."""
+        """Restore a savepoint of the job, or of another job from `foreign_savepoint`."""
         self.spec_changes(rule=self.model.saved_rules[name])
         session = self.new_session(IMPORT_SESSION_PREFIX.removesuffix(":"))
         self.model.restores[session.session_id] = self.model.savepoints[name]
@@ -149,7 +149,7 @@ class TimelineWorld(SteppedJob):
         return location
 
     def objects_at(self, location: str) -> int:
-        """How many objects lie at a place beside the job."""
+        """Return the number of objects at a location outside the job."""
         folder = self.job.folder / "config" / location
         return sum(one.is_file() for one in folder.rglob("*"))
 
@@ -168,7 +168,7 @@ class TimelineWorld(SteppedJob):
     # -- what must hold ---------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After each step: each table is what DuckDB makes of the objects that led to the checkpoint it shows."""
+        """Check after each step that each table equals DuckDB's result for its checkpoint's input."""
         self.stores.watchers.raise_broken()
         self.processes = [process for process in self.processes if not process.over]
         now = (self.model.version, tuple(self.model.at(sink) for sink in SINKS))
@@ -202,11 +202,11 @@ class TimelineWorld(SteppedJob):
         return self.counts(checkpoint) if sink == "counts" else self.rows.distinct(self.model.consumed(checkpoint))
 
     def counts(self, checkpoint: int) -> Rows:
-        """Per key what the rule of its spec makes of the rows as of a checkpoint."""
+        """Return the result of the spec's rule per key, as of a checkpoint."""
         return self.rows.per_key(self.model.consumed(checkpoint), self.model.rule.get(checkpoint, COUNT))
 
     def check_checkpoint(self, checkpoint: int) -> None:
-        """State and tables at a retained checkpoint are what DuckDB makes of the objects that led to it."""
+        """Check that state and tables at a retained checkpoint equal DuckDB's result for its input."""
         for sink in SINKS:
             shown, read = self.table(sink, checkpoint), self.expected(sink, checkpoint)
             require(shown == read, f"I14: {sink} as of {checkpoint} is {shown}, what was read says {read}")
@@ -216,9 +216,9 @@ class TimelineWorld(SteppedJob):
         require(found == expected, f"state at checkpoint {checkpoint} is {found}, what was read says {expected}")
 
     def settle(self) -> None:
-        """Everybody else is gone; runs bring the live timeline to all that landed, each row once."""
+        """End all other processes, run epochs until no input is left, and check that each row counts once."""
         self.everybody_else_goes()
-        self.clock_jumps(DAY_MS)  # over is every lease, and every freeze, however often the clock went back meanwhile
+        self.clock_jumps(DAY_MS)  # ends every lease and freeze, even if the clock went back meanwhile
         last = None
         while last is None or last.result != "empty":
             self.revive()
@@ -233,7 +233,7 @@ class TimelineWorld(SteppedJob):
         self.check_stores()
 
     def revive(self) -> None:
-        """Somebody resumes or starts the job if it does not run."""
+        """Resume or start the job if it is not running."""
         if self.model.version and self.model.status != "running":
             process = self.person("resume" if self.model.status == "failed" else "start")
             process.go_on()
@@ -247,7 +247,7 @@ def _loaded(folder: Path) -> LoadedJob:
 
 @cache
 def _another_job() -> Path:
-    """The folder of another job with a savepoint in `saved`, made once."""
+    """Return the folder of another job with a savepoint in `saved`, created once."""
     folder = Path(tempfile.mkdtemp(prefix="milepost-another-job-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     job = SparklessJob.create(folder / "job", {**SMALL, "name: small": "name: other"})
