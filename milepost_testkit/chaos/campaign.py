@@ -1,4 +1,4 @@
-"""`make chaos`: random jobs, input, faults and commands of people, with a plain model beside them."""
+"""`make chaos`: random jobs, input, faults and commands, compared with a plain model."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ EXAMPLES = 500
 
 
 class Broken(AssertionError):
-    """Something was lost, doubled, or left in a state that nothing leads out of."""
+    """Rows were lost or duplicated, or the job is stuck in a state."""
 
 
 @dataclass
 class Steps:
-    """What was done to one job. aloud: it is told at once as well."""
+    """The log of what was done to one job. aloud: also print each step immediately."""
 
     aloud: bool
     done: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Steps:
 
 @dataclass
 class Servers:
-    """The servers of a campaign, in a folder. Those of Spark are started for the first job that runs on them."""
+    """The servers of a campaign, in a folder. Spark servers start with the first job that runs on them."""
 
     folder: Path
     s3: S3Server
@@ -63,8 +63,8 @@ class Servers:
     @classmethod
     @contextmanager
     def started(cls, folder: Path) -> Iterator[Servers]:
-        """Servers while the block runs; what begins meanwhile finds the credentials in its environment."""
-        # A server of Postgres may run as somebody else, who must reach its folder.
+        """Run the servers during the block. Processes that begin in it have the credentials in their environment."""
+        # A Postgres server may run as another user, who must have access to its folder.
         postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")))
         s3 = Seaweed(folder / "server")
         with ExitStack() as stack:
@@ -84,7 +84,7 @@ class Servers:
         return self.stack.enter_context(cluster_of_jobs(self.folder / "cluster"))
 
     def spark_of(self, number: int, every: int) -> Spark | None:
-        """Return the Spark that a job runs on: one of `every` on a server and on a cluster by turns; None: on none."""
+        """Return the Spark of a job: server and cluster in turn for every `every`-th job, None for the others."""
         if not every or number % every != every - 1:
             return None
         return self.cluster if number // every % 2 else self.server
@@ -94,7 +94,7 @@ class Servers:
         return self.s3.new_bucket()
 
     def places(self, name: str) -> Places:
-        """Places for the tables of a job."""
+        """Return the locations for a job's tables."""
         return Places.create(f"s3://{self.bucket}/{name}", self.folder / name, self.postgres)
 
 
@@ -108,11 +108,11 @@ def campaign(
     *,
     tells_steps: bool = False,
 ) -> Tally:
-    """Run random jobs until the time is over, or so many of them.
+    """Run random jobs until the time is over, or `jobs` of them.
 
     Args:
-        spark_every: one of so many jobs runs on Spark; 0: none. length: commands of a job.
-    Raises: Broken: with the seed, the job and all that was done to it.
+        spark_every: every N-th job runs on Spark; 0 for none. length: number of commands per job.
+    Raises: Broken: with the seed, the job and everything that was done to it.
     """
     tally, random, ends_s = Tally(), Random(seed), time.monotonic() + 60 * minutes
     examples = _examples(seed, EXAMPLES if jobs is None else min(EXAMPLES, 20 * jobs))
@@ -148,7 +148,7 @@ def campaign(
 
 
 def _examples(seed: int, count: int) -> Iterator[JobExample]:
-    """Yield random jobs with their input, the same for a seed and a count, over and over."""
+    """Yield random jobs with their input endlessly, the same for equal seed and count."""
     found: list[JobExample] = []
 
     @hypothesis.seed(seed)

@@ -1,4 +1,4 @@
-"""A random job in a bucket behind a proxy on which requests fail, with what has landed for it, and its model."""
+"""A random job in a bucket behind a faulty proxy, with its landed input and its model."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class ChaosJob:
     """One job, its landing places and its tables.
 
     Attributes:
-        document: its spec. places: of its tables. client: of S3, beside the proxy. limits: of its processes.
+        document: its spec. places: of its tables. client: S3 client that bypasses the proxy. limits: of its processes.
         landing: URL below which objects land. landed: versions of each object, by source and name.
-        saved: numbers of savepoints that were asked for. leaves: state of operators that are gone is left behind.
-        on_spark: its epochs run there.
+        saved: numbers of the requested savepoints. leaves: whether state of removed operators may be dropped.
+        on_spark: whether its epochs run on Spark.
     """
 
     folder: Path
@@ -67,18 +67,18 @@ class ChaosJob:
         random: Random,
         spark: Mapping[str, Any] | None = None,
     ) -> ChaosJob:
-        """A job that has run nothing; its epochs read one object of each source.
+        """Create a job without epochs. Each epoch will read one object of each source.
 
         Args:
-            store: how S3 is reached. spark: where it runs, as its spec says; None: its epochs run in the process that
-                asks for them.
+            store: the S3 connection. spark: the Spark section of its spec; None runs epochs in the calling process.
         """
         bucket = places.root.split("/")[2]
         document |= {"storage": f"{places.root}/store", "store": store}
         landing = f"{places.root}/landing"
         _choose_sources(document["sources"], landing, random, on_spark=spark is not None)
         if spark is not None:
-            document["checkpointing"].pop("aligned_timeout", None)  # where a real clock cuts, no second try does
+            # With a real clock, a second attempt is not cut at the same position.
+            document["checkpointing"].pop("aligned_timeout", None)
         document["checkpointing"] |= {
             "retained": {"last": random.choice((2, 5, 50))},
             "tolerable_failures": 1000,
@@ -117,21 +117,21 @@ class ChaosJob:
         return load_job(str(self.spec))
 
     def write(self) -> ChaosJob:
-        """Write the spec as it is now."""
+        """Write the current spec."""
         self.spec.write_text(json.dumps(self.document, indent=1))
         return self
 
     def checked(self) -> JobGraph:
-        """Write the spec as it is now, and return its graph. Raises InvalidRequest: it is refused."""
+        """Write the current spec, and return its graph. Raises InvalidRequest if it is invalid."""
         return self.write().loaded.graph()
 
     def set_parallelism(self, parallelism: int) -> None:
-        """Write the spec anew, with so many subtasks of every level."""
+        """Write the spec with this number of subtasks per level."""
         self.document["spark"]["parallelism"] = parallelism
         self.write()
 
     def relax(self) -> None:
-        """Give up the gate, as people do when its rows are found to be right."""
+        """Remove the quality gate, as users do when the vetoed rows are right."""
         self.document.pop("quality", None)
         self.write()
 
@@ -142,7 +142,7 @@ class ChaosJob:
         objects[name] = [(self.put(source, name, rows), rows)]
 
     def replace(self, random: Random, rows: pa.Table) -> str:
-        """Put another version in the place of one of a source's objects, consumed or not. Returns what was replaced."""
+        """Overwrite one of a source's objects, consumed or not. Returns what was replaced."""
         chances = [(source, name) for source, objects in self.landed.items() for name in objects]
         if not chances:
             return "nothing"
@@ -159,29 +159,30 @@ class ChaosJob:
         return str(reply["ETag"]).strip('"')
 
     def savepoint(self, random: Random) -> str | None:
-        """Return where one of its savepoints is; None: it has none."""
+        """Return the location of one of its savepoints; None if it has none."""
         found = [one.location for one in JobMaster(self.loaded).list_savepoints() if one.location]
         return random.choice(found) if found else None
 
     def begin(self, command: Command) -> Running:
-        """Begin a command in a process of its own."""
+        """Begin a command in its own process."""
         return Running(self.spec, self.folder / "captured", command, self.limits)
 
     def check(self) -> None:
-        """Everything equals the model's, and nothing is amiss in the stores. Raises AssertionError."""
+        """Check that everything equals the model and that the stores are intact. Raises AssertionError."""
         job = self.loaded
         self.model.check(job, self.landed)
         check_whole(job)
 
     def check_collected(self) -> int:
-        """Each object that is stored of it is needed. Returns how many there are. Raises AssertionError."""
+        """Check that each of its stored objects is needed. Returns their number. Raises AssertionError."""
         job, (_, _, _, *below) = self.loaded, self.places.root.split("/")
-        tables = [f"lake/{one['name']}" for one in self.document["sinks"] if "path" in one]  # of others nothing is ours
+        # Tables without a path have no objects in the bucket.
+        tables = [f"lake/{one['name']}" for one in self.document["sinks"] if "path" in one]
         prefixes = [f"{'/'.join(below)}/{part}/" for part in ("store", *tables)]
         return check_reachable(job, self.client, self.bucket, prefixes)
 
     def fork(self, folder: Path, places: Places, random: Random) -> ChaosJob:
-        """A new job of the same spec, with a storage and tables of its own; what lands for one of them both read."""
+        """Return a new job of the same spec, with its own storage and tables. Both read the same landed input."""
         document = copy.deepcopy(self.document) | {"name": "fork", "storage": f"{places.root}/store"}
         document.pop("quality", None)
         document["sinks"] = [places.put(sink, sink["format"], random) for sink in document["sinks"]]
@@ -191,9 +192,9 @@ class ChaosJob:
 
 
 def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on_spark: bool) -> None:
-    """Say of each source where its objects land and how they look; an epoch reads one object of each stream."""
+    """Choose location and format of each source's objects. An epoch reads one object of each stream."""
     for name, source in sources.items():
-        plain = name == STATIC or on_spark  # what Spark has read is made once more from Parquet
+        plain = name == STATIC or on_spark  # the replay of Spark's epochs reads Parquet
         how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
         source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how
         if name != STATIC:
@@ -201,14 +202,14 @@ def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on
 
 
 def _add_operators(document: dict[str, Any], random: Random, *, on_spark: bool) -> None:
-    """Add, by chance, operators that random jobs do not have: a process function, and a table that can be served."""
+    """Randomly add operators that generated jobs lack: a process function, and a table that can be served."""
     source = random.choice([one for one in document["sources"] if one != STATIC])
-    # Where epochs are cut rows of a key may be counted epochs later.
+    # If epochs are cut, rows of a key may be counted in later epochs.
     if not on_spark and not cuts_epochs(document) and random.random() < 0.3:
         _add(document, counting_operator("counted", source), "append")
     if random.random() < 0.6:
         clean, served = served_operators(source, random)
-        _add(document, clean, "append")  # what nobody reads but with marks of deletes is not looked at
+        _add(document, clean, "append")  # rows that are only read with delete marks are not compared
         _add(document, served, "upsert")
 
 

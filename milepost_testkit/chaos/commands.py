@@ -1,4 +1,4 @@
-"""Commands of people and schedules, each in its own process, which can be killed or frozen any time."""
+"""Commands of users and schedules, each in its own process that can be killed or frozen."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ENDS_WITHIN_S = 240.0
 
 
 class Act(Enum):
-    """What is asked."""
+    """The kind of a command."""
 
     EPOCH = "epoch"
     ROLLBACK = "rollback"
@@ -88,8 +88,8 @@ class Command:
     """One command.
 
     Attributes:
-        back: checkpoints before the head, where it goes back. number: of a savepoint. place: of a savepoint elsewhere.
-        leaves: state that nothing restores may be left behind.
+        back: number of checkpoints to go back. number: of a savepoint. place: location of an external savepoint.
+        leaves: whether state that no operator restores may be dropped.
     """
 
     act: Act
@@ -107,8 +107,8 @@ class Ended:
     """How a command ended.
 
     Attributes:
-        error: its class and message; None: well. typed: it is one of ours. took_s: from its beginning.
-        tried: checkpoint id and token of the last try that it ran to its end; None: it ran none.
+        error: its class and message; None on success. typed: whether it is an error of Milepost. took_s: duration.
+        tried: checkpoint id and token of the last attempt that ran to its end; None if there was none.
     """
 
     command: Command
@@ -125,7 +125,7 @@ class Ended:
 
 
 class Running:
-    """A command that is under way."""
+    """A running command."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Running:
         limits: Mapping[str, int] = MappingProxyType({}),
         plan: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Begin it. Args: plan: of its stores, as in `mortal_run`."""
+        """Begin the command. plan: the faults of its stores, as in `mortal_run`."""
         self.command = command
         self._began_s = time.monotonic()
         self._said, said = _SERVER.Pipe(duplex=False)
@@ -154,7 +154,7 @@ class Running:
         self._signal(signal.SIGSTOP)
 
     def wait_until_frozen(self) -> bool:
-        """Wait until it has stopped itself, as its plan says. Returns False: it has ended instead."""
+        """Wait until it has frozen itself, as planned. Returns False if it ended instead."""
         process = psutil.Process(self._process.pid)
         wait_until(
             lambda: not self._process.is_alive() or process.status() == psutil.STATUS_STOPPED,
@@ -171,12 +171,12 @@ class Running:
             os.kill(self._process.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long for its end. Returns whether it has ended."""
+        """Wait up to `seconds` for its end. Returns whether it has ended."""
         self._process.join(seconds)
         return not self._process.is_alive()
 
     def ended(self) -> Ended:
-        """Wait for its end. Raises TimeoutError: it hangs."""
+        """Wait for its end. Raises TimeoutError if it hangs."""
         if not self.wait(ENDS_WITHIN_S):
             self.kill()
             raise TimeoutError(f"`{self.command}` did not end within {ENDS_WITHIN_S:.0f} s")
@@ -266,13 +266,13 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
 
 
 def _unpin_all(master: JobMaster, session: Session) -> None:
-    """Take every pin off the list: as nothing runs, who held one was killed, and its time may be over as well."""
+    """Remove all pins. No command runs, so their holders were killed."""
     for pin in master.context.head().state.pins:
         master.context.transact(UnpinRequest(session.session_id, pin.name))
 
 
 def _started(master: JobMaster, command: Command) -> Any:
-    """Start from a savepoint: one elsewhere, or one of the job's own."""
+    """Start from an external savepoint, or from one of the job."""
     if command.place:
         return master.restores.start(command.place)
     own = master.list_savepoints()

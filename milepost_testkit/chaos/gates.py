@@ -19,7 +19,7 @@ _CRITICAL = "critical"
 
 
 def random_gate(random: Random, graph: JobGraph) -> list[dict[str, Any]]:
-    """Return the suites of a job: of some of its sinks, one that vetoes some epochs, or only says what it saw."""
+    """Return quality suites for some of a job's sinks. A suite vetoes some epochs, or only reports."""
     suites = []
     for name, sink in graph.sink_inputs.items():
         judged = [column for column in _COLUMNS if column in sink.columns]
@@ -38,9 +38,9 @@ def random_gate(random: Random, graph: JobGraph) -> list[dict[str, Any]]:
 
 
 def refusals(made: Try, graph: JobGraph, now: Callable[[str], str]) -> Iterator[str]:
-    """Yield why a try must have been vetoed: for each critical suite that its rows do not meet.
+    """Yield a reason to veto an attempt for each critical suite that its rows fail.
 
-    Args: now: says what an output of the try is called in the graph.
+    Args: now: returns the current name of an output of the attempt.
     """
     for suite in made.quality:
         (one,) = suite.expectations

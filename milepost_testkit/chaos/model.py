@@ -1,7 +1,8 @@
-"""The plain model: what a job must show, from what its tries left, what has landed, and the law of each operator.
+"""The plain model: a job's expected tables, from its attempts, its landed input and the operators' laws.
 
-A checkpoint's rows are those of the tries that led to it. Each object is in one of them, once; each node's rows follow
-from its input's by DuckDB; a table shows what its node put out; no try that a gate should have vetoed is among them.
+The rows of a checkpoint are those of the attempts that led to it. Each object is in exactly one of them. DuckDB derives
+each node's rows from its input, and a table shows the rows that its node emitted. No attempt is one that a quality gate
+should have vetoed.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _FILL_TABLES = ("aggregate", "top", "latest")
 
 @dataclass
 class Model:
-    """What a job must show.
+    """The expected contents of a job.
 
     Attributes:
-        folder: where tries leave what they did. renamed: uids that operators had, and have now.
-        inherited: of a fork: what led to each checkpoint of the other job, by the checkpoint and its token.
+        folder: where attempts record their rows. renamed: old uid -> current uid.
+        inherited: for a fork, the lineage of each checkpoint of the other job, by checkpoint and token.
     """
 
     folder: Path
@@ -48,7 +49,7 @@ class Model:
     inherited: dict[tuple[int, int], Lineage] = field(default_factory=dict)
 
     def check(self, job: LoadedJob, landed: Landed) -> int:
-        """Hold a job that has nothing left to do to all of it. Returns of how many tries it is made.
+        """Check an idle job against the whole model. Returns the number of attempts in its lineage.
 
         Raises: AssertionError.
         """
@@ -76,7 +77,7 @@ class Model:
         return len(tries)
 
     def tries(self, job: LoadedJob) -> list[Try]:
-        """Return the tries that the live head is made of, oldest first."""
+        """Return the attempts that led to the live head, oldest first."""
         context = JobContext(job)
         head = context.log.head()
         if head is None:
@@ -85,7 +86,7 @@ class Model:
         return [read_try(self.folder, *one) for one in lineages[int(head.state.timeline().head)]]
 
     def unseen(self, job: LoadedJob) -> set[str]:
-        """Return the operators and sinks of a spec with which the epoch that made the head was not run yet."""
+        """Return the operators and sinks of the spec that the head's epoch did not have."""
         tries = self.tries(job)
         if not tries:
             return set()
@@ -95,15 +96,15 @@ class Model:
         return uids | columns | ({one.name for one in job.spec.sinks} - tries[-1].sinks)
 
     def lineages(self, job: LoadedJob) -> dict[int, Lineage]:
-        """Return what led to each checkpoint that a job ever completed: to a restored one, what it is a copy of."""
+        """Return the lineage of each completed checkpoint. A restored one has the lineage of its original."""
         return self._led(job)[0]
 
     def by_token(self, job: LoadedJob) -> dict[tuple[int, int], Lineage]:
-        """Return what led to each checkpoint, by the checkpoint and its token, as a fork inherits it."""
+        """Return lineages by checkpoint and token, as a fork inherits them."""
         return self._led(job)[1]
 
     def _led(self, job: LoadedJob) -> tuple[dict[int, Lineage], dict[tuple[int, int], Lineage]]:
-        """Return what led to each checkpoint of a job, and what `by_token` says: to those of jobs before it, too."""
+        """Return the lineages by checkpoint, and by checkpoint and token, including those of earlier jobs."""
         found: dict[int, Lineage] = {0: ()}
         by_token = dict(self.inherited)
         for done in sorted(_completed(job), key=lambda one: one.checkpoint_id):
@@ -116,11 +117,11 @@ class Model:
         return found, by_token
 
     def vetoed_rightly(self, job: LoadedJob, tried: tuple[int, int]) -> bool:
-        """Return whether rows of a try that its gate vetoed are such as must be."""
+        """Return whether the rows of a vetoed attempt must be vetoed."""
         return any(refusals(read_try(self.folder, *tried), job.graph(), self._now))
 
     def _check_positions(self, job: LoadedJob, tries: Iterable[Try], landed: Landed) -> None:
-        """Each version of an object was read at most once, and the newest of each was read; no row came or went."""
+        """Check that each object version was read at most once, the newest one was read, and no row changed."""
         tries = list(tries)
         for name, objects in landed.items():
             read = [version for one in tries for version in one.inputs.get(name, ())]
@@ -140,7 +141,7 @@ class Model:
                 assert_same_rows(pa.concat_tables(put_out), expected, f"rows of source {name}")
 
     def _began(self, job: LoadedJob, tries: list[Try]) -> Began:
-        """Return since when operators and sinks have been there without a break, of those that have not always."""
+        """Return since which epoch each operator and sink is present without a gap, if not from the start."""
         uids = [{self._now(uid) for uid in one.uids} for one in tries]
         numbers = [one.checkpoint_id for one in tries]
         operators = {one.uid: _since(one.uid, uids, numbers) for one in job.spec.operators}
@@ -152,7 +153,7 @@ class Model:
         return Began(operators, sinks)
 
     def _older_than_columns(self, job: LoadedJob, tries: Sequence[Try]) -> set[str]:
-        """Return the sinks that were there before a column came to their aggregate: no rows were made anew for it."""
+        """Return the sinks older than a column of their aggregate. Their old rows were not emitted again for it."""
         numbers, found = [one.checkpoint_id for one in tries], set[str]()
         graph = job.graph()
         for uid, column in repeated_columns(job.spec):
@@ -166,7 +167,7 @@ class Model:
         return found
 
     def _now(self, output: str) -> str:
-        """Return what an output is called now."""
+        """Return the current name of an output."""
         return ".".join(self.renamed.get(part, part) for part in output.split("."))
 
 
@@ -176,13 +177,16 @@ def _versions(objects: Mapping[str, list[tuple[str, pa.Table]]]) -> dict[tuple[s
 
 
 def _completed(job: LoadedJob) -> Iterator[CompletedEpoch]:
-    """Yield what the log keeps of each completed checkpoint."""
+    """Yield the log's record of each completed checkpoint."""
     context = JobContext(job)
     if context.log.head() is not None:
         yield from (done for done in map(completion_of, context.log.entries()) if done is not None)
 
 
 def _since(name: str, there: Sequence[Set[str]], numbers: Sequence[int]) -> int:
-    """Return the first of the epochs at the end of a lineage in all of which something is there; 0: it always was."""
+    """Return the first epoch from which a name is present without a gap up to the end; 0 if it always was.
+
+    With epochs 4, 5, 7 and the name in the last two, it is 5.
+    """
     absent = [place for place, names in enumerate(there) if name not in names]
     return 0 if not absent else numbers[absent[-1] + 1] if absent[-1] + 1 < len(numbers) else numbers[-1] + 1

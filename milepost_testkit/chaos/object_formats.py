@@ -1,4 +1,4 @@
-"""Formats of the objects that land for random jobs: Parquet, CSV with delimiters and quotes, JSON lines; compressed."""
+"""Object formats for random jobs: Parquet, CSV dialects and JSON lines, also compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COMPRESSED: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 def random_format(random: Random) -> dict[str, Any]:
-    """Return what a source says of its objects: its format, the suffix of their names, and options."""
+    """Return a random format: its name, the suffix of object names, and options."""
     suffix = random.choice(list(_COMPRESSED))
     match random.choice(("parquet", "csv", "json")):
         case "csv":
@@ -45,7 +45,7 @@ def random_format(random: Random) -> dict[str, Any]:
 
 
 def storable(source: Mapping[str, Any], rows: pa.Table) -> pa.Table:
-    """Return rows as a source's format can hold them: JSON has no NaN."""
+    """Return rows that a source's format can represent: JSON has no NaN."""
     if source["format"] != "json":
         return rows
     for place, field in enumerate(rows.schema):
@@ -57,7 +57,7 @@ def storable(source: Mapping[str, Any], rows: pa.Table) -> pa.Table:
 
 
 def object_body(source: Mapping[str, Any], rows: pa.Table) -> bytes:
-    """Return an object of rows, as a source's spec and its path say that it is."""
+    """Return rows encoded as an object of a source."""
     path = source["path"]
     compress = next((_COMPRESSED[one] for one in _COMPRESSED if one and path.endswith(one)), bytes)
     match source["format"]:
@@ -72,7 +72,7 @@ def object_body(source: Mapping[str, Any], rows: pa.Table) -> bytes:
 
 
 def _csv(rows: pa.Table, delimiter: str, quote_char: str, **_: Any) -> bytes:
-    """Return CSV in which texts are quoted, so that an empty one is no null."""
+    """Return CSV with quoted texts, so that an empty text differs from null."""
 
     def written(value: Any) -> str:
         if value is None:
@@ -86,7 +86,7 @@ def _csv(rows: pa.Table, delimiter: str, quote_char: str, **_: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as text formats have it."""
+    """Return a value in its text representation."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return str(value) if isinstance(value, Decimal) else value

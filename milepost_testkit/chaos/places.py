@@ -20,11 +20,11 @@ SERVED_KEY = "served"
 
 @dataclass(frozen=True)
 class Places:
-    """Where one job's tables are.
+    """The locations of one job's tables.
 
     Attributes:
-        root: URL below which those of files are. folder: of the Iceberg catalog. postgres: in which the job gets a
-            database of its own, in a variable that its spec names.
+        root: URL below which file tables are stored. folder: of the Iceberg catalog. postgres: the server on which the
+            job gets its own database, in a variable that its spec names.
     """
 
     root: str
@@ -34,13 +34,13 @@ class Places:
 
     @classmethod
     def create(cls, root: str, folder: Path, postgres: PostgresServer) -> Places:
-        """Places for a job, with a database."""
+        """Return the locations for a job, and create its database."""
         variable = f"CHAOS_{folder.name.upper()}_DSN"
         os.environ[variable] = postgres.new_database().dsn
         return cls(root, folder, postgres, variable)
 
     def put(self, sink: dict[str, Any], format_: str, random: Random) -> dict[str, Any]:
-        """Return a sink with its table in a format, and how that is laid out."""
+        """Return a sink with its table in a format, with a random layout."""
         name = sink["name"]
         made = {key: sink[key] for key in ("name", "input", "mode")} | {"format": format_}
         if format_ == "postgres":
@@ -54,10 +54,10 @@ class Places:
         return made
 
     def choose(self, document: dict[str, Any], random: Random, check: Callable[[], JobGraph]) -> None:
-        """Put each sink of a spec somewhere by chance: what its format refuses is in files of our own.
+        """Choose a random format for each sink, or a managed Parquet table if that format refuses the sink.
 
         Args:
-            check: returns the graph of the spec as it is now, or raises InvalidRequest.
+            check: returns the graph of the current spec, or raises InvalidRequest.
         """
         for place, sink in enumerate(document["sinks"]):
             document["sinks"][place] = self.put(sink, "parquet", random)
@@ -73,14 +73,14 @@ class Places:
 
 
 def formats_of(mode: str, key: Sequence[str]) -> tuple[str, ...]:
-    """Return where a sink's table may be, by its key of upserts."""
+    """Return the possible formats of a sink's table, by its mode and upsert key."""
     return (
         (*_IN_FILES, "postgres", "postgres", "postgres") if mode == "upsert" and [*key] == [SERVED_KEY] else _IN_FILES
     )
 
 
 def served_operators(source: str, random: Random) -> list[dict[str, Any]]:
-    """Return operators that give rows a key which any table can have."""
+    """Return operators whose rows have a key that every table format supports."""
     clean = f"SELECT coalesce(k, '-') AS {SERVED_KEY}, i, x, t FROM {source}"
     kinds: tuple[dict[str, Any], ...] = (
         {"kind": "aggregate", "aggregates": {"n": "count(*)", "total": "sum(i)"}},

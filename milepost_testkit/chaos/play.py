@@ -50,11 +50,11 @@ _GATE = "QualityGateFailed"
 
 @dataclass
 class Tally:
-    """Counts of what a campaign met.
+    """Counts of what happened in a campaign.
 
     Attributes:
-        faults: by what they are; those of the storage by kind. ends: how commands ended. people: what was changed.
-        quiet: points at which everything equalled the model's. objects: that were proven to be needed there.
+        faults: by kind. ends: outcomes of commands. people: changes by users.
+        quiet: number of idle states that equalled the model. objects: number of objects proven to be needed there.
     """
 
     faults: Counter[str] = field(default_factory=Counter)
@@ -72,11 +72,11 @@ class Tally:
 
 @dataclass
 class Play:
-    """One job and what is done to it, all by chance.
+    """One job and the random actions on it.
 
     Attributes:
-        length: how many commands. spark: where the job runs; None: in the processes that ask for epochs.
-        new_places: makes places for the tables of a fork. say: is told what was done.
+        length: number of commands. spark: where the job runs; None runs epochs in the calling processes.
+        new_places: returns locations for the tables of a fork. say: called with each action.
     """
 
     job: ChaosJob
@@ -90,7 +90,7 @@ class Play:
     length: int = LENGTH
 
     def run(self) -> None:
-        """Play all of it. Raises AssertionError."""
+        """Run all actions. Raises AssertionError."""
         self._disturb_all(self.length if self.spark is None else min(self.length, _ON_SPARK))
         own, forked = self.job, self._fork()
         if forked is not None:
@@ -108,8 +108,8 @@ class Play:
                 self._settle()
 
     def _change(self, number: int) -> None:
-        """Let input land and people change what they may."""
-        self.proxy.rate = 0.0  # what people look at before they change it is not what fails
+        """Land input and make the changes that users may make."""
+        self.proxy.rate = 0.0  # reads before a change are not subject to faults
         job, random = self.job, self.random
         rows = [act[3] for act in self.example.acts]
         for source, numbers in zip(self._streams, rows[number % len(rows)], strict=False):
@@ -138,7 +138,7 @@ class Play:
         self.say(f"{what} {detail}".rstrip())
 
     def _refused(self) -> None:
-        """Ask for an epoch by a spec that does not fit the job's state; it is refused, and taken back."""
+        """Request an epoch with a spec that does not fit the state, expect a refusal, and restore the spec."""
         if not self.job.model.tries(self.job.loaded):
             return
         with refused_change(self.job, self.random) as what:
@@ -149,7 +149,7 @@ class Play:
             self._did(f"refused: {what}", ended.kind)
 
     def _disturb(self, *, first: bool) -> None:
-        """Let one command, or some side by side, meet what they meet; each ends. first: it is an epoch."""
+        """Run one command, or several concurrently, with faults, to their end. first: run an epoch."""
         job, random, tally = self.job, self.random, self.tally
         count = 2 if random.random() < _BESIDE else 1
         running = [job.begin(Command(Act.EPOCH) if first else self._command()) for _ in range(count)]
@@ -173,7 +173,7 @@ class Play:
             self._judge(one.ended())
 
     def _kill_worker(self, running: Sequence[Running]) -> None:
-        """Kill a process of Spark in which tasks run, as soon as there is one while a command runs."""
+        """Kill a Spark process with running tasks as soon as there is one, while a command runs."""
         assert self.spark is not None
         while not all(one.wait(0.2) for one in running):
             if self.spark.kill_worker(self.random):
@@ -203,7 +203,7 @@ class Play:
             assert model.vetoed_rightly(job, ended.tried), f"a gate vetoed what it had to let through: {ended.error}"
 
     def _settle(self) -> None:
-        """Let the job do what is left in peace, by what its messages say is to be done; hold it to the model."""
+        """Let the job finish without faults, following the hints of its messages, then check it."""
         self.proxy.rate = 0.0
         act, mend = Act.EPOCH, iter(_MENDS)
         for _ in range(_ENOUGH):
@@ -212,7 +212,7 @@ class Play:
                 self.job.relax()
                 self._did("gate given up")
             elif ended.kind == "Busy":
-                continue  # until the lease of one that was killed is over
+                continue  # until the lease of a killed process expires
             elif ended.error is not None:
                 further = next(mend, None)
                 assert further is not None, f"in peace nothing leads on: {ended.error}"
@@ -220,7 +220,7 @@ class Play:
             elif act is not Act.EPOCH:
                 act = Act.EPOCH
             elif ended.said == "NothingToDo" and self.job.model.unseen(self.job.loaded):
-                self.job.land(self._streams[0], rows_table([0], 0))  # what was added is there from the next epoch on
+                self.job.land(self._streams[0], rows_table([0], 0))  # additions take effect with the next epoch
             elif ended.said == "NothingToDo":
                 return self._hold_to_model()
             else:
@@ -228,7 +228,7 @@ class Play:
         raise AssertionError(f"after {_ENOUGH} commands in peace there still is something to do")
 
     def _hold_to_model(self) -> None:
-        """Hold the job to the model, and once more when all that is garbage was deleted."""
+        """Check the job against the model, and again after deleting all garbage."""
         self.job.check()
         for _ in range(_ENOUGH):
             if self._ask(Command(Act.COLLECT)).said == "0":
@@ -239,7 +239,7 @@ class Play:
         self.say("equals the model")
 
     def _fork(self) -> ChaosJob | None:
-        """Start another job from a savepoint of this one. None: there is none, or none is wanted."""
+        """Start another job from a savepoint of this one. Returns None without a savepoint, or at random."""
         place = self.job.savepoint(self.random)
         if place is None or self.random.random() >= _FORKED:
             return None

@@ -17,7 +17,10 @@ _NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWN
 
 
 def check_whole(job: LoadedJob) -> None:
-    """Nothing is missing, damaged or foreign, and all that is retained can be read. Raises AssertionError."""
+    """Check that no object is missing, damaged or foreign, and that all checkpoints are readable.
+
+    Raises: AssertionError.
+    """
     audit = JobMaster(job).reports.fsck()
     assert audit.exit_code == 0 and not audit.foreign and audit.complete, audit
     assert not audit.unreadable_lists, audit
@@ -25,9 +28,9 @@ def check_whole(job: LoadedJob) -> None:
 
 
 def check_reachable(job: LoadedJob, client: Any, bucket: str, prefixes: Iterable[str]) -> int:
-    """Each object below some prefixes, by the store's own listing, is one that a walk of every root reaches.
+    """Check that each listed object below some prefixes is reachable from a root.
 
-    Returns: how many there are. Raises AssertionError: nothing needs one of them, or no walk came to it.
+    Returns: their number. Raises: AssertionError: an object is unreachable.
     """
     master = JobMaster(job)
     reach = walk_job(master.context)

@@ -13,7 +13,7 @@ AGAIN = "again_"
 
 
 def repeated_columns(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield the operators that have such a column, each with it."""
+    """Yield (operator uid, column) for each such column."""
     for one in spec.operators:
         for name in getattr(one, "aggregates", ()):
             if name.startswith(AGAIN):
@@ -21,7 +21,7 @@ def repeated_columns(spec: JobSpec) -> Iterator[tuple[str, str]]:
 
 
 def by_the_law(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows that were put out before such a column came as they had been with it."""
+    """Return rows emitted before such a column was added, with the column's values."""
     missing = _missing(rows, schema)
     for name in missing:
         rows = rows.append_column(schema.field(name), rows[name.removeprefix(AGAIN)])
@@ -29,7 +29,7 @@ def by_the_law(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def as_tables_show(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows that were put out before such a column came as a table shows them: it has nulls there."""
+    """Return rows emitted before such a column was added, as a table shows them: with nulls."""
     missing = _missing(rows, schema)
     for name in missing:
         rows = rows.append_column(schema.field(name), pa.nulls(len(rows), schema.field(name).type))

@@ -1,4 +1,4 @@
-"""What the nodes of a job on Spark must have put out: its tries once more, in this process and in memory."""
+"""Repeat the attempts of a job on Spark in this process, to get its nodes' rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 def replayed(
     job: LoadedJob, tries: Sequence[Try], versions: Mapping[str, Mapping[tuple[str, str], pa.Table]], folder: Path
 ) -> list[Try]:
-    """Return tries with what their nodes put out, each from where the one before it ended.
+    """Return the attempts with the rows that their nodes emit, each continuing the previous one.
 
     Args:
         versions: rows of each version of an object (name, etag), by source.

@@ -1,4 +1,4 @@
-"""Lower the product's limits, so that a small job reaches what otherwise only a large or old one does."""
+"""Lower the product's limits, so that small jobs reach the code of large or old ones."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _AHEAD_MS = 2 * 3_600_000
 
 
 def small_limits(random: Random) -> dict[str, int]:
-    """Return limits for a job, the same for all of its processes: each small, or as it is."""
+    """Return limits for all processes of a job: each is either small or the default."""
     return {name: random.choice(values) for name, values in _LIMITS.items()}
 
 
 def shrink(limits: Mapping[str, int]) -> None:
-    """Set limits in this process, wherever a module has one of them by name."""
+    """Set limits in this process, in every module that has one of them by name."""
     for name, value in limits.items():
         module, _, constant = name.rpartition(".")
         home = import_module(_ROOM + module)
@@ -47,9 +47,9 @@ def shrink(limits: Mapping[str, int]) -> None:
 
 
 def shorten_grace(timeout_ms: int) -> None:
-    """Let all garbage be deleted at once in this process: nothing else of the job may be running.
+    """Make all garbage due immediately in this process. No other process of the job may run.
 
-    Also what was listed while the server's clock was ahead, which the log's times never go back behind.
+    This includes garbage listed while the server's clock was ahead, because the log's times never decrease.
     """
     module, _, constant = _MARGIN.rpartition(".")
     setattr(import_module(module), constant, -2 * timeout_ms - _AHEAD_MS)

@@ -1,4 +1,4 @@
-"""Spark for random jobs: a Connect server, a cluster, and the processes that they lose."""
+"""Spark for random jobs: a Connect server and a cluster whose processes get killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_CLUSTER = {"spark.cores.max": "1", "spark.executor.cores": "1", "spark.execu
 
 
 def connection(endpoint_url: str, s3: S3Server) -> dict[str, str]:
-    """Return the `store` of a spec whose credentials reach the tasks of Spark, and note what it names."""
+    """Return a spec's `store` whose credentials reach Spark tasks, and set the variables that it names."""
     about = {"conn_type": "aws", "login": s3.access_key, "password": s3.secret_key}
     name = f"chaos_{endpoint_url.rpartition(':')[2]}"
     extra = {"endpoint_url": endpoint_url, "region_name": "us-east-1"}
@@ -32,7 +32,7 @@ def connection(endpoint_url: str, s3: S3Server) -> dict[str, str]:
 
 
 class Spark(Protocol):
-    """A running Spark. name: how it is told. section: what a spec says of it."""
+    """A running Spark. name: its name in the log. section: the `spark` section of a spec."""
 
     @property
     def name(self) -> str: ...
@@ -41,12 +41,12 @@ class Spark(Protocol):
     def section(self) -> Mapping[str, Any]: ...
 
     def kill_worker(self, random: Random) -> bool:
-        """Kill one of the processes that tasks run in. Returns whether there was one."""
+        """Kill one of the processes that run tasks. Returns whether there was one."""
 
 
 @dataclass(frozen=True)
 class SparkServer:
-    """A Connect server, which loses Python workers."""
+    """A Connect server whose Python workers are killed."""
 
     server: ConnectServer
     name: str = "Spark Connect"
@@ -61,7 +61,7 @@ class SparkServer:
 
 @dataclass(frozen=True)
 class ClusterOfJobs:
-    """A standalone cluster, which loses executors and Python workers; drivers run in the commands' own processes."""
+    """A standalone cluster whose executors and Python workers are killed. Drivers run in the commands' processes."""
 
     cluster: SparkCluster
     name: str = "a cluster"
@@ -93,7 +93,7 @@ def _is_python(process: psutil.Process) -> bool:
 
 @contextmanager
 def spark_server(folder: Path) -> Iterator[SparkServer]:
-    """A server while the block runs; every process that begins meanwhile is told how to reach it."""
+    """Run a server during the block. Processes that begin in it have its address in their environment."""
     with connect_server(folder) as server:
         os.environ["SPARK_CONNECT_AUTHENTICATE_TOKEN"] = server.environment["SPARK_CONNECT_AUTHENTICATE_TOKEN"]
         yield SparkServer(server)
@@ -101,6 +101,6 @@ def spark_server(folder: Path) -> Iterator[SparkServer]:
 
 @contextmanager
 def cluster_of_jobs(folder: Path) -> Iterator[ClusterOfJobs]:
-    """A cluster while the block runs."""
+    """Run a cluster during the block."""
     with spark_cluster(folder) as cluster:
         yield ClusterOfJobs(cluster)

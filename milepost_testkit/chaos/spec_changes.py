@@ -1,4 +1,4 @@
-"""How people change a job's spec between epochs: what goes on with its state, and what must be refused."""
+"""Random spec changes between epochs: compatible ones, and ones that must be refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Document = dict[str, Any]
 
 
 def change_spec(job: ChaosJob, random: Random) -> str | None:
-    """Change the spec in a way that goes on with the state. Returns what it was; None: there was nothing to change."""
+    """Make a change that is compatible with the state. Returns its description; None if nothing changed."""
     what = random.choice(_SAME_GRAPH if job.on_spark or cuts_epochs(job.document) else list(_CHANGES))
     before = copy.deepcopy(job.document)
     if not _CHANGES[what](job, random):
@@ -44,7 +44,7 @@ def _retained(job: ChaosJob, random: Random) -> bool:
 
 
 def _renamed(job: ChaosJob, random: Random) -> bool:
-    """Give an operator with state another name, once."""
+    """Rename a stateful operator, once."""
     chances = [one for one in job.document["operators"] if _has_state(one) and "renamed_from" not in one]
     chances = [one for one in chances if one["uid"] in _known(job)]
     if not chances:
@@ -84,7 +84,7 @@ def _added(job: ChaosJob, random: Random) -> bool:
 
 
 def _column_added(job: ChaosJob, random: Random) -> bool:
-    """Let an aggregate that nothing reads say one of its numbers once more, by another name: its state tells it."""
+    """Repeat a column of an unread aggregate under another name. Its state already has the value."""
     read = {name for one in job.document["operators"] for name in one["inputs"]}
     chances = [one for one in job.document["operators"] if one["kind"] == "aggregate" and one["uid"] not in read]
     known = _known(job)
@@ -100,7 +100,7 @@ def _column_added(job: ChaosJob, random: Random) -> bool:
 
 
 def _another_table(job: ChaosJob, random: Random) -> bool:
-    """Add one more table of an output that has one."""
+    """Add another table of an output that has one."""
     if not job.document["sinks"]:
         return False
     chosen = random.choice(job.document["sinks"])
@@ -115,7 +115,7 @@ def _add_sink(job: ChaosJob, sink: Document, random: Random) -> None:
 
 
 def _removed(job: ChaosJob, random: Random) -> bool:
-    """Take an operator that nothing reads away, with its tables, and leave its state behind."""
+    """Remove an unread operator with its tables, and drop its state."""
     read = {name for one in job.document["operators"] for name in one["inputs"]}
     chances = [one for one in job.document["operators"] if one["uid"] not in read and _has_state(one)]
     if len(job.document["operators"]) < 2 or not chances:
@@ -128,13 +128,13 @@ def _removed(job: ChaosJob, random: Random) -> bool:
 
 
 def _remove(job: ChaosJob, uid: str) -> None:
-    """Take an operator away with its tables."""
+    """Remove an operator with its tables."""
     job.document["operators"] = [one for one in job.document["operators"] if one["uid"] != uid]
     job.document["sinks"] = [one for one in job.document["sinks"] if one["input"].split(".")[0] != uid]
 
 
 def _known(job: ChaosJob) -> set[str]:
-    """Return the operators that the job's head has state of."""
+    """Return the operators that have state in the job's head."""
     tries = job.model.tries(job.loaded)
     return set(tries[-1].uids) if tries else set()
 
@@ -158,7 +158,7 @@ _SAME_GRAPH = ("buffers of another size", "another number of checkpoints is reta
 
 @contextmanager
 def refused_change(job: ChaosJob, random: Random) -> Iterator[str | None]:
-    """Have a spec, within the block, that does not fit the job's state. None: there is no way to have one."""
+    """Use a spec that does not fit the job's state during the block. Yields None if there is none."""
     before = copy.deepcopy(job.document)
     known = _known(job)
     try:

@@ -1,4 +1,4 @@
-"""What each try of an epoch read and put out, left in a file by its process before any of it can be committed."""
+"""Record the input and output of each attempt in a file before it can commit."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ Piece = tuple[str, int | None, pa.Table]
 
 @dataclass
 class Try:
-    """One try of an epoch.
+    """One attempt of an epoch.
 
     Attributes:
-        base: checkpoint that it continues. inputs: versions of objects (name, etag) that it reads, by source.
-        uids, sinks: of the spec that it ran by. quality: suites that judged it.
-        begin: from where it began.
-        pieces: what its nodes put out, in order. schemas: of every node's rows. Of Spark's tries `replay` says both.
+        base: the checkpoint that it continues. inputs: object versions (name, etag) that it reads, by source.
+        uids, sinks: of its spec. quality: the suites that judged it. begin: its starting position.
+        pieces: rows that its nodes emitted, in order. schemas: of every node's rows. `replay` adds both for Spark.
     """
 
     checkpoint_id: int
@@ -58,7 +57,7 @@ class Try:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The name of its file."""
         return f"{self.checkpoint_id}-{self.token}"
 
     def rows(self, output: str) -> pa.Table:
@@ -68,13 +67,13 @@ class Try:
 
 
 def read_try(folder: Path, checkpoint_id: int, token: int) -> Try:
-    """Return what a try left."""
+    """Return a recorded attempt."""
     made: Try = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
     return made
 
 
 def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[str, pa.Schema]) -> Try:
-    """Leave what a try did, at once and whole; return it."""
+    """Record an attempt atomically, and return it."""
     spec = plan.spec
     made = Try(
         checkpoint_id=int(plan.checkpoint_id),
@@ -104,7 +103,7 @@ def _put(file: Path, content: object) -> None:
 
 @contextmanager
 def leaving_origins(folder: Path) -> Iterator[None]:
-    """Each checkpoint that is restored meanwhile leaves of which one it is a copy, before it can be complete."""
+    """Record the original of each checkpoint restored during the block, before it can complete."""
     imported_metadata = restored_copy.imported_metadata
 
     def leaving(metadata: CheckpointMetadata, pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
@@ -117,16 +116,16 @@ def leaving_origins(folder: Path) -> Iterator[None]:
 
 
 def read_origin(folder: Path, checkpoint_id: int, token: int) -> tuple[int, int]:
-    """Return of which checkpoint, and of which token of it, a restored one is a copy."""
+    """Return the checkpoint and token that a restored checkpoint is a copy of."""
     origin: tuple[int, int] = pickle.loads((folder / f"{checkpoint_id}-{token}").read_bytes())
     return origin
 
 
 class CapturingRunner(SparklessRunner):
-    """A data plane that leaves what its nodes put out in a file of each try, before any of it can be committed.
+    """A data plane that records the rows of each attempt in a file before it can commit.
 
     Attributes:
-        newest: the last try that it left; None: none yet.
+        newest: the last recorded attempt; None if there is none yet.
     """
 
     def __init__(self, job: LoadedJob, folder: Path) -> None:
@@ -147,7 +146,7 @@ class CapturingRunner(SparklessRunner):
 
 
 class SparkRunner(SparkEpochRunner):
-    """Spark itself, which leaves of each try what it read. newest: the last try; None: none yet."""
+    """Spark, with the input of each attempt recorded. newest: the last attempt; None if there is none yet."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -161,16 +160,16 @@ class SparkRunner(SparkEpochRunner):
 
 
 def _dimensions(plan: EpochPlan) -> Iterator[Piece]:
-    """Yield what the epoch looked rows up in."""
+    """Yield the dimension snapshots of the epoch."""
     for name, dimension in plan.dimensions.items():
         yield name, None, read_copy(open_store(plan.job_store), dimension)
 
 
 def new_runner(job: LoadedJob, folder: Path) -> CapturingRunner | SparkRunner:
-    """Return the data plane of a job's spec: Spark where it names a server or a cluster, else this process."""
+    """Return the data plane of a job: Spark if its spec has a server or cluster, else this process."""
     return SparkRunner(folder) if runs_on_spark(job) else CapturingRunner(job, folder)
 
 
 def runs_on_spark(job: LoadedJob) -> bool:
-    """Return whether the spec of a job names a server of Spark, or a cluster."""
+    """Return whether a job's spec has a Spark server or cluster."""
     return job.spark_server() is not None or is_standalone(job.spec.spark.master)
