@@ -271,16 +271,16 @@ class CheckpointMetadata:
 
     def handles(self) -> list[ObjectHandle]:
         """Return every object of the job's own store that the checkpoint needs, except `_metadata` itself."""
-        found = [self.plan]
+        handles = [self.plan]
         for source in self.sources.values():
-            found += source.consumed
+            handles += source.consumed
         for operator in self.operators.values():
-            found += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
-            found += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
+            handles += [ObjectHandle(run.key, run.size, run.sha256) for item in operator.handles for run in item.runs]
+            handles += [ObjectHandle(one.key, one.size, one.sha256) for one in operator.channels if one is not None]
         for table in self.tables.values():
-            found += table.records
-        found += [dimension.copy for dimension in self.dimensions.values()]
-        return list(dict.fromkeys(found))  # operators of one task share a file of rows in flight
+            handles += table.records
+        handles += [dimension.copy for dimension in self.dimensions.values()]
+        return list(dict.fromkeys(handles))  # operators of one task share a file of rows in flight
 
     @property
     def state_tables(self) -> dict[str, OperatorTable]:

@@ -82,9 +82,9 @@ class LineageEvents:
         of_format: Mapping[str, str],
     ) -> RunEvent:
         """Return COMPLETE of an epoch that all of its sinks have confirmed. of_format: as in `TableVersions`."""
-        known = {sink.name for sink in self._job.spec.sinks}
+        sinks = {sink.name for sink in self._job.spec.sinks}
         versions = TableVersions(checkpoint.timeline, of_format)
-        outputs = [self._datasets.published(name, metadata, versions) for name in checkpoint.sinks if name in known]
+        outputs = [self._datasets.published(name, metadata, versions) for name in checkpoint.sinks if name in sinks]
         return self._ended(RunState.COMPLETE, checkpoint, metadata, record, at_ms, outputs)
 
     def completed_on_fork(
@@ -123,8 +123,8 @@ class LineageEvents:
         self, event: Decision, version: int, at_ms: int, target: CheckpointMetadata | None, versions: TableVersions
     ) -> RunEvent:
         """Return COMPLETE of a decision's run, after all of its tables have followed."""
-        known = {sink.name for sink in self._job.spec.sinks}
-        outputs = [self._datasets.followed(name, target, versions) for name in sorted(known & set(_sinks(event)))]
+        sinks = {sink.name for sink in self._job.spec.sinks}
+        outputs = [self._datasets.followed(name, target, versions) for name in sorted(sinks & set(_sinks(event)))]
         return self._of_decision(RunState.COMPLETE, event, version, at_ms, outputs)
 
     def superseded(self, event: Decision, version: int, at_ms: int) -> RunEvent:

@@ -49,40 +49,42 @@ class Declaration:
     notified: frozenset[str]
 
 
-def declare(uid: str, key: Sequence[str], found: type) -> Declaration:
+def declare(uid: str, key: Sequence[str], process_class: type) -> Declaration:
     """Return the declaration of a loaded class, without running its methods. Raises InvalidRequest."""
-    methods = {name: callable(getattr(found, name, None)) for name in ("on_rows", "on_timer", "on_batch")}
+    methods = {name: callable(getattr(process_class, name, None)) for name in ("on_rows", "on_timer", "on_batch")}
     if methods["on_rows"] == methods["on_batch"]:
         got = "both" if methods["on_rows"] else "neither"
-        raise _refused(uid, found, f"expected on_rows or on_batch, got {got}")
+        raise _refused(uid, process_class, f"expected on_rows or on_batch, got {got}")
     if methods["on_batch"] and methods["on_timer"]:
-        raise _refused(uid, found, "timers of on_batch are not available in this version; use on_rows")
-    state = _columns(uid, found, "state", getattr(found, "state", {}))
-    output = _columns(uid, found, "output", getattr(found, "output", None))
+        raise _refused(uid, process_class, "timers of on_batch are not available in this version; use on_rows")
+    state = _columns(uid, process_class, "state", getattr(process_class, "state", {}))
+    output = _columns(uid, process_class, "output", getattr(process_class, "output", None))
     if not output:
-        raise _refused(uid, found, "`output` declares no column")
+        raise _refused(uid, process_class, "`output` declares no column")
     taken = {name.casefold() for name in key}
     for name in state:
         if name.casefold() in taken:
-            raise _refused(uid, found, f"`state` declares {name}, which is a key column and always there")
-    return Declaration(state, output, methods["on_timer"], methods["on_batch"], _notified(uid, found))
+            raise _refused(uid, process_class, f"`state` declares {name}, which is a key column and always there")
+    return Declaration(state, output, methods["on_timer"], methods["on_batch"], _notified(uid, process_class))
 
 
-def _notified(uid: str, found: type) -> frozenset[str]:
+def _notified(uid: str, process_class: type) -> frozenset[str]:
     """Return the names of the methods that observe checkpoints.
 
     Raises InvalidRequest: a method has a similar name, so nothing would call it.
     """
-    names = {name for name in dir(found) if _NEARLY_NOTIFIED.match(name) and callable(getattr(found, name))}
+    names = {
+        name for name in dir(process_class) if _NEARLY_NOTIFIED.match(name) and callable(getattr(process_class, name))
+    }
     for name in sorted(names - NOTIFIED):
-        raise _refused(uid, found, f"nothing calls {name}; {did_you_mean(name, sorted(NOTIFIED))}")
+        raise _refused(uid, process_class, f"nothing calls {name}; {did_you_mean(name, sorted(NOTIFIED))}")
     return frozenset(names)
 
 
-def _columns(uid: str, found: type, attribute: str, declared: object) -> dict[str, ColumnType]:
+def _columns(uid: str, process_class: type, attribute: str, declared: object) -> dict[str, ColumnType]:
     if not isinstance(declared, Mapping):
         got = "nothing" if declared is None else f"a {type(declared).__name__}"
-        raise _refused(uid, found, f"`{attribute}` must be a mapping of column names to types, got {got}")
+        raise _refused(uid, process_class, f"`{attribute}` must be a mapping of column names to types, got {got}")
     columns: dict[str, ColumnType] = {}
     for name, text in declared.items():
         try:
@@ -92,12 +94,12 @@ def _columns(uid: str, found: type, attribute: str, declared: object) -> dict[st
                 raise ValueError(f"the column {name} occurs twice; names that differ only in case are the same")
             columns[name] = parse_type(text)
         except ValueError as problem:
-            raise _refused(uid, found, f"`{attribute}`: {problem}") from None
+            raise _refused(uid, process_class, f"`{attribute}`: {problem}") from None
     return columns
 
 
-def _refused(uid: str, found: type, problem: str) -> InvalidRequest:
-    return InvalidRequest(f"operator {uid}: class {found.__qualname__}: {problem}. Nothing was written.")
+def _refused(uid: str, process_class: type, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"operator {uid}: class {process_class.__qualname__}: {problem}. Nothing was written.")
 
 
 _PYTHON: dict[str, tuple[type, ...]] = {

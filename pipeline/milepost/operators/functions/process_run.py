@@ -309,8 +309,8 @@ class ProcessRun:
 
     def _stored(self, keys: pa.Table) -> pa.Table:
         """Return the state of each distinct key, in order. It is null for a key without state."""
-        found = self._state.lookup(keys)
-        rest = found.drop_columns(list(self._parts.key)).take(find_rows(keys, found))
+        stored = self._state.lookup(keys)
+        rest = stored.drop_columns(list(self._parts.key)).take(find_rows(keys, stored))
         columns = [*keys.cast(self._parts.key_schema).columns, *rest.columns]
         return pa.table(columns, schema=self._parts.state_schema)
 

@@ -79,11 +79,11 @@ class UserFunction:
             module = _Space(self.files, self.digest).load(self.module) if self.files else _import(self.module)
         except (Exception, SystemExit) as error:
             raise UserCodeFailed(self.describe(error)) from error
-        found = getattr(module, self.name, None)
-        if not isinstance(found, type):
-            what = "no such name" if found is None else f"{self.name} is a {type(found).__name__}"
+        loaded = getattr(module, self.name, None)
+        if not isinstance(loaded, type):
+            what = "no such name" if loaded is None else f"{self.name} is a {type(loaded).__name__}"
             raise UserCodeFailed(f"expected a class {self.name} in module {self.module}, got: {what}")
-        return found
+        return loaded
 
     def describe(self, error: BaseException) -> str:
         """Format an error of the user's code in one line, with the line of the user's file that raised it."""
@@ -109,11 +109,11 @@ class UserFunction:
     def _place(self, error: BaseException) -> str | None:
         if isinstance(error, SyntaxError) and error.filename:
             return self.place_of(error.filename, error.lineno)
-        found, trace = None, error.__traceback__
+        location, trace = None, error.__traceback__
         while trace is not None:
-            found = self.place_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or found
+            location = self.place_of(trace.tb_frame.f_code.co_filename, trace.tb_lineno) or location
             trace = trace.tb_next
-        return found
+        return location
 
 
 class UserCodeFailed(Exception):
@@ -164,16 +164,16 @@ def _digest(files: Sequence[SourceFile]) -> str:
 
 def _reachable(uid: str, module: str, folder: Path) -> list[SourceFile]:
     """Return the module and its transitive imports in the spec's folder, with the `__init__.py` of their packages."""
-    found: dict[str, SourceFile] = {}
+    files: dict[str, SourceFile] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         for part in _with_parents(name):
-            file = None if part in found else _read(uid, part, folder)
+            file = None if part in files else _read(uid, part, folder)
             if file is not None:
-                found[part] = file
+                files[part] = file
                 waiting += _imported(uid, file)
-    return list(found.values()) if module in found else []
+    return list(files.values()) if module in files else []
 
 
 def _with_parents(module: str) -> Iterator[str]:
@@ -301,16 +301,16 @@ class _Space:
         if absolute is None or (not level and absolute.split(".")[0] not in self._folders):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         if not absolute:
-            found = ModuleType(self._prefix)
+            imported = ModuleType(self._prefix)
         else:
-            found = self.load(absolute)
+            imported = self.load(absolute)
             if not fromlist:
                 return self.load(absolute.split(".")[0])
         for item in fromlist or ():
             inner = f"{absolute}.{item}" if absolute else item
-            if not hasattr(found, item) and inner in self._folders:
-                setattr(found, item, self.load(inner))
-        return found
+            if not hasattr(imported, item) and inner in self._folders:
+                setattr(imported, item, self.load(inner))
+        return imported
 
 
 # -- installed modules ----------------------------------------------------------------------------------------------
