@@ -82,7 +82,11 @@ def _squares(values: Ints) -> Sums:
 class Moments:
     """Stores the mean of floats and the sum of their squared distances from it. State: two float64.
 
-    A `Count` of the same argument must accompany it, for the number of values.
+    A `Count` of the same argument must accompany it, for the number of values. After each of the values 2, 4 and 9:
+
+        count       1   2   3
+        mean        2   3   5
+        distances   0   2   26     sample variance 26 / 2 = 13
     """
 
     def __init__(self, argument: Argument, scale: int | None) -> None:
