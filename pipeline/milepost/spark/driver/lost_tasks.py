@@ -44,10 +44,10 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
         splits: splits of the epoch, by source subtask.
         said: the text of Spark's error.
     """
-    found = _LOST.search(said)
-    if found is None:
+    match = _LOST.search(said)
+    if match is None:
         return None
-    task, times, how = int(found[1]), int(found[2]), found[3]
+    task, times, how = int(match[1]), int(match[2]), match[3]
     what = f"the worker of Spark's task {task} died {times} times ({how})"
     hint = f"{_FOR_MEMORY} {CheckpointFailureReason.TASK_FAILURE.remedy}"
     if _is_reading(plan, splits, task, times - 1):
@@ -72,9 +72,9 @@ def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attem
         return False
     prefix = metrics_prefix(plan.checkpoint_id, plan.token) + attempts_prefix(0, task)
     try:
-        left = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
-        begun = [int(one.removesuffix(INCOMPLETE)) for one in left if one.endswith(INCOMPLETE)]
-        return any(number >= attempt > 0 for number in begun)
+        names = [stat.key.removeprefix(prefix) for stat in open_store(plan.job_store).list(prefix)]
+        attempts = [int(name.removesuffix(INCOMPLETE)) for name in names if name.endswith(INCOMPLETE)]
+        return any(number >= attempt > 0 for number in attempts)
     except CheckpointError as error:  # report the lost task, not this error
         _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
         return False

@@ -142,10 +142,10 @@ class SparkEpochRunner:
                 job.opened_s = time.monotonic()
                 yield
         except SPARK_ERRORS as error:
-            meant = _meaning(engine, plan, job, error, late=deadline.passed)
-            if meant is None:
+            translated = _meaning(engine, plan, job, error, late=deadline.passed)
+            if translated is None:
                 raise
-            raise meant from error
+            raise translated from error
         except BaseException as error:
             engine.interrupt(tag)
             # If the JVM ends while it answers, PySpark raises an unrelated error.

@@ -53,16 +53,20 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
     answers: dict[str, SparkAnswers] = {}
     spark = ""
     for output in sql_outputs(plan.graph):
-        asked = [*_asked(plan, output, levels.schemas)]
-        if not asked:
+        branches = [*_asked(plan, output, levels.schemas)]
+        if not branches:
             continue
         spark = spark or _identity(session, plan)
-        key = _digest([spark, *(f"{one.expression.text} {one.expression.list_sql} {schema}" for one, schema in asked)])
-        known = next((one[output.node.uid] for one in plan.recorded_answers.values() if output.node.uid in one), None)
-        if known is not None and known.asked == key:
-            answers[output.node.uid] = known
+        key = _digest(
+            [spark, *(f"{one.expression.text} {one.expression.list_sql} {schema}" for one, schema in branches)]
+        )
+        recorded = next(
+            (one[output.node.uid] for one in plan.recorded_answers.values() if output.node.uid in one), None
+        )
+        if recorded is not None and recorded.asked == key:
+            answers[output.node.uid] = recorded
         else:
-            texts = [text for one, schema in asked for text in _answers(session, one, schema, pinned_rows(schema))]
+            texts = [text for one, schema in branches for text in _answers(session, one, schema, pinned_rows(schema))]
             answers[output.node.uid] = SparkAnswers(_digest(texts), key)
     check_answers(plan.spec.name, {uid: plan.recorded_answers.get(uid, {}) for uid in plan.states}, answers)
     return answers
@@ -72,10 +76,10 @@ def _asked(
     plan: EpochPlan, output: SqlOutput, schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[SelectedBranch, pa.Schema]]:
     """Yield the SELECTs whose input has weights, with the schema of that input. Append-only inputs are skipped."""
-    there = {name: (column_of(name),) for name in output.inputs.values()}
-    for one in selects(plan.spec, output, schemas, there):
-        if WEIGHT_COLUMN in schemas[one.input].names:
-            yield one, schemas[one.input]
+    available = {name: (column_of(name),) for name in output.inputs.values()}
+    for branch in selects(plan.spec, output, schemas, available):
+        if WEIGHT_COLUMN in schemas[branch.input].names:
+            yield branch, schemas[branch.input]
 
 
 def _identity(session: SparkSession, plan: EpochPlan) -> str:
@@ -85,19 +89,22 @@ def _identity(session: SparkSession, plan: EpochPlan) -> str:
     return json.dumps([row.spark, row.java, zones, sorted(plan.spec.spark.conf.items())])
 
 
-def _answers(session: SparkSession, one: SelectedBranch, schema: pa.Schema, rows: pa.Table) -> list[str]:
+def _answers(session: SparkSession, branch: SelectedBranch, schema: pa.Schema, rows: pa.Table) -> list[str]:
     """Return a SELECT's answers on some rows. If it fails on several rows, evaluate each half."""
     struct = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], fields=list(schema))
-    wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(one.input)])
+    wide = pa.table([pa.nulls(len(rows), pa.binary()), struct], names=[CONTROL, column_of(branch.input)])
     try:
-        frame = session.createDataFrame(wide, wide_type({one.input: schema}))
-        selected = added(frame, one.expression).select(f"`{one.expression.column}`")
+        frame = session.createDataFrame(wide, wide_type({branch.input: schema}))
+        selected = added(frame, branch.expression).select(f"`{branch.expression.column}`")
         made = collect(selected)
     except PySparkException as error:
         if len(rows) == 1:
             return [f"fails: {error.getCondition()}"]
         half = len(rows) // 2
-        return [*_answers(session, one, schema, rows.slice(0, half)), *_answers(session, one, schema, rows.slice(half))]
+        return [
+            *_answers(session, branch, schema, rows.slice(0, half)),
+            *_answers(session, branch, schema, rows.slice(half)),
+        ]
     values = [value for value in made.column(0).to_pylist() if value is not None]
     return [str(arrow_schema(selected.schema).field(0).type), *sorted(map(repr, values))]
 

@@ -85,11 +85,11 @@ def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | N
     Args:
         said: the text of Spark's error.
     """
-    found = _DISK_FULL.search(said)
-    if found is None:
+    match = _DISK_FULL.search(said)
+    if match is None:
         return None
     return EnvironmentUnusable(
-        f"checkpoint {checkpoint_id}: a disk does not take what Spark shuffles: {found[1]}. Nothing of this epoch is "
+        f"checkpoint {checkpoint_id}: a disk does not take what Spark shuffles: {match[1]}. Nothing of this epoch is "
         "visible.",
         hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`, or "
         "SPARK_LOCAL_DIRS of a cluster's workers; without either it is the machine's temporary folder",
@@ -109,11 +109,15 @@ def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tu
     """Return the failed fragment and the operators whose expression has it at that index; else "" and all of them."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
-        texts = ((one.uid, text) for one in expressions for text in (one.text, one.list_sql or ""))
+        texts = (
+            (expression.uid, text)
+            for expression in expressions
+            for text in (expression.text, expression.list_sql or "")
+        )
         uids = [uid for uid, text in texts if fragment and text.startswith(fragment, start)]
         if uids:
             return fragment, list(dict.fromkeys(uids))
-    return "", list(dict.fromkeys(one.uid for one in expressions))
+    return "", list(dict.fromkeys(expression.uid for expression in expressions))
 
 
 def _own_words(text: str) -> str:

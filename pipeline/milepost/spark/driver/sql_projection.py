@@ -57,11 +57,11 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
         InvalidRequest: a UNION ALL would cast text to another type.
     """
     frames = []
-    for one in _selects(spec, output, inputs):
-        empty = session.createDataFrame([], wide_type({one.input: inputs[one.input]}))
-        frames.append(added(empty, one.expression).select(f"`{one.expression.column}`.*"))
+    for branch in _selects(spec, output, inputs):
+        empty = session.createDataFrame([], wide_type({branch.input: inputs[branch.input]}))
+        frames.append(added(empty, branch.expression).select(f"`{branch.expression.column}`.*"))
     schemas = [arrow_schema(frame.schema) for frame in frames]
-    union_schema = arrow_schema(_nullable(functools.reduce(lambda one, other: one.unionAll(other), frames).schema))
+    union_schema = arrow_schema(_nullable(functools.reduce(lambda frame, other: frame.unionAll(other), frames).schema))
     for schema in schemas:
         _refuse_texts(output.node.uid, schema, union_schema)
     return union_schema
@@ -69,7 +69,7 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
 
 def collect(frame: DataFrame) -> pa.Table:
     """Return the rows of a wide frame, with the nullability of `_nullable`."""
-    columns = [frame[one.name].cast(_nullable(one.dataType)).alias(one.name) for one in frame.schema]
+    columns = [frame[field.name].cast(_nullable(field.dataType)).alias(field.name) for field in frame.schema]
     return frame.select(columns).toArrow()
 
 
@@ -106,13 +106,13 @@ class SqlSchemas:
     def of(self, plan: EpochPlan, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
         """Return the schema as `infer_schema` does. Also raises SubtaskDeclined if Spark rejects the SQL."""
         selected = _selects(plan.spec, output, inputs)
-        asked = (tuple(selected), *inputs.items())
-        if asked not in self._known:
+        key = (tuple(selected), *inputs.items())
+        if key not in self._known:
             try:
-                self._known[asked] = infer_schema(self._session, plan.spec, output, inputs)
+                self._known[key] = infer_schema(self._session, plan.spec, output, inputs)
             except AnalysisException as error:
-                raise refusal(plan.checkpoint_id, error, [one.expression for one in selected]) from error
-        return self._known[asked]
+                raise refusal(plan.checkpoint_id, error, [branch.expression for branch in selected]) from error
+        return self._known[key]
 
 
 def _selects(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> list[SelectedBranch]:
@@ -144,8 +144,8 @@ def project(
     Args:
         columns: node -> its columns in the wide frame, as in `SqlStep`.
     """
-    for one in expressions:
-        frame = added(frame, one)
+    for expression in expressions:
+        frame = added(frame, expression)
     return frame.select(CONTROL, *(f"`{column}`" for of_node in columns.values() for column in of_node))
 
 
@@ -173,7 +173,7 @@ def added(frame: DataFrame, one: SqlExpression) -> DataFrame:
 def _type_text(type_: DataType) -> str:
     """Return a type in SQL syntax, with quoted field names."""
     if isinstance(type_, StructType):
-        return f"STRUCT<{', '.join(f'{quote(one.name)}: {_type_text(one.dataType)}' for one in type_.fields)}>"
+        return f"STRUCT<{', '.join(f'{quote(field.name)}: {_type_text(field.dataType)}' for field in type_.fields)}>"
     if isinstance(type_, ArrayType):
         return f"ARRAY<{_type_text(type_.elementType)}>"
     if isinstance(type_, MapType):
@@ -214,10 +214,10 @@ def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema])
 
 
 def _encode_rows(item: Rows, types: Mapping[str, pa.StructType], layout: pa.Schema) -> Iterator[pa.RecordBatch]:
-    wanted = types[item.node]
-    rows = item.rows.select([field.name for field in wanted]).cast(pa.schema(list(wanted)))
+    fields = types[item.node]
+    rows = item.rows.select([field.name for field in fields]).cast(pa.schema(list(fields)))
     for batch in rows.to_batches():
-        struct = pa.StructArray.from_arrays(batch.columns, fields=list(wanted))
+        struct = pa.StructArray.from_arrays(batch.columns, fields=list(fields))
         columns = [pa.nulls(batch.num_rows, pa.binary())]
         for node, kind in types.items():
             columns.append(struct if node == item.node else pa.nulls(batch.num_rows, kind))

@@ -161,7 +161,7 @@ class Processing:
 
     def _split_by_slice(self, slices: list[range]) -> list[list[list[Buffer]]]:
         """Return the deferred buffers by chunk, then by slice."""
-        plan, routing_keys, found = self._plan, self._item.routing_keys, []
+        plan, routing_keys, chunks = self._plan, self._item.routing_keys, []
         for chunk in self._deferred:
             by_slice: list[list[Buffer]] = [[] for _ in slices]
             for buffer in chunk.buffers:
@@ -170,9 +170,9 @@ class Processing:
                 for mine, part in zip(by_slice, parts, strict=True):
                     if part is not None:
                         mine.append(part)
-            found.append(by_slice)
+            chunks.append(by_slice)
         self._deferred = []
-        return found
+        return chunks
 
     def _apply_buffers(
         self, opened: OpenSlice, buffers: Iterable[Buffer], stamp_us: int | None, part: int
@@ -214,7 +214,9 @@ class Processing:
             assert isinstance(opened.run, RetractingRun), f"operator {self._uid} cannot tell what it replaces"
             yield Rows(self._item.retract, opened.run.retractions(), before_us)
         if isinstance(opened.run, UpdatedRun) and not in_flight:
-            opened.run.check_settled(all_keys=any(one is not None and one.buffers for one in self._item.channels))
+            opened.run.check_settled(
+                all_keys=any(channel is not None and channel.buffers for channel in self._item.channels)
+            )
         if (whole := self._item.whole) is not None:
             rows = whole.operator.results(opened.tables[whole.table].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)

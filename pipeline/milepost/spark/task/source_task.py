@@ -117,7 +117,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.parts), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
-    ack["ahead"] = [to_json(one) for one in times.ahead]
+    ack["ahead"] = [to_json(row) for row in times.ahead]
     if split.dead_letters is not None:
         ack["bad"] = to_json(bad.result())
     yield OperatorStageEnd({"sources": {split.source: ack}})

@@ -84,8 +84,10 @@ class Staging:
         parallelism = len(names) if self._held_bytes <= self._memory.budget.held_bytes else 1
         with self._executor(parallelism) as pool:
             results = list(pool.map(self._stage, names))
-        self._staged = {name: one for name, one in zip(names, results, strict=True) if isinstance(one, StagedRows)}
-        return next((one for one in results if isinstance(one, Decline)), None)
+        self._staged = {
+            name: result for name, result in zip(names, results, strict=True) if isinstance(result, StagedRows)
+        }
+        return next((result for result in results if isinstance(result, Decline)), None)
 
     def _stage(self, name: str) -> StagedRows | Decline:
         try:
@@ -102,8 +104,8 @@ class Staging:
 
     @staticmethod
     def _pieces(buffered: list[_BufferedRows]) -> Iterator[RowsPiece]:
-        for one in buffered:
-            yield one.piece()
+        for rows in buffered:
+            yield rows.piece()
 
     @staticmethod
     def _description(name: str) -> str:

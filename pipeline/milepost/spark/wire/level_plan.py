@@ -144,11 +144,11 @@ class OperatorPlan:
     @property
     def routing_keys(self) -> dict[str, tuple[str, ...]]:
         """The columns by which the rows of each edge are exchanged, by edge name."""
-        return {one.edge: one.routing_key for one in self.inputs}
+        return {input_.edge: input_.routing_key for input_ in self.inputs}
 
     def position(self, edge: str) -> int:
         """Return the index of the input with an edge name."""
-        return next(index for index, one in enumerate(self.inputs) if one.edge == edge)
+        return next(index for index, input_ in enumerate(self.inputs) if input_.edge == edge)
 
     def previous_firing_us(self, key_groups: range) -> int | None:
         """Return the firing watermark that a subtask continues from.
@@ -215,7 +215,7 @@ def start_watermark_us(clocks: Iterable[Clock]) -> int | None:
     Inputs at 7, 5 and an idle one at 2 give 5. If all three are idle, they give 2.
     """
     all_clocks = list(clocks)
-    return _started_us([one for one in all_clocks if not one.idle_before] or all_clocks)
+    return _started_us([clock for clock in all_clocks if not clock.idle_before] or all_clocks)
 
 
 def _started_us(clocks: Iterable[Clock]) -> int | None:
@@ -266,4 +266,4 @@ def _has_rows_in_flight(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool
         return False
     before = (clock.uid, *clock.ancestors)
     hosted = [operators[uid] for ack in acks for uid in before if uid in (operators := ack.get("operators", {}))]
-    return any(one["channel"] is not None for one in hosted)
+    return any(operator["channel"] is not None for operator in hosted)

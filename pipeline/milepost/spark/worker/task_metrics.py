@@ -143,7 +143,7 @@ class TaskMetrics:
 
     def _operator(self, uid: str, marks: Mapping[str, float]) -> OperatorTimes:
         spent = {name: round(marks.get(name, 0.0) * 1000) for name in _OPERATOR_PARTS}
-        uploads_ms = round(1000 * sum(seconds for one, seconds in self._uploads if one == uid))
+        uploads_ms = round(1000 * sum(seconds for uploaded, seconds in self._uploads if uploaded == uid))
         from_ms, to_ms = (round((at - self._started) * 1000) for at in self._work_spans[uid])
         return OperatorTimes(
             **spent,

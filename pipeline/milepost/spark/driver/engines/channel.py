@@ -70,8 +70,8 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
             hint=f"start it, or correct {remote.origin}; `milepost spark-server` starts one",
             remote=remote.url,
         )
-    asking = Channel(remote, str(uuid.uuid4()))
-    with asking.toChannel() as channel:
+    builder = Channel(remote, str(uuid.uuid4()))
+    with builder.toChannel() as channel:
         # Not `channel_ready_future`: closing a channel that it watches takes 0.2 s. Spark does not implement this
         # service. It answers UNIMPLEMENTED, opens no session and logs nothing.
         answer = channel.unary_unary(_HEALTH).future(b"", timeout=ANSWER_S, wait_for_ready=True)
@@ -81,7 +81,7 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
                 raise server_lost(remote, f"went away before its first answer ({problem})")
         if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             return  # it speaks gRPC; opening the session reports any other problem
-        tls = "with TLS" if asking.is_encrypted else "without TLS"
+        tls = "with TLS" if builder.is_encrypted else "without TLS"
         raise EnvironmentUnusable(
             f"what listens at {remote.url} does not answer as a Spark Connect server {tls} within {ANSWER_S:.0f} s. "
             "Nothing was run.",

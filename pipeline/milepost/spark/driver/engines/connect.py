@@ -91,9 +91,9 @@ class RemoteEngine:
     def slots(self) -> int:
         """The default number of splits of a range. Spark Connect has no call that returns the parallelism."""
         plan = self.session.range(1)._explain_string()
-        found = re.search(r"splits=(\d+)", plan)
-        assert found is not None, f"a range without its splits: {plan}"
-        return int(found[1])
+        match = re.search(r"splits=(\d+)", plan)
+        assert match is not None, f"a range without its splits: {plan}"
+        return int(match[1])
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
@@ -121,9 +121,9 @@ class RemoteEngine:
             for archive in (f"{shipped_code().as_uri()}#{FOLDER}", *(archive.text for archive in archives)):
                 self.session.addArtifacts(archive, archive=True)
             self.session.conf.set(_SENT, CODE_HASH)
-        wanted = {**conf, **session_settings()}
+        required = {**conf, **session_settings()}
         before = present.get(_OURS, "").split(",") if present.get(_OURS) else []
-        changed = {key: value for key, value in wanted.items() if present.get(key) != value}
+        changed = {key: value for key, value in required.items() if present.get(key) != value}
         fixed = sorted(key for key in changed if key in conf and not self.session.conf.isModifiable(key))
         if fixed:
             raise EnvironmentUnusable(
@@ -133,7 +133,7 @@ class RemoteEngine:
                 settings=fixed,
             )
         for key in before:
-            if key not in wanted:
+            if key not in required:
                 self.session.conf.unset(key)
         names = ",".join(sorted(conf))
         if names != ",".join(before):
@@ -154,12 +154,12 @@ class RemoteEngine:
 
     def _runs_something(self) -> bool:
         try:
-            found = self.session.client._get_operation_statuses()
+            response = self.session.client._get_operation_statuses()
         except SparkConnectGrpcException as error:
             if getattr(error, "_grpc_status_code", None) is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
             return False  # Spark 4.1 lacks this call; the probe reports what else is missing
-        return any(status.state == _RUNNING for status in found.operation_statuses)
+        return any(status.state == _RUNNING for status in response.operation_statuses)
 
     def _works(self) -> bool:
         """Return whether the server can still run jobs. While it stops, it answers but refuses all work."""
@@ -259,35 +259,35 @@ def _first_open(remote: SparkRemote, plan: EpochPlan, above: int) -> int:
     The query opens no session, which would otherwise stay open in the middle of the line. If the server has forgotten
     its oldest sessions, the search may end at another boundary, which is just as good.
     """
-    asking = Channel(remote, session_id(plan, above))
-    with asking.toChannel() as channel:
+    builder = Channel(remote, session_id(plan, above))
+    with builder.toChannel() as channel:
         server = SparkConnectServiceStub(channel)
         closed, step = above - 1, 1
-        while _is_closed(server, asking, session_id(plan, closed + step)):
+        while _is_closed(server, builder, session_id(plan, closed + step)):
             closed, step = closed + step, step * 2
         unused = closed + step
         while unused - closed > 1:
             between = (closed + unused) // 2
-            if _is_closed(server, asking, session_id(plan, between)):
+            if _is_closed(server, builder, session_id(plan, between)):
                 closed = between
             else:
                 unused = between
         return unused
 
 
-def _is_closed(server: SparkConnectServiceStub, asking: Channel, session: str) -> bool:
+def _is_closed(server: SparkConnectServiceStub, builder: Channel, session: str) -> bool:
     """Return whether the server has closed a session, by its answer to the release of an unknown operation.
 
     This call of Spark Connect opens no session, and the operation that it releases does not exist.
     """
-    asked = ReleaseExecuteRequest(
+    request = ReleaseExecuteRequest(
         session_id=session,
         user_context={"user_id": _USER},
         operation_id=str(uuid.uuid4()),
         release_all=ReleaseExecuteRequest.ReleaseAll(),
     )
     try:
-        server.ReleaseExecute(asked, metadata=asking.metadata(), timeout=ANSWER_S)
+        server.ReleaseExecute(request, metadata=builder.metadata(), timeout=ANSWER_S)
     except grpc.RpcError as error:  # opening the session reports any other error
         return _CLOSED in str(error)
     return False

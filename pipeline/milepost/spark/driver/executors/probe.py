@@ -69,16 +69,16 @@ def probe(engine: Engine, libraries: tuple[str, ...]) -> int | None:
     if engine.is_own:
         limits = (address_space_limit(), _said_limit(engine))
         return min((limit for limit in limits if limit is not None), default=None)
-    asked = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
-    before, _, found = engine.setting(PROBED).partition(" ")
-    if before == asked:
+    digest = hashlib.sha256(json.dumps([CODE_HASH, *libraries]).encode()).hexdigest()[:16]
+    probed, _, found = engine.setting(PROBED).partition(" ")
+    if probed == digest:
         return int(found) if found else None
     _said_limit(engine)
     answers = [json.loads(answer) for answer in sorted(_answers(engine.session, engine.slots, libraries))]
     for answer in answers:
         check_answer(engine.name, answer)
     least = min((answer["limit_bytes"] for answer in answers if answer["limit_bytes"] is not None), default=None)
-    engine.session.conf.set(PROBED, f"{asked} {'' if least is None else least}")
+    engine.session.conf.set(PROBED, f"{digest} {'' if least is None else least}")
     return least
 
 
@@ -94,10 +94,10 @@ def _said_limit(engine: Engine) -> int | None:
     Raises:
         EnvironmentUnusable: no worker could start with so little, and the failure would not mention memory.
     """
-    said = _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower())
-    if said is None:
+    match = _SIZE.fullmatch(engine.setting(_MEMORY).strip().lower())
+    if match is None:
         return None
-    size, unit = int(said[1]), said[2] or ("m" if said[0].isdigit() else "b")
+    size, unit = int(match[1]), match[2] or ("m" if match[0].isdigit() else "b")
     limit_bytes = (size << _UNITS[unit]) // int(engine.setting(_CORES) or 1)
     if limit_bytes < RESERVED_BYTES:
         raise too_little_memory(engine.name, limit_bytes)
@@ -107,9 +107,9 @@ def _said_limit(engine: Engine) -> int | None:
 def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> set[str]:
     cloudpickle.register_pickle_by_value(probe_tasks)
     try:
-        asked = session.range(0, tasks, 1, tasks).mapInArrow(probe_tasks.environment_probe(libraries), _SCHEMA)
-        passed_on = asked.repartitionById(2, "subtask").mapInArrow(probe_tasks.identity_task, _SCHEMA)
-        return {row.answer for row in passed_on.collect()}
+        probed = session.range(0, tasks, 1, tasks).mapInArrow(probe_tasks.environment_probe(libraries), _SCHEMA)
+        exchanged = probed.repartitionById(2, "subtask").mapInArrow(probe_tasks.identity_task, _SCHEMA)
+        return {row.answer for row in exchanged.collect()}
     finally:
         cloudpickle.unregister_pickle_by_value(probe_tasks)
 

@@ -17,10 +17,10 @@ _NODE = "rows"
 def work_as_tasks_do() -> None:
     """Encode three rows for a projection and decode them, then write a state run and read it. Errors propagate."""
     rows = pa.table({"k": [1, 2, 3], "v": ["a", None, "c"], "at": [0, 1, None]}, schema=_SCHEMA)
-    passed = decode_output(
+    decoded = decode_output(
         encode_output([Rows(_NODE, rows, None)], {_NODE: _SCHEMA}), {_NODE: _SCHEMA}, {_NODE: (column_of(_NODE),)}
     )
-    assert [one.rows.to_pylist() for one in passed if isinstance(one, Rows)] == [rows.to_pylist()]
+    assert [item.rows.to_pylist() for item in decoded if isinstance(item, Rows)] == [rows.to_pylist()]
     keys = KeySpec(("k",), ("k",), KeyHash("0" * 32))
     layer = sort_rows(rows, keys, False)
     handle, body = encode_run(layer, RunKind.BASE, range(8), 8, "probe/", keys)

@@ -32,10 +32,10 @@ def unusable(engine: Engine, error: Exception) -> EnvironmentUnusable:
         )
     if missing := _MISSING.search(text):
         return _lacking(f"the executors of {engine.name}", [missing[1].split(".")[0]])
-    said = [*_RAISED.findall(text), *text.splitlines(), type(error).__name__]
+    lines = [*_RAISED.findall(text), *text.splitlines(), type(error).__name__]
     return EnvironmentUnusable(
         f"{engine.name} does not run what an epoch is made of: expected the end of a job of Python tasks and an "
-        f"exchange, got {said[0].strip()[:500]}. Nothing was run.",
+        f"exchange, got {lines[0].strip()[:500]}. Nothing was run.",
         hint="see Spark's log there; how-to/cluster.md says what executors need",
     )
 

@@ -63,10 +63,12 @@ def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
 def _stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
     """Return the stateful operators upstream of a node, each once."""
     inputs = [plan.graph.nodes[name] for name in node.inputs]
-    found = [
-        uid for one in inputs for uid in (*((one.uid,) if one.is_stateful else ()), *_stateful_ancestors(plan, one))
+    ancestors = [
+        uid
+        for upstream in inputs
+        for uid in (*((upstream.uid,) if upstream.is_stateful else ()), *_stateful_ancestors(plan, upstream))
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(ancestors))
 
 
 def is_timed(plan: EpochPlan, uid: str) -> bool:

@@ -68,7 +68,9 @@ class EpochLevels:
     @property
     def sql(self) -> tuple[SqlExpression, ...]:
         """The Spark expressions of all SQL operators."""
-        return tuple(one for level in self.levels for step in level.row_wise.steps for one in step.expressions)
+        return tuple(
+            expression for level in self.levels for step in level.row_wise.steps for expression in step.expressions
+        )
 
 
 def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
@@ -132,7 +134,7 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
             producer=name,
             operator=uid,
             key=nodes.operators[uid].routing_keys[position],
-            columns=tuple(one.schema.names),
+            columns=tuple(item.schema.names),
             event_time=node.event_time,
             stamp=stamp_of(plan, level, node, plan.graph.nodes[uid]),
             # If an epoch may be cut, rows in flight are never partial results: a later epoch may have another operator.
@@ -141,7 +143,7 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
         )
         for name, node, _ in outputs(plan, level)
         for uid in readers(plan, name, node)
-        for position, (edge, one) in enumerate(
+        for position, (edge, item) in enumerate(
             zip(edge_names(plan.graph.nodes[uid].inputs), nodes.inputs[uid], strict=True)
         )
         if plan.graph.nodes[uid].inputs[position] == node.uid
@@ -159,7 +161,7 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
         stagers_before={
             sink: sum(source_subtasks if below == 0 else plan.spec.spark.parallelism for below in lower)
             for _, node, sinks in outputs(plan, level)
-            if (lower := [one for one in node.levels if one < level])
+            if (lower := [number for number in node.levels if number < level])
             for sink in sinks
         },
         row_wise=row_wise_outputs(plan, level),
@@ -183,7 +185,7 @@ def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nod
             inputs=input_plans(
                 node.uid,
                 edge_names(node.inputs),
-                [one.schema for one in nodes.inputs[node.uid]],
+                [input_.schema for input_ in nodes.inputs[node.uid]],
                 nodes.operators[node.uid].routing_keys,
             ),
             tables=plan.tables(nodes.operators[node.uid]),

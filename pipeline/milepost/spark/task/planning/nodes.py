@@ -77,14 +77,14 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
         elif node.kind == "static":
             schemas[node.uid] = build_reader(node.uid, plan.spec.sources[node.uid]).schema
         elif node.kind == "sql":
-            for output in (one for one in made if one.node == node):
+            for output in (candidate for candidate in made if candidate.node == node):
                 schemas[output.name] = _sql_schema(output, schemas, sql_schema)
         elif node.kind == "lookup":
             lookups[node.uid] = _lookup(plan, node, schemas)
             schemas[node.uid] = lookups[node.uid].lookup.output_schema
         else:
             if node.has_conditions:
-                (mark,) = (one for one in made if one.node == node)
+                (mark,) = (candidate for candidate in made if candidate.node == node)
                 schemas[mark.name] = _sql_schema(mark, schemas, sql_schema)
             inputs[node.uid] = _inputs(plan, node, schemas)
             operators[node.uid] = _operator(plan, node, inputs[node.uid])
@@ -135,15 +135,15 @@ def _operator_schemas(
         schemas: schemas of the upstream outputs.
     """
     edges = edge_names(node.inputs)
-    found = {node.uid: operator.output_schema}
+    output_schemas = {node.uid: operator.output_schema}
     if node.retracts:
-        found[node.read] = _weighted(operator.output_schema)
-    found |= {late_output(node.uid, edges, at): _late(one.schema) for at, one in enumerate(inputs)}
+        output_schemas[node.read] = _weighted(operator.output_schema)
+    output_schemas |= {late_output(node.uid, edges, at): _late(input_.schema) for at, input_ in enumerate(inputs)}
     if node.has_conditions:
         sent = {*inputs[0].schema.names, plan.graph.nodes[node.inputs[0]].event_time}  # the time of rows in flight
         marked = schemas[conditions_output(node.uid)]
-        found[conditions_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
-    return found
+        output_schemas[conditions_output(node.uid)] = pa.schema([field for field in marked if field.name in sent])
+    return output_schemas
 
 
 def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> LookupPlan:
@@ -158,14 +158,14 @@ def _lookup(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> Lo
 def _inputs(plan: EpochPlan, node: Node, schemas: Mapping[str, pa.Schema]) -> tuple[OperatorInput, ...]:
     """Return an operator's inputs with the columns that it needs, or with all if their late rows are published."""
     needed = consumed_columns(plan.spec, plan.graph, node.uid)
-    found = []
+    inputs = []
     for name in node.inputs:
         schema = schemas[conditions_output(node.uid) if node.has_conditions else plan.graph.nodes[name].read]
         if needed is not None:
             schema = pa.schema([field for field in schema if field.name in {*needed, WEIGHT_COLUMN, DELETED_COLUMN}])
         node_read = plan.graph.nodes[name]
-        found.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stable_key))
-    return tuple(found)
+        inputs.append(OperatorInput(schema, node_read.event_time, node_read.shift_us, node_read.stable_key))
+    return tuple(inputs)
 
 
 def _late(schema: pa.Schema) -> pa.Schema:

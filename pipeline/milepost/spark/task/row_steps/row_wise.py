@@ -143,11 +143,15 @@ def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str
         elif node.kind != "sql":
             depths |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
         else:
-            depths |= {one.name: _sql_depth(graph, one, depths) for one in outputs_by_name.values() if one.node == node}
-    return {one.name: _sql_depth(graph, one, depths) for one in outputs_by_name.values()} | depths
+            depths |= {
+                output.name: _sql_depth(graph, output, depths)
+                for output in outputs_by_name.values()
+                if output.node == node
+            }
+    return {output.name: _sql_depth(graph, output, depths) for output in outputs_by_name.values()} | depths
 
 
-def _sql_depth(graph: JobGraph, one: SqlOutput, depths: Mapping[str, int]) -> int:
+def _sql_depth(graph: JobGraph, output: SqlOutput, depths: Mapping[str, int]) -> int:
     """Return the depth of a SQL output: the depth of SQL that it reads, or one more than that of any other input."""
-    read = [(uid, name) for uid, name in one.inputs.items() if name in depths]
+    read = [(uid, name) for uid, name in output.inputs.items() if name in depths]
     return max(depths[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)

@@ -93,10 +93,10 @@ def level_sql(
     columns, expressions = dict(available), []
     for output in made:
         paths = selects(spec, output, schemas, columns)
-        columns[output.name] = tuple(one.expression.column for one in paths)
+        columns[output.name] = tuple(path.expression.column for path in paths)
         expressions += [
-            one.expression if one.is_only_branch else replace(one.expression, union_schema=schemas[output.name])
-            for one in paths
+            path.expression if path.is_only_branch else replace(path.expression, union_schema=schemas[output.name])
+            for path in paths
         ]
     return LevelSql(tuple(expressions), columns)
 
@@ -123,9 +123,9 @@ def selects(
     assert isinstance(operator, SqlOperator)
     every = branches(operator.sql, operator.inputs)
     return [
-        SelectedBranch(read, expression(output, one, schemas[read].names, source, next(columns)), len(every) == 1)
-        for one in every
-        for read in (output.inputs[one.input],)
+        SelectedBranch(read, expression(output, branch, schemas[read].names, source, next(columns)), len(every) == 1)
+        for branch in every
+        for read in (output.inputs[branch.input],)
         for source in available.get(read, ())
     ]
 
