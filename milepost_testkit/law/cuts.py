@@ -1,12 +1,12 @@
-"""Cut against uncut: the same input in epochs that are cut, in whole ones and in one comes to the same tables.
+"""Check that cut epochs, whole epochs and a single epoch lead to the same tables.
 
-What is promised (`docs/reference/event-time.md`): a row is stamped when it is read, and the stamp decides for ever
-whether it is late, whatever the epoch in which it is processed. So where an epoch is cut changes nothing, and how the
-input is divided into epochs changes nothing but which rows are late.
+The guarantee (`docs/reference/event-time.md`): a row is stamped when it is read, and the stamp alone decides whether it
+is late, in whichever epoch it is processed. So the position of a cut has no effect, and the division of the input into
+epochs only affects which rows are late.
 
-Two things are not promised. Where a source that was idle comes back behind what had fired without it, its rows are late
-for what has come out, and that depends on the cut. And which row of a key `deduplicate` lets through is nobody's, nor
-what a lookup finds in a later epoch.
+Two things are not guaranteed. If an idle source returns behind timers that fired without it, its rows are late for the
+emitted results, which depends on the cut. And neither the row of a key that `deduplicate` emits nor the result of a
+lookup in a later epoch is determined.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ _ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "sql")
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked of an epoch."""
+    """The request for an epoch."""
 
     objects: Objects
     options: EpochOptions
 
 
 def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Iterator[str]:
-    """Run what led to a checkpoint again, in whole epochs and in one; yield what came to the same. Raises Broken.
+    """Repeat the lineage of a checkpoint in whole epochs and in a single one. Yield each equal result.
 
     Args:
-        cut: with nothing in flight. asked: of each epoch.
+        cut: a checkpoint without rows in flight. asked: the request of each epoch.
+    Raises: Broken.
     """
     if not _goes_one_way(plane.spec):
         return

@@ -1,8 +1,9 @@
-"""Where Spark's batch answer and DuckDB's differ. Spark's is the truth for scalars and types; a law must avoid these.
+"""Queries whose results differ between Spark and DuckDB, which laws must avoid.
 
-A test asks both engines, so that the table cannot rot. What laws do about it: integers are summed as int64, which the
-examples never overflow; decimals are not averaged; no order of nulls, cast, division, regular expression or calendar
-decides anything in a law. An engine that refuses the query answers `REFUSED`.
+Spark defines scalars and types. A test queries both engines, so that the table stays correct. Laws avoid the
+differences: they sum integers as int64, which the examples never overflow, and do not average decimals. No law depends
+on the order of nulls, a cast, a division, a regular expression or a calendar. An engine that rejects the query has the
+result `REFUSED`.
 
 Aggregates of Milepost have types of their own where Spark's follow from the input's: `sum` of a decimal is
 decimal(38, scale) (Spark: ten digits more than the input), `avg` of one is float64 (Spark: a decimal of four more).
@@ -19,7 +20,7 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Difference:
-    """One question in each engine's words, with its answer: one value."""
+    """A query in the dialect of each engine, with each result, a single value."""
 
     about: str
     in_spark: str

@@ -1,7 +1,7 @@
-"""Random jobs and histories for the law: small, cheap to draw, and hard where the rules have edges.
+"""Random jobs and histories for the laws: small, cheap to draw, and rich in edge cases.
 
-A row, an operator and a step are one whole number each, read digit by digit: Hypothesis draws thousands of them in a
-second, and what is simplest is 0.
+A row, an operator and a step are one integer each, read digit by digit. Hypothesis draws thousands of them per second,
+and shrinks them towards 0, the simplest one.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Step:
     """One epoch.
 
     Attributes:
-        back: how far behind the head it begins. rows: of each source. options: how it is run.
-        vetoed: its checkpoint is given up, and the next epoch reads its rows as well.
+        back: number of checkpoints before the head at which it begins. rows: by source. options: how to run it.
+        vetoed: its checkpoint is aborted, and the next epoch reads its rows too.
     """
 
     back: int
@@ -76,7 +76,7 @@ class Step:
     def read(
         cls, number: int, rows: tuple[tuple[int, ...], ...], *, cuts: bool, idle: Sequence[tuple[str, ...]] = ((),)
     ) -> Step:
-        """Return the epoch that a number stands for. Args: idle: sources that may be, as a replay has them too."""
+        """Return the epoch that a number encodes. idle: sources that may be idle, in a replay too."""
         digits = Digits(number)
         return cls(
             back=digits.pick((0, 0, 0, 0, 1, 2)),
@@ -99,7 +99,7 @@ class Example:
     """A job and its history.
 
     Attributes:
-        weak: whether nearly all keys have one hash. ends: whether event time ends with the last epoch.
+        weak: whether nearly all keys have the same hash. ends: whether event time ends with the last epoch.
         domain: of its rows.
     """
 
@@ -111,12 +111,12 @@ class Example:
 
 
 def examples(max_operators: int = 3, max_epochs: int = 3, max_rows: int = 8) -> st.SearchStrategy[Example]:
-    """Jobs with one or two sources, and histories of them."""
+    """Return a strategy of jobs with one or two sources, with histories."""
     return st.builds(_example, *_drawn(max_operators, max_rows, (1, max_epochs)))
 
 
 def _drawn(max_operators: int, max_rows: int, steps: tuple[int, int]) -> Iterator[st.SearchStrategy[Any]]:
-    """Yield what an example is made of: a job's number, one of each operator, and per step one and what lands."""
+    """Yield the parts of an example: numbers of the job and its operators, and per step a number and its rows."""
     numbers, some_rows = st.integers(0, _LARGE), st.lists(st.integers(0, ROWS - 1), max_size=max_rows).map(tuple)
     yield numbers
     yield st.lists(numbers, min_size=1, max_size=max_operators)
@@ -154,7 +154,7 @@ def _example(job: int, operators: list[int], steps: list[tuple[int, tuple[int, .
 
 
 def _one_sender_behind(steps: list[tuple[int, tuple[int, ...], tuple[int, ...]]]) -> list[Any]:
-    """Return steps that begin with many rows of one key, and go on with one or two of another one."""
+    """Return steps that begin with many rows of one key, then have one or two of another key."""
     slow = [[tuple(of_key(row, 0) for row in side or (0,)) for side in sides] for _, *sides in steps]
     quick = [[tuple(of_key(row, 1) for row in side[:2] or (0,)) for side in sides] for _, *sides in steps]
     begin = [many * HELD_TIMES + few for many, few in zip(slow[0], quick[0], strict=True)]
@@ -169,8 +169,9 @@ class JobExample:
     """A job for its master, and its history.
 
     Attributes:
-        document: its spec. acts: what is done to it, one after another: a name of `ACTS`, how far back, how many
-            subtasks from there on, and what lands before for each source. domain: of its rows.
+        document: its spec. domain: of its rows.
+        acts: the actions in order: a name of `ACTS`, checkpoints to go back, number of subtasks after it, and the
+            rows that land before it for each source.
     """
 
     document: dict[str, Any]
@@ -190,11 +191,11 @@ FEED = "feed"
 def job_examples(
     max_acts: int = 5, *, static: bool = False, feed: bool = False, served: bool = False
 ) -> st.SearchStrategy[JobExample]:
-    """Jobs with one or two sources, and what people and schedules do to them.
+    """Return a strategy of jobs with one or two sources, with actions of users and schedules.
 
     Args:
-        static: whether there may be a static source, which lookups read. feed: a source that leaves and returns.
-        served: a table in Postgres, whose database `${env:PG_DSN}` names.
+        static: whether there may be a static source for lookups. feed: whether a source may be removed and return.
+        served: whether there may be a Postgres table, in the database of `${env:PG_DSN}`.
     """
     return st.builds(partial(_job_example, static=static, feed=feed, served=served), *_drawn(3, 6, (2, max_acts)))
 
@@ -244,10 +245,10 @@ def job_document(
     leading: Sequence[First] = (),
     buffer: str = "64KB",
 ) -> dict[str, Any]:
-    """Return the spec of a job of these operators, each over a node before it whose rows are final.
+    """Return the spec of a job with these operators, each over an earlier node with final rows.
 
     Args:
-        static: whether there is a static source. leading: make the first operators; the others are of any kind.
+        static: whether there is a static source. leading: functions for the first operators; others are of any kind.
         buffer: size of the exchange's buffers.
     """
     nodes = [Readable(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
@@ -262,7 +263,7 @@ def job_document(
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
-        hidden = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be left out
+        hidden = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be omitted
         keyless = not updates if operator["kind"] == "sql" else operator["kind"] == "top" and "rank" not in operator
         if not hidden and not keyless:
             _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
@@ -288,7 +289,7 @@ def cuts_epochs(document: dict[str, Any]) -> bool:
 
 
 def source_document(name: str, delay: str) -> dict[str, Any]:
-    """Return the spec of a source of `SCHEMA` whose watermark lags so far behind."""
+    """Return the spec of a source of `SCHEMA` with this watermark delay."""
     return {
         "format": "parquet",
         "path": f"../landing/{name}/*.parquet",

@@ -1,4 +1,4 @@
-"""A whole job under the law: its master, its tables, and histories with rollbacks, backfills and tries that fail."""
+"""A whole job checked by the laws, through rollbacks, backfills and failed attempts."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from milepost_testkit.tasks.clocks import ticking
 
 @dataclass
 class LawJob:
-    """A job below a folder (`config`, `landing`, `store`, `lake`), and what its nodes put out, by checkpoint.
+    """A job below a folder (`config`, `landing`, `store`, `lake`), and its nodes' rows by checkpoint.
 
     Attributes:
         schemas: of every node's rows, late ones included. landed: the rows of each source's objects.
-        away: a source that has left the spec, and its sinks; None: none has.
+        away: a source that was removed from the spec, and its sinks; None if there is none.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class LawJob:
 
     @classmethod
     def create(cls, folder: Path, document: dict[str, Any]) -> LawJob:
-        """A job that has run nothing; its epochs read one object of each source."""
+        """Create a job without epochs. Each epoch will read one object of each source."""
         for source in document["sources"].values():
             source |= {"settle": "0s", "limits_per_epoch": {"max_files": 1}}
         document["checkpointing"] |= {"retained": {"last": 50}, "tolerable_failures": 100}
@@ -65,24 +65,24 @@ class LawJob:
         return job
 
     def copy_to(self, folder: Path) -> LawJob:
-        """The same job elsewhere; what either does from there on, the other does not see."""
+        """Copy the job to another folder, independent of this one."""
         shutil.copytree(self.folder, folder)
         return replace(deepcopy(self), folder=folder)
 
     def set_parallelism(self, parallelism: int) -> None:
-        """Write the spec anew, with so many subtasks of every level."""
+        """Write the spec with this number of subtasks per level."""
         self.document["spark"]["parallelism"] = parallelism
         self._write()
 
     def drop(self, source: str) -> None:
-        """Take a source that sinks alone read out of the spec, with these."""
+        """Remove a source that only sinks read from the spec, with these sinks."""
         sinks = [one for one in self.document["sinks"] if one["input"] == source]
         self.document["sinks"] = [one for one in self.document["sinks"] if one not in sinks]
         self.away = source, self.document["sources"].pop(source), sinks
         self._write()
 
     def bring_back(self) -> None:
-        """Have the source that is away in the spec again, if one is, and its sinks."""
+        """Add the removed source and its sinks to the spec again, if there is one."""
         if self.away is not None:
             source, document, sinks = self.away
             self.document["sources"][source] = document
@@ -112,7 +112,7 @@ class LawJob:
         pq.write_table(rows, self.folder / "landing" / source / f"{len(objects):04}.parquet")
 
     def run(self, *, cut_short: bool = False) -> CheckpointReport | NothingToDo:
-        """Run one epoch by a new session; one that is cut short first fails when all of its tasks are through."""
+        """Run one epoch by a new session. With `cut_short`, fail an attempt first, after all of its tasks."""
         left: dict[str, Any] = {"allow_non_restored_state": True} if self.away else {}
         if cut_short:
             with suppress(StoreUnavailable):
@@ -120,13 +120,13 @@ class LawJob:
         return self.master.epochs.run(Session.cli(), self.runner(), **left)
 
     def rollback(self, back: int) -> None:
-        """Go back so many checkpoints, if there are so many."""
+        """Roll back this number of checkpoints, if there are enough."""
         lineage = self.lineage
         if len(lineage) > back:
             self.master.rollbacks.run(Session.cli(), lineage[-1 - back])
 
     def backfill(self, back: int, ranges_per_epoch: int) -> None:
-        """Process what was read since so many checkpoints ago again, if anything was, and switch to it."""
+        """Backfill the input of the last `back` checkpoints, if there is any."""
         lineage = (0, *self.lineage)
         pieces = (one for name in self.document["sources"] for one in self.captured.pieces.get(name, ()))
         if len(lineage) > back and {epoch for epoch, *_ in pieces}.intersection(lineage[-back:]):
@@ -138,13 +138,13 @@ class LawJob:
             )
 
     def empty_and_realign(self, sink: str) -> None:
-        """Empty a table in Postgres behind the job's back, if there is one, and have it put right."""
+        """Empty a Postgres table from outside, if there is one, and realign it."""
         if self.lineage:
             empty_table()
             self.master.realignments.run(Session.cli(), self.master.realignments.plan(sink))
 
     def runner(self, *, fails: bool = False) -> SparklessRunner:
-        """The data plane, watched; one that fails does so when everything is staged and uploaded."""
+        """Return the data plane with capture. `fails` makes it fail after everything is staged and uploaded."""
 
         def end(plan: EpochPlan) -> None:
             if fails:
@@ -154,26 +154,26 @@ class LawJob:
 
     @property
     def lineage(self) -> tuple[int, ...]:
-        """The checkpoints that the live head continues, itself included, oldest first."""
+        """Return the lineage of the live head, oldest first."""
         return lineage_of(self.loaded)
 
     @property
     def in_flight(self) -> int:
-        """Bytes that the live head left in flight."""
+        """Return the bytes in flight at the live head."""
         context = JobContext(self.loaded)
         head = context.log.head()
         base = None if head is None else context.base_metadata(head.state, head.state.timeline().head)
         return 0 if base is None else base.in_flight_bytes
 
     def tables(self) -> dict[str, pa.Table]:
-        """Return what each table shows of which anything was published."""
+        """Return the rows of each published table."""
         found = {one.name: _shown(self.master, one.name) for one in self.loaded.spec.sinks if self.lineage}
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def check(self) -> None:
-        """Every node keeps its law at the head, if nothing is in flight there; every table shows what its node put out.
+        """Check each node's law at the head, if nothing is in flight, and each table against its node's rows.
 
-        No object has been read twice, and tables in Postgres are, by SQL and by what the sink finds, as they should be.
+        Also checks that no object was read twice, and Postgres tables by SQL and by their sink.
 
         Raises AssertionError.
         """
@@ -188,7 +188,7 @@ class LawJob:
                 _check_served(self.master, sink.name)
 
     def check_read(self, lineage: tuple[int, ...], *, whole: bool) -> None:
-        """Each row that landed was read once; or not yet, unless all was. Raises AssertionError."""
+        """Check that each landed row was read at most once; with `whole`, exactly once. Raises AssertionError."""
         for name, objects in self.landed.items():
             landed = Counter(repr(row) for rows in objects for row in rows.to_pylist())
             pieces = (rows for at, _, rows in self.captured.pieces.get(name, ()) if at in lineage)
@@ -198,7 +198,7 @@ class LawJob:
 
 
 def _shown(master: JobMaster, sink: str) -> pa.Table | None:
-    """Return what a table shows; None: no epoch has had the sink."""
+    """Return the rows of a table; None if no epoch had the sink."""
     try:
         return master.reports.read(sink)
     except NotFound:
@@ -206,7 +206,7 @@ def _shown(master: JobMaster, sink: str) -> pa.Table | None:
 
 
 def _check_served(master: JobMaster, sink: str) -> None:
-    """Raises AssertionError: a table in Postgres has other rows than its checkpoint, by SQL, or by its sink."""
+    """Raise AssertionError if a Postgres table differs from its checkpoint, by SQL or by its sink."""
     rows = master.reports.read(sink)
     assert_same_rows(served_rows(rows.schema), rows, f"table {sink} in Postgres")
     fault = master.realignments.plan(sink).fault
@@ -214,12 +214,12 @@ def _check_served(master: JobMaster, sink: str) -> None:
 
 
 def lineage_of(job: LoadedJob) -> tuple[int, ...]:
-    """Return the checkpoints that a job's live head continues, itself included, oldest first."""
+    """Return the lineage of a job's live head, oldest first."""
     return tuple(int(one.checkpoint_id) for one in completed_of(job))
 
 
 def completed_of(job: LoadedJob) -> tuple[CompletedEpoch, ...]:
-    """Return what the log says of the checkpoints that the live head continues, itself included, oldest first."""
+    """Return the log's records of the live head's lineage, oldest first."""
     context = JobContext(job)
     head = context.log.head()
     if head is None:
@@ -241,13 +241,13 @@ def check_job(
     shown: Callable[[str], Captured] | None = None,
     wholes: Mapping[int, tuple[int, ...]] | None = None,
 ) -> None:
-    """Every node keeps its law at the head of a lineage, and every table shows what its node put out.
+    """Check each node's law at the head of a lineage, and each table against its node's rows.
 
     Args:
-        captured, schemas: what the nodes put out in those checkpoints, and of every node's rows.
-        began: what is not as old as the job; None: all is.
-        shown: returns what a sink's table was given, where that is not `captured`.
-        wholes: checkpoints with nothing in flight, at which nodes keep their law; None: the head is one.
+        captured: rows that the nodes emitted in those checkpoints. schemas: of every node's rows.
+        began: operators and sinks that are younger than the job; None if there are none.
+        shown: returns the rows for a sink's table, if they differ from `captured`.
+        wholes: checkpoints without rows in flight, at which laws are checked; None means the head.
     Raises: AssertionError.
     """
     if not lineage:
@@ -259,7 +259,7 @@ def check_job(
     for name, sink in graph.sink_inputs.items():
         table = _shown(master, name)
         if table is None and sink.output not in schemas:
-            continue  # of a source that no epoch has had
+            continue  # of a source that no epoch had
         given = captured if shown is None else shown(name)
         pieces, first = given.pieces.get(sink.output, ()), began.sinks.get(name, 0)
         rows = {at: [rows for epoch, _, rows in pieces if epoch == at] for at in lineage if at >= first}
@@ -275,17 +275,17 @@ def check_job(
 
 @dataclass(frozen=True)
 class Began:
-    """The first epoch of operators, by uid, and of sinks, by name, that came to a job which had run already."""
+    """The first epoch of operators (by uid) and sinks (by name) that were added to a running job."""
 
     operators: Mapping[str, int] = field(default_factory=dict)
     sinks: Mapping[str, int] = field(default_factory=dict)
 
 
 def changelog(epochs: Mapping[int, pa.Table], op: str, key: tuple[str, ...], empty: pa.Table) -> pa.Table:
-    """Return what a changelog has of each epoch: every row, with what it does; a delete has its key alone.
+    """Return the changelog rows of each epoch: every row with its operation. A delete has only its key.
 
     Args:
-        op: what a row that is no delete does.
+        op: the operation of a row that is not a delete.
     """
     found: list[dict[str, Any]] = []
     for checkpoint_id, rows in epochs.items():
@@ -299,7 +299,7 @@ def changelog(epochs: Mapping[int, pa.Table], op: str, key: tuple[str, ...], emp
 
 
 class _Watched(SparklessRunner):
-    """A data plane that tells a job what its nodes put out."""
+    """A data plane that records the nodes' rows in a job."""
 
     def __init__(self, job: LawJob, **options: Any) -> None:
         sql = any(one.kind == "sql" for one in job.loaded.spec.operators)
@@ -319,11 +319,11 @@ class _Watched(SparklessRunner):
 
 
 def newest(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the last row of each key, but for those that are deletes."""
+    """Return the last row of each key, without deletes."""
     return without_deletes(last_of_each_key(rows, key))
 
 
 def last_of_each_key(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Return the last row of each key, whatever it says."""
+    """Return the last row of each key, deletes included."""
     last = {repr(tuple(row[name] for name in key)): place for place, row in enumerate(rows.to_pylist())}
     return rows.take(pa.array(sorted(last.values()), pa.int64()))

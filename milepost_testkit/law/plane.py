@@ -1,8 +1,8 @@
-"""A job without its master: epochs of any spec through the product's own tasks, each from any checkpoint before it.
+"""Run epochs of any spec with the product's tasks, but without a job master.
 
-What a job master does around an epoch (plans, commits, tables) is left out, because it costs more than the epoch; what
-decides what a row becomes is the product's. A checkpoint is a value here: a rollback, a fork or another try is an epoch
-that continues an older one.
+The job master's work around an epoch (plans, commits, tables) costs more than the epoch and is omitted. All code that
+determines rows is the product's. A checkpoint is a value: a rollback, a fork or another attempt is an epoch that
+continues an older one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LAST = EpochAlignment(None, None, 0, True)
 
 @dataclass(frozen=True)
 class OperatorState:
-    """What one operator's subtasks left in a checkpoint, as `_metadata` keeps it."""
+    """The state of one operator's subtasks in a checkpoint, as in `_metadata`."""
 
     tables: Mapping[str, StateTableSnapshot]
     firing: tuple[int | None, ...]
@@ -62,11 +62,11 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What an epoch leaves to the next ones.
+    """The result of an epoch that later epochs continue.
 
     Attributes:
-        number: of its epoch, from 1; 0: nothing has run. lineage: of the epochs that led to it, itself included.
-        watermarks_us: of each source.
+        number: of its epoch, from 1; 0 for the empty state. lineage: the epochs that led to it, its own included.
+        watermarks_us: by source.
     """
 
     number: int = 0
@@ -76,25 +76,25 @@ class Checkpoint:
 
     @property
     def in_flight(self) -> int:
-        """Buffers that wait for a later epoch."""
+        """Number of buffers in flight to a later epoch."""
         return sum(one.buffers for state in self.states.values() for one in state.channels if one is not None)
 
     @property
     def parallelism(self) -> int:
-        """Subtasks of its operators; 0: nothing has run."""
+        """Number of subtasks per operator; 0 for the empty state."""
         return max((len(state.firing) for state in self.states.values()), default=0)
 
 
 @dataclass(frozen=True)
 class EpochOptions:
-    """How an epoch is run. But for idle sources none of it may change what the job says once nothing is in flight.
+    """How to run an epoch. Except for idle sources, no option may change the results once nothing is in flight.
 
     Attributes:
-        parallelism: subtasks of every level. budget: of each task. cut_ms: time of each task by a clock that moves on
-            by one at each look; None: it takes all of its input. last: event time ends with it.
-        attempts: tries; all but the last one are given up when all their tasks are through.
-        cold: the node has nothing of the job in its cache.
-        idle_before, idle: sources that nobody waits for, as in `SourceInput`.
+        parallelism: subtasks of every level. budget: of each task. cut_ms: time limit of each task, by a clock
+            that advances by 1 ms per read; None reads all input. last: event time ends with the epoch.
+        attempts: number of attempts. All but the last one are aborted after their tasks have ended.
+        cold: the node's cache has nothing of the job.
+        idle_before, idle: sources that no operator waits for, as in `SourceInput`.
     """
 
     parallelism: int = 1
@@ -112,12 +112,12 @@ class EpochOptions:
 
 
 class Plane:
-    """Runs epochs of one spec below a folder, and keeps what every node puts out.
+    """Runs epochs of one spec below a folder, and captures the rows of every node.
 
     Attributes:
-        captured: rows of each node (`<uid>.late` for its late rows), by the number of the epoch.
-        checkpoints: all that were made. schemas: of every node's rows, late ones included.
-        ended: numbers of epochs with which event time ended.
+        captured: rows of each node (`<uid>.late` for its late rows) by epoch number.
+        checkpoints: all created checkpoints. schemas: of every node's rows, late ones included.
+        ended: numbers of the epochs that ended event time.
     """
 
     def __init__(self, spec: JobSpec, folder: Path, hasher: KeyHash = KEYED) -> None:
@@ -145,7 +145,7 @@ class Plane:
     def epoch(
         self, base: Checkpoint, objects: Mapping[str, tuple[SourceObject, ...]], options: EpochOptions
     ) -> Checkpoint:
-        """Run an epoch from a checkpoint over new objects of each source; return the checkpoint that it makes."""
+        """Run an epoch from a checkpoint over new objects of each source. Return its checkpoint."""
         number = next(self._numbers)
         if options.last:
             self.ended.add(number)
@@ -245,7 +245,7 @@ class Plane:
         )
 
     def _dimensions(self, number: int) -> dict[str, DimensionSnapshot]:
-        """Return the copies of an epoch, each new one: the static source changes with every epoch."""
+        """Return the dimension copies of an epoch, always new: the static source changes with every epoch."""
         store, rows = self._stores[_url("job")], static_rows(number)
         return {name: copy_of(store, rows, number, FencingToken(1)) for name in self.spec.dimensions}
 
