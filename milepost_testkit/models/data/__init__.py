@@ -1,1 +1,1 @@
-"""The model of the data: DuckDB batch queries that say what each operator and each table must hold."""
+"""Data model: DuckDB batch queries for the expected rows of operators and tables."""

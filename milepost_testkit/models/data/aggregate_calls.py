@@ -1,4 +1,4 @@
-"""Aggregate calls in DuckDB's words, with Spark's answers: `differences.py` says where the two are not one."""
+"""Aggregate calls as DuckDB SQL with Spark's results. `differences.py` lists where the engines differ."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROUNDED = ("var", "stddev")
 
 
 def said(call: AggregateCall, types: Mapping[str, str]) -> str:
-    """Return the expression for one call, first and last said over event time.
+    """Return the SQL expression of one call. First and last are ordered by event time.
 
     Args:
-        types: of the columns of its input, as DuckDB calls them.
+        types: DuckDB types of the input columns.
     """
     where = "true" if call.where is None else f'"{call.where}"' if call.condition is None else f"({call.condition})"
     if call.distinct:
@@ -43,7 +43,7 @@ def said(call: AggregateCall, types: Mapping[str, str]) -> str:
 
 
 def shown(aggregates: Mapping[str, AggregateCall], types: Mapping[str, str]) -> str:
-    """Return the columns of an operator's output as `said` has them. Args: types: as there."""
+    """Return the columns of an operator's output as `said` computes them. types: as in `said`."""
     return ", ".join(
         f'{_digits(_name(name))} AS "{name}"' if _rounds(call, types) else _name(name)
         for name, call in aggregates.items()
@@ -51,7 +51,7 @@ def shown(aggregates: Mapping[str, AggregateCall], types: Mapping[str, str]) -> 
 
 
 def _rounds(call: AggregateCall, types: Mapping[str, str]) -> bool:
-    """The mean of decimals is a quotient of floats here: of which floats, each engine decides."""
+    """Whether the result is a quotient of floats, as the mean of decimals is, which engines round differently."""
     return call.function in _ROUNDED or (call.function == "avg" and types[str(call.column)] == "DECIMAL")
 
 

@@ -1,17 +1,17 @@
-"""The law of each kind of operator: its batch query over what its inputs really put out, and which rows are late.
+"""The law of each kind of operator: a batch query over its actual input, and its late rows.
 
-A law is told as claims: queries of DuckDB that find what is wrong, and so find nothing. They range over all checkpoints
-of a history at once. No file of `milepost.operators` or `milepost.state` is imported: a law knows spec and rules.
+A law consists of claims: DuckDB queries that return counterexamples, so their results must be empty. They cover all
+checkpoints of a history together. Laws import nothing of `milepost.operators` or `milepost.state`, only spec and rules.
 
-A new kind of operator gets one class, here or in a module of its own, and a line in `laws.py`. Tables to be read:
+A new kind of operator needs one class, here or in its own module, and a line in `laws.py`. Laws can read these tables:
 
 - each node's rows and late rows by name (`"u"`, `"u.late"`), with `__epoch`, `__stamp` and `__order`;
 - `lineage (upto, __epoch)`: the epochs that led to each checkpoint with nothing in flight;
-- `began (node, __epoch, stamp_us, input_us, fired_us)`: the watermark of a node's sources when an epoch began, that of
-  its inputs, and how far it had fired, of which the first is the later one;
-- `mark (node, upto, watermark_us)`: and at a checkpoint.
+- `began (node, __epoch, stamp_us, input_us, fired_us)`: when an epoch began, the watermark of the node's inputs, the
+  time up to which it had fired, and as `stamp_us` the later of the two, by which rows of sources are late;
+- `mark (node, upto, watermark_us)`: the watermark at a checkpoint.
 
-Spark's batch answer is the truth for scalars and types; where DuckDB gives another one stands in `differences.py`.
+Spark's batch results define scalars and types. `differences.py` lists where DuckDB differs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNITS = {"d": "day", "w": "week", "mo": "month"}
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence about a node, and the query that finds what contradicts it."""
+    """A statement about a node, and the query for its counterexamples."""
 
     says: str
     query: str
@@ -40,10 +40,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Place:
-    """One operator in its graph, as a law needs it.
+    """One input of an operator in its graph.
 
     Attributes:
-        columns: types of its input's columns, as DuckDB calls them. position: which of its inputs is meant.
+        columns: DuckDB types of the input's columns. position: index of the input.
     """
 
     graph: JobGraph
@@ -57,16 +57,17 @@ class Place:
 
     @property
     def time_us(self) -> str:
-        """The event time of an input row: of a window's, the last moment that is in it."""
+        """The event time of an input row. For a window's row it is the last microsecond of the window."""
         node = self.graph.nodes[self.input]
         return f'(epoch_us("{node.event_time}") + {node.shift_us})'
 
     @property
     def rows(self) -> str:
-        """Its input rows with the stamp that they are judged by, for ever.
+        """Its input rows with the stamp that permanently decides their lateness.
 
-        Of a source that is the watermark when the epoch began; of an operator their own, less what it holds back, but
-        where other inputs are read as well no more than that watermark, and no less than what had fired.
+        Rows of a source have the watermark at the start of the epoch. Rows of an operator have their own stamp minus
+        its holdback. If there are other inputs too, it is at most the watermark of the inputs, and at least the time up
+        to which the node had fired.
         """
         node = self.graph.nodes[self.input]
         assert node.output_kind == "append", "of updates the newest rows are its input: `present`"
@@ -81,20 +82,20 @@ class Place:
         )
 
     def _holdback_us(self, name: str) -> int:
-        """What a node holds back; one that works where its input's rows are, what those who made them do."""
+        """Return a node's holdback. A row-wise node has the largest holdback of its inputs."""
         node = self.graph.nodes[name]
         return max(map(self._holdback_us, node.inputs)) if node.is_row_wise else node.holdback_us
 
     @property
     def present(self) -> str:
-        """Its input's rows at each checkpoint: all that came so far; of updates the newest row of each key."""
+        """The input's rows at each checkpoint: all so far, or the newest row per key for updates."""
         node = self.graph.nodes[self.input]
         if node.output_kind == "append":
             return self.at_each(self.rows)
         return there(self, self.input)
 
     def at_each(self, rows: str) -> str:
-        """Rows as often as there are checkpoints that they led to, with the checkpoint in `upto`."""
+        """Return the rows once per checkpoint that they led to, with the checkpoint in `upto`."""
         return f"SELECT lineage.upto, r.* FROM ({rows}) r JOIN lineage USING (__epoch)"
 
     def on_time(self, late: str | None) -> str:
@@ -104,14 +105,14 @@ class Place:
         return f"SELECT * FROM ({self.rows}) WHERE {'false' if late is None else f'coalesce({late}, false)'}"
 
     def newest(self, key: Sequence[str], columns: str) -> str:
-        """What a table shows at each checkpoint of rows that replace each other by key."""
+        """Return the newest row per key at each checkpoint."""
         return (
             f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)}) '
             f"QUALIFY row_number() OVER (PARTITION BY {names(('upto', *key))} ORDER BY __order DESC) = 1"
         )
 
     def shown(self, key: Sequence[str], columns: str) -> str:
-        """What a table shows: the newest rows that are no deletes."""
+        """Return the rows that a table shows: the newest row per key, without deletes."""
         if not self.graph.nodes[self.uid].deletes:
             return self.newest(key, columns)
         newest = self.newest(key, "* EXCLUDE (upto)")
@@ -121,7 +122,7 @@ class Place:
         return f'SELECT upto, {columns} FROM ({self.at_each(f"""SELECT * FROM "{self.uid}" """)})'
 
     def keyed(self, key: Sequence[str]) -> str:
-        """Key columns as a group has them: one zero and one NaN."""
+        """Return key columns as grouping keys: -0.0 becomes 0.0, and all NaN are equal."""
         types = [self.columns[name] for name in key]
         values = [
             f'("{name}" + 0.0)::{type_} AS "{name}"' if type_ in FLOATS else f'"{name}" AS "{name}"'
@@ -137,7 +138,7 @@ class Place:
 
 
 def there(place: Place, uid: str) -> str:
-    """Return the rows of a node that are there at each checkpoint, as often as they are."""
+    """Return the live rows of a node at each checkpoint, with their multiplicity."""
     node = place.graph.nodes[uid]
     columns = names(tuple(node.columns))
     if node.output_kind == "append":
@@ -150,16 +151,16 @@ def there(place: Place, uid: str) -> str:
 
 
 class Law(Protocol):
-    """What one operator puts out, told for all checkpoints at once."""
+    """The law of one operator's output, for all checkpoints together."""
 
     def late(self, place: Place) -> str | None:
-        """Return when an input row is late, of its columns and `__stamp`; null: it is not. None: none ever is."""
+        """Return the SQL condition of a late input row, where null means on time; None if no row is ever late."""
 
     def batch(self, place: Place) -> str:
         """Return the batch query over its on-time rows, with the checkpoint in `upto`."""
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        """Yield what holds at each checkpoint with nothing in flight, beside which rows are late."""
+        """Yield the claims at each checkpoint without rows in flight, except those about late rows."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ class AggregateLaw:
         return f"SELECT upto, {keys}, {place.calls(self.spec.aggregates)} FROM ({rows}) GROUP BY upto, {keys}"
 
     def _totals(self, place: Place) -> str:
-        """Without a key there is one row at each checkpoint, also over no rows."""
+        """Return the query without a key: one row per checkpoint, even over no rows."""
         calls = place.calls(self.spec.aggregates)
         of_rows = f"SELECT upto, {calls} FROM ({place.present}) GROUP BY upto"
         of_none = f"SELECT {calls} FROM ({place.present}) WHERE false"
@@ -194,9 +195,7 @@ class AggregateLaw:
 
 @dataclass(frozen=True)
 class WindowLaw:
-    """A window has all its rows but the late ones, those it could not wait for; it is there once its end is reached, or
-    early.
-    """
+    """A window has all of its rows except late ones. It is emitted when the watermark reaches its end, or early."""
 
     spec: WindowOperator
 
@@ -247,9 +246,9 @@ class WindowLaw:
 
 
 def again_claims(spec: WindowOperator, place: Place) -> Iterator[Claim]:
-    """Yield that no window is put out as it was: early ones are once more when they are done, and none is gone twice.
+    """Yield the claims that no window is emitted unchanged, except a final one after an early one, or deleted twice.
 
-    Of windows that count their rows: others may stay as they were when a row has come.
+    They only hold for windows that count their rows, since other results may not change with a new row.
     """
     counts = any(str(call) == "count(*)" for call in spec.aggregates.values())
     if not spec.updates or not counts:
@@ -268,9 +267,9 @@ def again_claims(spec: WindowOperator, place: Place) -> Iterator[Claim]:
 
 @dataclass(frozen=True)
 class DeduplicateLaw:
-    """One row of each key that came, whole, with its stamp; which one is outside the law.
+    """One complete input row per key, with its stamp. The law does not determine which one.
 
-    With a ttl a key may come again once its row would have been late: then its next row has a later stamp.
+    With a ttl, a key may be emitted again once its row would have been late. Its next row then has a later stamp.
     """
 
     spec: DeduplicateOperator
@@ -283,7 +282,7 @@ class DeduplicateLaw:
         return None if self._ttl_us is None else f"{place.time_us} < __stamp - {self._ttl_us}"
 
     def batch(self, place: Place) -> str:
-        """Return the first row of each key, as if no key came again after its ttl."""
+        """Return the first row of each key, as if no key returned after its ttl."""
         rows = place.at_each(place.on_time(self.late(place)))
         first = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY __order) = 1"
         return f"SELECT * FROM ({rows}) QUALIFY {first}"
@@ -310,12 +309,12 @@ class DeduplicateLaw:
 
 
 def retraction_claims(place: Place) -> Iterator[Claim]:
-    """Yield what holds of the rows that a node takes back and makes, where operators read them."""
+    """Yield the claims about rows that a node retracts and inserts, if operators read them."""
     node = place.graph.nodes[place.uid]
     columns = names(tuple(node.columns))
     read = place.at_each(f'SELECT * FROM "{node.read}"')
     left = f"SELECT upto, {columns}, sum(__weight) AS weight FROM ({read}) GROUP BY ALL HAVING weight <> 0"
-    if node.output_kind != "retract":  # of which nothing else is put out
+    if node.output_kind != "retract":  # which emits nothing else
         shown = place.shown(node.key, columns)
         yield Claim("what is left of retractions is the newest rows", differing(left, f"SELECT *, 1 FROM ({shown})"))
     bits = ", ".join(f'"{column}"::VARCHAR AS "{column}"' for column in node.columns)  # -0.0 is not 0.0
@@ -324,10 +323,10 @@ def retraction_claims(place: Place) -> Iterator[Claim]:
 
 
 def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]) -> Iterator[Claim]:
-    """Yield which rows of an input are late.
+    """Yield the claims about the late rows of an input.
 
     Args:
-        output: where they are. late_columns: of them, which are those that the operator consumes.
+        output: the node with the late rows. late_columns: its columns, those that the operator consumes.
     """
     late = law.late(place)
     if late is not None:
@@ -338,13 +337,13 @@ def late_claims(law: Law, place: Place, output: str, late_columns: Sequence[str]
 
 
 def declared_order(place: Place, name: str, *, descends: bool) -> str:
-    """Return the order of a column as a spec declares it: one zero, and nulls below all values."""
+    """Return the SQL order of a column by the spec's rules: 0.0 equals -0.0, and nulls come before all values."""
     value = f'("{name}" + 0.0)' if place.columns[name] in FLOATS else f'"{name}"'
     return f"{value} {'DESC NULLS LAST' if descends else 'ASC NULLS FIRST'}"
 
 
 def whole_order(place: Place, name: str, *, descends: bool) -> Iterator[str]:
-    """Yield the order of a column that leaves nothing open: also which of both zeros comes first."""
+    """Yield the total SQL order of a column, which also orders -0.0 and 0.0."""
     yield f'"{name}" {"DESC NULLS LAST" if descends else "ASC NULLS FIRST"}'
     if place.columns[name] in FLOATS:
         yield f"CASE WHEN \"{name}\"::VARCHAR = '-0.0' THEN 0 ELSE 1 END{' DESC' if descends else ''}"
@@ -355,7 +354,7 @@ def names(columns: Sequence[str]) -> str:
 
 
 def differing(actual: str, expected: str) -> str:
-    """Rows of which one multiset has more than the other, and how many more: below 0, the expected one has."""
+    """Return the difference of two multisets: rows with their surplus, negative if rows are missing."""
     both = f"SELECT *, 1 AS more FROM ({actual}) UNION ALL SELECT *, -1 FROM ({expected})"
     return f"SELECT sum(more) AS more, * EXCLUDE (more) FROM ({both}) GROUP BY ALL HAVING sum(more) <> 0"
 

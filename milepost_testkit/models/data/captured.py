@@ -1,4 +1,4 @@
-"""What every node of a job put out, epoch by epoch, as it came."""
+"""The captured output of every node of a job, by epoch and in order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ EPOCH, STAMP, ORDER = "__epoch", "__stamp", "__order"
 
 @dataclass(frozen=True)
 class Begin:
-    """From where an epoch began, as its plan says.
+    """The starting position of an epoch, from its plan.
 
     Attributes:
-        idle_before, idle: sources that nobody waits for: when it began, and at its end.
-        fired: how far the subtasks of each operator had fired (us; None: nowhere).
+        idle_before, idle: idle sources at its start and at its end, which no operator waits for.
+        fired: per operator, the time up to which each subtask had fired (us); None if it had not fired.
     """
 
     idle_before: frozenset[str] = frozenset()
@@ -37,30 +37,31 @@ class Begin:
 
 @dataclass
 class Captured:
-    """Rows of each node (`<uid>.late` for its late rows), by the number of the epoch that put them out.
+    """Rows of each node (`<uid>.late` for its late rows) by the number of their epoch.
 
     Attributes:
-        begins: of epochs; those that are not there found no source idle, and nothing that had fired beyond its inputs.
+        begins: starting positions by epoch. An absent epoch had no idle source, and no node that had fired beyond its
+            inputs.
     """
 
     pieces: dict[str, list[tuple[int, int | None, pa.Table]]] = field(default_factory=dict)
     begins: dict[int, Begin] = field(default_factory=dict)
 
     def add(self, node: str, epoch: int, stamp_us: int | None, rows: pa.Table) -> None:
-        """Keep the rows of one stamp."""
+        """Add rows with one stamp."""
         self.pieces.setdefault(node, []).append((epoch, stamp_us, rows))
 
     def forget(self, epoch: int) -> None:
-        """Drop what a try put out that was given up."""
+        """Drop the rows of an aborted attempt."""
         for node, pieces in self.pieces.items():
             self.pieces[node] = [piece for piece in pieces if piece[0] != epoch]
 
     def rows(self, node: str) -> int:
-        """Return how many rows a node has put out."""
+        """Return the number of rows that a node emitted."""
         return sum(rows.num_rows for _, _, rows in self.pieces.get(node, ()))
 
     def table(self, node: str) -> pa.Table | None:
-        """Return all rows of a node with `EPOCH`, `STAMP` and `ORDER`; None when there were none."""
+        """Return all rows of a node with `EPOCH`, `STAMP` and `ORDER`; None if there are none."""
         pieces = self.pieces.get(node)
         if not pieces:
             return None

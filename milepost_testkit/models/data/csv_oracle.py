@@ -1,8 +1,8 @@
-"""What a job's tables must hold: an independent answer in DuckDB, from the landed CSV files and the rules alone.
+"""Compute a job's expected tables independently, in DuckDB, from landed CSV files.
 
-It knows the spec and the rules of watermarks, of late rows and of what is emitted, and nothing of the operators:
-no file of `milepost.operators` or `milepost.state` is imported; what each operator puts out is its batch query
-(`milepost_testkit/models/data/batch.py`), over what its inputs must put out. Given which objects each epoch
+It uses the spec and the rules of watermarks, late rows and emission, but imports nothing of `milepost.operators` or
+`milepost.state`. The output of each operator is its batch query (`milepost_testkit/models/data/batch.py`) over the
+expected output of its inputs. Given which objects each epoch
 consumed, in plan order, it computes the watermarks itself, drops duplicates and late rows, and leaves out the windows
 that are still open. Times are microseconds since the epoch, UTC, as int64.
 """
@@ -61,9 +61,9 @@ def expected_tables(
 
     Args:
         spec: of a job with one CSV source and operators of kind sql, deduplicate, aggregate and window.
-        landing: the store that the source's keys are relative to.
+        landing: the store to which the source's keys are relative.
         epochs: for each epoch the keys it consumed, in plan order; at least one epoch, none of them empty.
-        deduplicate: False lets every duplicate through: an answer that a right job must differ from.
+        deduplicate: False keeps every duplicate, a result from which a correct job must differ.
     """
     os.environ["TZ"] = "UTC"
     with duckdb.connect(config={"threads": 2}) as db:
@@ -119,7 +119,7 @@ class _Oracle:
                 path = Path(folder) / f"{index:06}.csv"
                 path.write_bytes(landing.get(key))
                 files.append(str(path))
-            # Everything is text at first, so that what a null looks like is the spec's word, not DuckDB's.
+            # Everything is read as text first, so that the spec decides what a null is, not DuckDB.
             self._db.execute(
                 "CREATE TABLE raw AS SELECT * , row_number() OVER () AS __position FROM read_csv($files, "
                 "all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"', "
@@ -143,14 +143,14 @@ class _Oracle:
         largest = dict(self._db.execute(f'SELECT __epoch, max({self._time}) FROM "{self._name}" GROUP BY 1').fetchall())
         after: list[int] = []
         for epoch in range(epochs):
-            # An epoch whose objects held no row leaves the watermark where it was.
+            # An epoch without rows does not move the watermark.
             seen = [value for e, value in largest.items() if e <= epoch]
             assert seen, "the oracle needs a row in the first epoch"
             after.append(max(seen) - delay)
         return after
 
     def _marks(self, watermarks: Sequence[int]) -> None:
-        """Tell the laws of the epochs, and of the watermark before each and after the last."""
+        """Create the laws' tables of epochs, and of the watermark before each and after the last."""
         uids, epochs = [node.uid for node in self._graph.stateful], range(len(watermarks))
         before = pa.array([None, *watermarks[:-1]] * len(uids), pa.int64())
         self._db.register(
@@ -181,7 +181,7 @@ class _Oracle:
         if late is not None:
             self._late[uid] = self._count(f"{uid}.late")
         if isinstance(operator, DeduplicateOperator):
-            # A key without the event time would be forgotten and come back, which depends on when each row came.
+            # A key without the event time would expire and return, depending on when each row arrived.
             in_key = self._source.time_column in operator.key
             assert operator.ttl is None or in_key, "the oracle needs the time in the key"
             if not self._drop_duplicates:

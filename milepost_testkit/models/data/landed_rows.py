@@ -1,4 +1,4 @@
-"""What a small job must hold after it has consumed some objects: DuckDB queries over the landed CSV files."""
+"""Expected results of a small job: DuckDB queries over landed CSV files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LandedRows:
     """Rows of the columns k and v, by the name of their object.
 
     Args:
-        landings: the folders in which an object may be.
+        landings: the folders that may contain an object.
     """
 
     def __init__(self, landings: Sequence[Path]) -> None:
@@ -26,11 +26,11 @@ class LandedRows:
         self._answers: dict[tuple[str, tuple[str, ...]], Rows] = {}
 
     def per_key(self, names: Iterable[str], rule: str) -> Rows:
-        """Per key what an aggregate makes of the rows of these objects, by key."""
+        """Return an aggregate over the rows of these objects, by key."""
         return self._query(f"select k, ({rule})::bigint from {{}} group by k order by k", names)
 
     def distinct(self, names: Iterable[str]) -> Rows:
-        """The different rows of these objects, in order."""
+        """Return the distinct rows of these objects, in order."""
         return self._query("select distinct k, v from {} order by k, v", names)
 
     def _query(self, sql: str, names: Iterable[str]) -> Rows:
@@ -40,7 +40,7 @@ class LandedRows:
             path = next(str(folder / name) for folder in self._landings if (folder / name).is_file())
             source = "read_csv(?, header = true, columns = {'k': 'BIGINT', 'v': 'VARCHAR'})"
             self._duckdb.execute(f"insert into landed select ?, * from {source}", [name, path])
-        if (sql, wanted) not in self._answers:  # what has landed never changes
+        if (sql, wanted) not in self._answers:  # landed objects never change
             source = "(select k, v from landed where name in (select unnest(?)))"
             self._answers[sql, wanted] = self._duckdb.execute(sql.format(source), [[*wanted]]).fetchall()
         return self._answers[sql, wanted]

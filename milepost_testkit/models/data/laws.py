@@ -37,5 +37,5 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
 
 
 def law_of(operator: StatefulSpec) -> Law:
-    """Return the law of an operator; of a process function, that of the one in `process_law.py`."""
+    """Return the law of an operator. A process function has the law in `process_law.py`."""
     return LAWS[type(operator)](operator)

@@ -1,4 +1,4 @@
-"""The oracle, node by node: every claim of every operator's law, at every checkpoint with nothing in flight."""
+"""Check every claim of each operator's law, at checkpoints without rows in flight."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _NUMBERS = {
 
 
 class Broken(AssertionError):
-    """A node's rows are not what its law says."""
+    """A node's rows violate its law."""
 
 
 def check(
@@ -58,13 +58,13 @@ def check(
     ended: frozenset[int] = frozenset(),
     since: Mapping[str, int] | None = None,
 ) -> None:
-    """Raises Broken: a claim does not hold.
+    """Raise Broken if a claim does not hold.
 
     Args:
-        schemas: of every node's rows, late ones included where there may be some.
-        checkpoints: those with nothing in flight, with the epochs that led to each, in order.
-        ended: epochs at whose end event time ended.
-        since: first epoch of operators that began, without state, after others.
+        schemas: of every node's rows, including possible late rows.
+        checkpoints: those without rows in flight, with the epochs that led to each, in order.
+        ended: epochs that ended event time.
+        since: first epoch of operators that were added later, without state.
     """
     since = since or {}
     watermarks = Watermarks(spec, graph, captured, ended)
@@ -113,7 +113,7 @@ def hold_same(
     schemas: Mapping[str, pa.Schema],
     lineages: tuple[tuple[int, ...], tuple[int, ...]],
 ) -> None:
-    """What two histories have put out comes to the same rows, late ones included, at every node that is not a source.
+    """Check that two histories have equal rows, including late ones, at every node that is not a source.
 
     Raises: Broken.
     """
@@ -136,7 +136,7 @@ def has_late_rows(
     lineage: tuple[int, ...],
     ended: frozenset[int],
 ) -> bool:
-    """Return whether these epochs found a row late, for all of its windows or for some of them."""
+    """Return whether a row of these epochs was late, for all of its windows or for some."""
     late = [node for node in captured.pieces if ".late" in node]
     if any(epoch in lineage for node in late for epoch, *_ in captured.pieces[node]):
         return True
@@ -164,7 +164,7 @@ def _hold(db: duckdb.DuckDBPyConnection, node: Node, claim: Claim) -> None:
 
 
 class Watermarks:
-    """The watermarks of sources, reckoned from the rows that they put out, and of the nodes behind them."""
+    """The watermarks of sources, computed from their rows, and of the nodes downstream of them."""
 
     def __init__(self, spec: JobSpec, graph: JobGraph, captured: Captured, ended: frozenset[int]) -> None:
         self._graph, self._ended, self._begins = graph, ended, captured.begins
@@ -181,24 +181,27 @@ class Watermarks:
                     self._newest_us[name, epoch] = max(newest, self._newest_us.get((name, epoch), newest))
 
     def after(self, source: str, lineage: Iterable[int]) -> int | None:
-        """Return a source's watermark after these epochs; None: no row has come."""
+        """Return a source's watermark after these epochs; None without rows."""
         newest = [self._newest_us[source, epoch] for epoch in lineage if (source, epoch) in self._newest_us]
         return max(newest) - self._delay_us[source] if newest else None
 
     def of_node(self, uid: str, lineage: tuple[int, ...]) -> int | None:
-        """Return how far a node has fired after these epochs, if the last one left nothing in flight; None: nowhere."""
+        """Return the time up to which a node has fired after these epochs; None if it has not.
+
+        The last epoch must have left no rows in flight.
+        """
         return latest(self._reached(uid, lineage), self._fired(uid, lineage))
 
     def at_begin(self, uid: str, lineage: tuple[int, ...], epoch: int) -> tuple[int | None, int | None, int | None]:
-        """Return by what rows of sources are late for a node in an epoch that continues these.
+        """Return the time by which rows of sources are late for a node, in an epoch that continues the lineage.
 
-        Beside it of which two it is the later one: the watermark of its inputs, and how far it had fired.
+        It is the later of two times, which follow it: the watermark of the inputs, and the time the node had fired to.
         """
         input_us, fired_us = self.of_inputs(uid, lineage, epoch), self._fired(uid, (epoch,))
         return latest(input_us, fired_us), input_us, fired_us
 
     def of_inputs(self, uid: str, lineage: tuple[int, ...], epoch: int) -> int | None:
-        """Return the least watermark of a node's inputs when an epoch begins, but for those that are idle."""
+        """Return the least watermark of a node's inputs at the start of an epoch, without idle ones."""
         begin, ended = self._begin(epoch), self._ended.intersection(lineage)
         return operator_watermark(
             END_OF_TIME_US if ended
@@ -208,9 +211,9 @@ class Watermarks:
         )  # fmt: skip
 
     def is_even(self, lineage: tuple[int, ...]) -> bool:
-        """Return whether all subtasks of a node have fired equally far where the last epoch left nothing in flight.
+        """Return whether all subtasks of a node have fired to the same time, after an epoch without rows in flight.
 
-        What had fired further than the inputs are now, where a source has come back behind others, stays there.
+        If a source returned behind the others, subtasks that had fired further than the inputs are now stay there.
         """
         uids = [
             node.uid for node in self._graph.stateful if len({*self._begin(lineage[-1]).fired.get(node.uid, ())}) > 1
@@ -218,12 +221,12 @@ class Watermarks:
         return all(self._reached(uid, lineage) == self.of_node(uid, lineage) for uid in uids)
 
     def came_back_behind(self, lineage: tuple[int, ...]) -> bool:
-        """Return whether a node had fired further than the inputs that it waited for again when an epoch began."""
+        """Return whether a node had fired beyond the inputs that it waited for again, when an epoch began."""
         begins = [(node.uid, lineage[:at], epoch) for node in self._graph.stateful for at, epoch in enumerate(lineage)]
         return any(self.of_inputs(*begin) != self.at_begin(*begin)[0] for begin in begins)
 
     def beyond(self, lineage: tuple[int, ...]) -> Iterator[str]:
-        """Yield what has fired further than its inputs, when the last of these epochs began."""
+        """Yield the nodes that had fired beyond their inputs when the last of these epochs began."""
         before, epoch = lineage[:-1], lineage[-1]
         for node in self._graph.stateful:
             fired_us, most_us = self._fired(node.uid, (epoch,)), self.of_node(node.uid, before)
@@ -244,19 +247,19 @@ class Watermarks:
         return latest(ends, self.of_inputs(uid, lineage[:-1], lineage[-1]))
 
     def _fired(self, uid: str, lineage: tuple[int, ...]) -> int | None:
-        """Return the furthest that a subtask of a node had fired when the last of these epochs began."""
+        """Return the latest time to which a subtask of a node had fired when the last of these epochs began."""
         return reduce(latest, self._begin(lineage[-1]).fired.get(uid, ()), None) if lineage else None
 
     def _begin(self, epoch: int) -> Begin:
         return self._begins.get(epoch, Begin())
 
     def _waited_for(self, uid: str, idle: Set[str]) -> list[str]:
-        """Return the sources and operators with event time that a node waits for: all, where all of them are idle."""
+        """Return the sources and operators with event time that a node waits for; all of them if all are idle."""
         timed = [name for name in self._inputs(uid) if self._sources(name)]
         return [name for name in timed if not self._sources(name) <= idle] or timed
 
     def _inputs(self, uid: str) -> Iterator[str]:
-        """Yield the sources and operators with state that a node's rows come from, each once."""
+        """Yield the sources and stateful operators that a node's rows come from, each once."""
         nodes = self._graph.nodes
         for name in dict.fromkeys(nodes[uid].inputs):
             yield from self._inputs(name) if nodes[name].is_row_wise else (name,)
@@ -270,12 +273,13 @@ class Watermarks:
 def _database() -> duckdb.DuckDBPyConnection:
     db = duckdb.connect(config={"threads": 1})
     db.execute("SET TimeZone = 'UTC'")
-    db.execute("SET disabled_optimizers = 'top_n_window_elimination'")  # of 2.0 it drops rows where 0.0 and -0.0 meet
+    # In version 2.0 this optimizer drops rows where 0.0 and -0.0 meet.
+    db.execute("SET disabled_optimizers = 'top_n_window_elimination'")
     return db
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
-    """Return how DuckDB calls the types of numbers that have several names or widths; others need none."""
+    """Return the DuckDB types of numeric columns with several names or widths. Other columns need none."""
     hidden = (DELETED_COLUMN, WEIGHT_COLUMN)
     types = {
         field.name: "DECIMAL" if pa.types.is_decimal(field.type) else _NUMBERS.get(field.type, "") for field in schema
@@ -298,7 +302,7 @@ def _registered(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConne
 def _tables(
     captured: Captured, schemas: Mapping[str, pa.Schema], checkpoints: Mapping[int, tuple[int, ...]]
 ) -> dict[str, pa.Table]:
-    """Return the rows of each node, and which epochs led to each checkpoint."""
+    """Return the tables of each node's rows, and of the epochs that led to each checkpoint."""
     rows = {node: _table(captured, node, schema) for node, schema in schemas.items()}
     return {**rows, "lineage": _lineage(checkpoints, 0)}
 
@@ -311,7 +315,7 @@ def _began(graph: JobGraph, watermarks: Watermarks, checkpoints: Mapping[int, tu
 
 
 def _places(graph: JobGraph, node: Node, schemas: Mapping[str, pa.Schema]) -> list[Place]:
-    """Return an operator with state as each of its inputs has it."""
+    """Return one `Place` per input of a stateful operator."""
     read = [graph.nodes[name].read for name in node.inputs]
     return [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(read)]
 
@@ -332,7 +336,7 @@ def _marks(times: Iterable[tuple[str | int | None, ...]], columns: tuple[str, ..
 
 
 def _lineage(checkpoints: Mapping[int, tuple[int, ...]], first: int) -> pa.Table:
-    """Return which epochs led to each checkpoint, but for those before the first that counts."""
+    """Return the epochs that led to each checkpoint, from epoch `first` on."""
     pairs = ((at, epoch) for at, epochs in checkpoints.items() for epoch in epochs if epoch >= first)
     return pa.table([*_pairs(pairs)], names=["upto", EPOCH])
 

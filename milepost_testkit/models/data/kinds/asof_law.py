@@ -1,4 +1,4 @@
-"""The law of an as-of join: each left row that the watermark has passed, with the newest version of its key."""
+"""The law of an as-of join: each left row behind the watermark, with the newest version of its key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost_testkit.models.data.batch import FLOATS, Claim, Place, differing, 
 
 @dataclass(frozen=True)
 class AsofLaw:
-    """Of versions that are not after the row the last one in time, of one time the greatest whole row."""
+    """Joins the last version that is not after the row. Among versions of equal time, the greatest row counts."""
 
     spec: AsofOperator
 

@@ -1,4 +1,4 @@
-"""The law of an interval join: pairs, and the rows that pair with nothing once nothing can come that would."""
+"""The law of an interval join: pairs, and unmatched rows once no match can arrive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from milepost_testkit.models.data.batch import Claim, Place, differing, microsec
 
 @dataclass(frozen=True)
 class JoinLaw:
-    """On-time rows of one key, near each other in event time; a null key pairs with nothing."""
+    """On-time rows of one key, close in event time. A null key matches nothing."""
 
     spec: JoinOperator
 
@@ -60,7 +60,7 @@ class JoinLaw:
         return f"EXISTS (SELECT 1 FROM {side} WHERE {other}.upto = {own}.upto AND {self._near})"
 
     def _alone(self, place: Place, own: str, other: str, waits_us: int) -> str:
-        """Return the rows of one side that pair with nothing: of a null key, or once the watermark is past them."""
+        """Return the unmatched rows of one side: with a null key, or once the watermark has passed them."""
         keys = [pair["lr".index(own)] for pair in self.spec.key]
         null = " OR ".join(f'{own}."{name}" IS NULL' for name in keys)
         mark = f"(SELECT watermark_us FROM mark WHERE node = '{place.uid}' AND mark.upto = {own}.upto)"
@@ -68,7 +68,7 @@ class JoinLaw:
         return f"{self._sides(place)[own]} WHERE NOT {self._there(place, own, other)} AND ({null} OR {past})"
 
     def _columns(self, place: Place) -> tuple[str, str]:
-        """Return the columns of a pair: those of the left row, those of the right one."""
+        """Return the columns of a pair: those of the left row, then those of the right row."""
         graph, inputs = place.graph, place.graph.nodes[place.uid].inputs
         left = [f'l."{name}"' for name in graph.nodes[inputs[0]].columns]
         return ", ".join(left), ", ".join(f'r."{name}" AS "{new}"' for name, new in self._right_columns(place))
@@ -83,7 +83,7 @@ class JoinLaw:
         return ", ".join("NULL" for _ in right.split(", "))
 
     def _under(self, place: Place) -> str:
-        """Return the left columns of a right row that pairs with nothing: its key, its event time, and nulls."""
+        """Return the left columns of an unmatched right row: its key, its event time, and nulls."""
         left, right = (place.graph.nodes[name] for name in place.graph.nodes[place.uid].inputs)
         shown = {**dict(self.spec.key), left.event_time: right.event_time}
         return ", ".join(f'r."{shown[name]}"' if name in shown else "NULL" for name in left.columns)

@@ -1,4 +1,4 @@
-"""The law of `latest`: of each key the newest of its on-time rows, or none where that one is a delete."""
+"""The law of `latest`: the newest on-time row per key, or none if it is a delete."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from milepost_testkit.models.data.batch import Claim, Place, declared_order, dif
 
 @dataclass(frozen=True)
 class LatestLaw:
-    """Rows are told newer by the declared columns, null least and NaN greatest; then deletes are, then whole rows.
+    """Rows are ordered by the declared columns (null least, NaN greatest), then deletes last, then by all columns.
 
-    With a ttl a deleted key may have an older row again, once its delete may be forgotten.
+    With a ttl, a deleted key may show an older row again once its delete may have expired.
     """
 
     spec: LatestOperator
@@ -50,7 +50,7 @@ class LatestLaw:
         return self.spec.columns or tuple(place.columns)
 
     def _ranked(self, place: Place) -> str:
-        """Return on-time rows at each checkpoint, with whether each is a delete, and how new it is among its key's."""
+        """Return on-time rows at each checkpoint, with a delete flag and their rank within the key."""
         gone = "false" if self.spec.delete_when is None else f"coalesce({self.spec.delete_when}, false)"
         until = (
             "NULL" if self.spec.tombstone_ttl is None else f"{place.time_us} + {microseconds(self.spec.tombstone_ttl)}"
@@ -68,10 +68,10 @@ class LatestLaw:
         return f"SELECT * FROM ({self._ranked(place)}) WHERE __rank = 1"
 
     def _revived(self, place: Place, shown: str) -> str:
-        """Return rows that are shown although the newest of their key is a delete that was remembered then."""
+        """Return shown rows whose key has a newer delete that had not expired when they arrived."""
         same = " AND ".join(f's."{name}" IS NOT DISTINCT FROM r."{name}"' for name in self._shown(place))
         keys = " AND ".join(f'd."{name}" IS NOT DISTINCT FROM r."{name}"' for name in self.spec.key)
-        # Of rows that a table cannot tell apart one is enough: others may have been dropped.
+        # One of several equal rows is enough, because the others may have been dropped.
         return (
             f"SELECT s.* FROM ({shown}) s "
             f"JOIN ({self._ranked(place)}) r ON s.upto = r.upto AND {same} AND NOT r.__gone "

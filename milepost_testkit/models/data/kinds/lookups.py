@@ -1,4 +1,4 @@
-"""The law of lookups: in each epoch the rows are joined with what the static source held then."""
+"""The law of lookups: the rows of each epoch joined with the static source of that epoch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST = 12
 
 
 def static_rows(epoch: int) -> pa.Table:
-    """Return what the static source holds when an epoch is triggered: several rows of a key, and others each time."""
+    """Return the rows of the static source at an epoch's trigger. Keys repeat, and rows change with each epoch."""
     places = range(1, 1 + epoch * 5 % _MOST + 1)
     rows = [
         (_TEXTS[n % len(_TEXTS)], _FLOATS[n % len(_FLOATS)], _WHOLE[n % len(_WHOLE)], f"{n * epoch % 7} of {epoch}-{n}")
@@ -45,7 +45,7 @@ def static_rows(epoch: int) -> pa.Table:
 
 
 def copy_of(store: ObjectStore, rows: pa.Table, epoch: int, token: FencingToken) -> DimensionSnapshot:
-    """Store the copy of an epoch, as its driver does."""
+    """Store the dimension copy of an epoch, as its driver does."""
     body = encode_dimension(rows)
     key = f"{dimensions_prefix(CheckpointId(epoch), token)}{STATIC}-{epoch}.arrow"
     store.put(key, body)
@@ -54,10 +54,10 @@ def copy_of(store: ObjectStore, rows: pa.Table, epoch: int, token: FencingToken)
 
 @dataclass(frozen=True)
 class LookupLaw:
-    """Rows with what their key finds in the epoch that put them out: of several rows the first by its order.
+    """Rows joined with the static row of their key in their epoch, the first one in its order if there are several.
 
     Attributes:
-        read: columns that it puts out: those that somebody needs.
+        read: the emitted columns, those that a reader needs.
     """
 
     spec: LookupOperator

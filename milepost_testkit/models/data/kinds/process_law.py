@@ -1,4 +1,4 @@
-"""The law of one process function: how many rows of a key there have been, told with each epoch that brings it some."""
+"""The law of one process function: the running count of rows per key."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Counting:
 
 
 def counting_operator(uid: str, source: str) -> dict[str, Any]:
-    """Return the spec of the operator that the law is of, over a source of the law's rows."""
+    """Return the spec of this law's operator, over a source of the laws' rows."""
     return {"uid": uid, "kind": "process", "inputs": [source], "key": ["k"], "function": f"{MODULE}:Counting"}
 
 
 @dataclass(frozen=True)
 class ProcessLaw:
-    """Each epoch puts out one row for each key that it brings rows, with the count of all that came so far."""
+    """Each epoch emits one row per key with new rows, with the count of all rows so far."""
 
     spec: ProcessOperator
 

@@ -1,4 +1,4 @@
-"""The law of SQL over updates: what is there behind it is its query over what is there before."""
+"""The law of SQL over updates: its live output is its query over its live input."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from milepost_testkit.models.data.batch import Claim, Place, differing, names, t
 
 @dataclass(frozen=True)
 class SqlLaw:
-    """Rows that come and are taken back, and the newest rows of a table, are the SELECTs of the rows that are there.
+    """Live rows, retractable or newest per key, are the SELECT of the live input rows.
 
-    Of SQL behind SQL, which is one projection, they are those of the SELECTs before.
+    SQL downstream of SQL is one projection, so the SELECTs before it apply first.
     """
 
     job: JobSpec

@@ -1,4 +1,4 @@
-"""The laws of windows that overlap, and of sessions."""
+"""The laws of overlapping windows and of sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from milepost_testkit.models.data.batch import (
 
 
 def window_law(spec: WindowOperator) -> Law:
-    """Return the law of a window operator, by its windows."""
+    """Return the law of a window operator by its kind of windows."""
     if spec.window.sliding is not None:
         return SlidingLaw(spec)
     return WindowLaw(spec) if spec.window.session is None else SessionLaw(spec)
@@ -40,7 +40,7 @@ def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
 
 
 def _batch(spec: WindowOperator, place: Place, rows: str) -> str:
-    """Aggregate rows with `__start` and `__end` of their window, of those that are done, early of all."""
+    """Aggregate rows by `__start` and `__end` of their window: final windows, or all of them with early results."""
     keys = names(spec.key)
     done = "true" if spec.emit == "early" else "__end <= watermark_us"
     return (
@@ -53,12 +53,12 @@ def _batch(spec: WindowOperator, place: Place, rows: str) -> str:
 
 @dataclass(frozen=True)
 class SlidingLaw:
-    """A row is in each window around it that was not done by its stamp; late where there is none."""
+    """A row is in each window around it that was not final by its stamp. Without such a window it is late."""
 
     spec: WindowOperator
 
     def _end_us(self, place: Place, pane: str) -> str:
-        """Return where a pane ends, counted from that of a row, which is 0."""
+        """Return the end of a pane by its number. The row's own pane is number 0."""
         windows = self.spec.window
         offset = microseconds(windows.offset or timedelta(0))
         if windows.calendar is None:
@@ -80,11 +80,11 @@ class SlidingLaw:
         return self._done(place, str(self._panes - 1))
 
     def late_for_some(self, place: Place) -> str:
-        """Return the rows that are late for one at least of their windows: for the one that ends first."""
+        """Return the rows that are late for at least one window: the one that ends first."""
         return place.late(self._done(place, "0"))
 
     def _done(self, place: Place, pane: str) -> str:
-        """Return when the window that ends with a pane is done, for a row."""
+        """Return the condition that the window that ends with a pane is final, for a row."""
         return f"{self._end_us(place, pane)} + {microseconds(self.spec.allowed_lateness)} <= __stamp"
 
     def batch(self, place: Place) -> str:
@@ -101,7 +101,7 @@ class SlidingLaw:
 
 @dataclass(frozen=True)
 class SessionLaw:
-    """On-time rows of a key, in order of time: one that comes `gap` after the last one or later begins a session."""
+    """On-time rows of a key in order of time. A row at least `gap` after the previous one begins a session."""
 
     spec: WindowOperator
 
