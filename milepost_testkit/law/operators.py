@@ -1,4 +1,4 @@
-"""Random operators for the law, hard where the rules have edges, each a whole number that is read digit by digit."""
+"""Random operators for the laws, rich in edge cases, each decoded from an integer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "
 def operator_of(
     uid: str, digits: Digits, nodes: list[Readable], kinds: Sequence[str]
 ) -> tuple[dict[str, Any], bool, Readable | None]:
-    """Return an operator, whether its rows are updates, and what may read them."""
+    """Return an operator, whether its rows are updates, and its readable columns."""
     kind = digits.pick(kinds)
     updated = [node for node in nodes if node.numbered]
     if updated and digits.pick((True, False)):  # chains of updates and SQL are rare otherwise
@@ -110,7 +110,7 @@ def _window(
 
 
 def _over(key: Sequence[str], calls: Mapping[str, str]) -> tuple[dict[str, str], ...]:
-    """Return what may be aggregated of an operator's updates: of its key, and of what its calls come to."""
+    """Return the possible aggregates over an operator's updates: of its key and of its calls' results."""
     flags = [name for name, call in calls.items() if call.startswith(("any(", "every("))]
     return over_updates([*key, *(name for name in calls if name != "n")], flags)
 
@@ -144,7 +144,7 @@ def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool
 
 
 def _chosen(uid: str, rows: Readable) -> Readable:
-    """Return what may read rows of which some are chosen, whole."""
+    """Return the readable columns of an operator that passes complete rows."""
     if rows.updates:
         return replace(rows, name=uid)
     of_source = rows.event_time == "t"
@@ -153,7 +153,7 @@ def _chosen(uid: str, rows: Readable) -> Readable:
 
 
 def _of_latest(uid: str, operator: dict[str, Any], rows: Readable) -> Readable:
-    """Return what may read the newest rows: all of their columns, or a few."""
+    """Return the readable columns of the newest rows: all of their columns, or a few."""
     shown = operator.get("columns")
     if shown is None:
         numbered = rows.event_time == "t"
@@ -165,7 +165,7 @@ def _of_latest(uid: str, operator: dict[str, Any], rows: Readable) -> Readable:
 
 
 def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, Any]:
-    """Return what a latest operator says: few sequences, so that rows tie, and deletes at any place among them."""
+    """Return a latest operator with few sequence values, so that rows tie, and deletes anywhere among them."""
     of_source = rows.event_time == "t"
     order = list(dict.fromkeys(digits.pick(ORDERS if of_source else WINDOW_ORDERS)))
     said: dict[str, Any] = {"sequence_by": order}
@@ -176,7 +176,7 @@ def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, A
 
 
 def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return a join, as of a time or not, of two sources, or of one node with itself; and what may read it."""
+    """Return an interval or as-of join of two sources, or of a node with itself, and its readable columns."""
     sources = [node for node in nodes if node.name in ("a", "b")]
     left, right = digits.pick(sources), digits.pick(sources)
     if digits.pick((False, False, True)):
@@ -185,30 +185,30 @@ def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple
 
 
 def met(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return a join, as of a time or not, of two sources with each other."""
+    """Return an interval or as-of join of two sources."""
     left, right = digits.pick((sources, sources[::-1]))
     return _joined(uid, digits.pick(("join", "asof")), digits, left, right)
 
 
 def again(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return windows that come out again."""
+    """Return windows that are emitted repeatedly."""
     return _window(uid, digits, digits.pick(sources), digits.pick(BASE_KEYS), LATENESS[1:])
 
 
 def apart(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return a join whose sides are apart in time, so that a row may be on time and yet have nothing to wait for."""
+    """Return a join with distant sides, so that a row may be on time and yet have no match to wait for."""
     how, within = digits.pick((("left", BEFORE), ("anti", BEFORE), ("right", AFTER)))
     operator, updates, rows = _joined(uid, "join", digits, digits.pick(sources), digits.pick(sources), (how,))
     return operator | {"within": within}, updates, rows
 
 
 def once(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
-    """Return an operator that passes rows of the last source on, which the one behind it may have to wait for."""
+    """Return an operator that passes rows of the last source, for which a downstream operator may have to wait."""
     return operator_of(uid, digits, sources[-1:], ("ttl",))
 
 
 def fires_behind(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return windows over the node before, or a join of it with the first source, as of a time or not."""
+    """Return windows over the previous node, or an interval or as-of join of it with the first source."""
     if digits.pick((True, False)):
         return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS)
     left, right = digits.pick(((nodes[-1], nodes[0]), (nodes[0], nodes[-1])))
@@ -216,13 +216,13 @@ def fires_behind(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[
 
 
 def passed(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return a join by name that passes every row of the first source on: each finds itself."""
+    """Return a join by name that passes every row of the first source, because each row matches itself."""
     operator, updates, rows = _joined(uid, "join", digits, sources[0], sources[0], ("semi",))
     return operator | {"key": ["k"], "within": ["0s", "0s"]}, updates, rows
 
 
 def fires(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return windows over the node before that come out once."""
+    """Return windows over the previous node that are emitted once."""
     return _window(uid, digits, nodes[-1], digits.pick(nodes[-1].keys), LATENESS[:1])
 
 
@@ -232,7 +232,7 @@ def replaced(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[st
 
 
 def extremes(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable | None]:
-    """Return the least and greatest values of the rows of the node before, which replace each other."""
+    """Return the minimum and maximum over the previous node's updates."""
     rows = nodes[-1]
     texts = dict.fromkeys(text for one in rows.calls for text in one.values() if text.startswith(EXTREMES))
     some = [*texts][digits.pick((0, 1, 2)) :: 3]

@@ -30,7 +30,7 @@ OVER_UPDATES = (
 def over_updates(
     columns: Sequence[str], flags: Sequence[str] = (), by: str = "n", sums: Sequence[dict[str, str]] = OVER_UPDATES
 ) -> tuple[dict[str, str], ...]:
-    """Return what may be aggregated of updates: sums, values of some columns, and flags."""
+    """Return the possible aggregates over updates: sums, values of some columns, and flags."""
     values = tuple(
         one
         for name in columns
@@ -64,13 +64,13 @@ BASE_KEYS = (("k",), ("f",), ("k", "f"), ("i",), ("k", "i"))
 
 @dataclass(frozen=True)
 class Readable:
-    """What an operator may read: columns that may be keys, aggregates of the others, and its event time.
+    """The columns of a node that an operator may read: possible keys, aggregates of the others, and event time.
 
     Attributes:
-        columns: all of them, where a join may read them: those of `SCHEMA` first.
-        orders: of updates, columns by which rows may be ranked.
-        key: of updates; None if their rows come and are taken back without one.
-        numbered: SQL may read them. value: a number among their columns.
+        columns: all columns if a join may read them, those of `SCHEMA` first.
+        orders: for updates, columns by which rows may be ranked.
+        key: for updates; None if rows are inserted and retracted without a key.
+        numbered: whether SQL may read them. value: a numeric column.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Random rows for the law: few values, and hard ones, each row a whole number that is read digit by digit."""
+"""Random rows for the laws: few values, many edge cases, each row decoded from an integer."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ BEGIN_MINUTES = -60
 
 @dataclass(frozen=True)
 class Domain:
-    """The values that rows are made of.
+    """The possible values of rows.
 
     Attributes:
-        minutes, edges_us: after the epoch's own time: these minutes, and then these microseconds.
+        minutes, edges_us: offsets of a row's time from the time of its epoch, added together.
     """
 
     keys: Sequence[str | None] = KEYS
@@ -59,7 +59,7 @@ class Domain:
 
     @property
     def columns(self) -> tuple[Sequence[Any], ...]:
-        """In the order of `SCHEMA`, without the time."""
+        """The values per column, in the order of `SCHEMA`, without the time."""
         return self.keys, self.floats, self.whole, self.values, self.prices, self.flags
 
 
@@ -74,21 +74,24 @@ NARROW = Domain(
     minutes=(0, 30, -30, 60),
     edges_us=(0, -1, 1),
 )
-"""Few keys, so that rows tie and replace each other; of values enough that another one lies between two; times at which
-rules change.
+"""Few keys, so that rows tie and replace each other, but enough values that a value lies between two others. The times
+are those at which rules change.
 """
 APART = replace(NARROW, keys=("a", ""))
-"""Each key is of another one of two subtasks."""
+"""Each of the two keys belongs to a different one of two subtasks."""
 
 
 def of_key(number: int, place: int) -> int:
-    """Return the number of a row of `APART` that differs in its key alone, which is at that place."""
+    """Return the number of a row of `APART` with the key at index `place` and otherwise equal values."""
     unit = len(APART.minutes) * len(APART.edges_us)
     return number + (place - number // unit % len(APART.keys)) * unit
 
 
 class Digits:
-    """A whole number, read digit by digit, each of the base that is asked for."""
+    """An integer read digit by digit, lowest first, each in its own base.
+
+    17 picked from 3 choices, then from 4, gives the indices 2 (17 % 3) and 1 (5 % 4).
+    """
 
     def __init__(self, number: int) -> None:
         self._rest = number
@@ -102,7 +105,7 @@ ROWS = len(KEYS) * len(FLOAT_KEYS) * len(WHOLE) * len(VALUES) * len(PRICES) * le
 
 
 def rows_table(numbers: Sequence[int], epoch: int, domain: Domain = WIDE) -> pa.Table:
-    """Return the rows that these numbers stand for; their times go on with the epochs, out of order."""
+    """Return the rows that these numbers encode. Their times advance with the epochs, out of order."""
     rows = []
     for number in numbers:
         digits = Digits(number)

@@ -1,4 +1,4 @@
-"""`make law`: the law over random graphs and histories; each seed is the same in every run."""
+"""`make law`: check the laws on random graphs and histories, reproducible by seed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ EXAMPLES_PER_JOB = 20
 
 
 def hold(example: Example, folder: Path) -> Counter[str]:
-    """Run an example, and hold every node to its law. Returns what it met. Raises Broken."""
+    """Run an example, and check the law of every node. Returns the covered cases. Raises Broken."""
     plane = Plane(example.spec, folder, WEAK if example.weak else KEYED)
     head, asked, met = _played(example, plane)
     if met["in flight"] or met["idle"]:
@@ -74,7 +74,7 @@ def hold(example: Example, folder: Path) -> Counter[str]:
 
 
 def _played(example: Example, plane: Plane) -> tuple[Checkpoint, dict[int, Asked], Counter[str]]:
-    """Run the epochs of an example. Returns where they end, with nothing in flight, what was asked, what was met."""
+    """Run the epochs of an example. Returns the last checkpoint (nothing in flight), the requests, the cases."""
     met: Counter[str] = Counter()
     history = [Checkpoint()]
     waiting: dict[str, tuple[SourceObject, ...]] = {}
@@ -105,7 +105,7 @@ def _played(example: Example, plane: Plane) -> tuple[Checkpoint, dict[int, Asked
 
 
 def hold_job(example: JobExample, folder: Path) -> Counter[str]:
-    """Run an example by its master, and hold its nodes and tables to their law after each act."""
+    """Run an example with its job master, and check the laws of its nodes and tables after each action."""
     with patch.object(row_changes, "TOGETHER_BYTES", 1):  # as tables of large files
         return _played_by_master(example, LawJob.create(folder, example.document))
 
@@ -118,7 +118,7 @@ def _played_by_master(example: JobExample, job: LawJob) -> Counter[str]:
             if numbers:
                 job.land(source, rows_table(numbers, number, example.domain))
         job.set_parallelism(parallelism)
-        if number >= returns or act == "backfill":  # which is refused where the spec lacks what it is to read again
+        if number >= returns or act == "backfill":  # refused if the spec lacks a source that it must read again
             job.bring_back()
         if act == "rollback":
             job.rollback(back)
@@ -142,7 +142,10 @@ def _played_by_master(example: JobExample, job: LawJob) -> Counter[str]:
 
 
 def _backfilled(job: LawJob, back: int, ranges: int) -> bool:
-    """Backfill a job. Returns whether the same epochs ran: its tables are as they were. Raises AssertionError."""
+    """Backfill a job. Returns whether the same epochs ran, so that its tables are unchanged.
+
+    Raises: AssertionError.
+    """
     was = job.tables()
     job.backfill(back, ranges_per_epoch=ranges)
     if cuts_epochs(job.document) or ranges > 1:
@@ -153,14 +156,14 @@ def _backfilled(job: LawJob, back: int, ranges: int) -> bool:
 
 
 def hold_examples(count: int, seed: int | None) -> Counter[str]:
-    """Hold so many random examples to the law. Returns what they met. Raises Broken, with the least example."""
+    """Check `count` random examples. Returns the covered cases. Raises Broken, with the smallest example."""
     return _hold_each(examples(), hold, count, seed)
 
 
 def hold_job_examples(count: int, seed: int | None) -> Counter[str]:
-    """Hold so many random jobs to the law, some of them with a table in a Postgres of their own.
+    """Check `count` random jobs, some of them with a table in their own Postgres.
 
-    Returns what they met. Raises AssertionError, with the least example.
+    Returns the covered cases. Raises AssertionError, with the smallest example.
     """
     server = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")))
     try:

@@ -1,4 +1,4 @@
-"""The table of a law's job in Postgres, read and changed by SQL, in the database of `PG_DSN`."""
+"""Read and change the Postgres table of a law's job by SQL, in `PG_DSN`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SINK = {
 
 
 def served_operator(source: str, *, few: bool) -> dict[str, Any]:
-    """Return an operator with the newest row of each key, of which some are deletes.
+    """Return an operator with the newest row per key, some of which are deletes.
 
     Args:
-        few: of each name of `NARROW`, so that each object replaces or deletes rows of those before it. Otherwise
-            of each moment. Neither is ever null.
+        few: use the names of `NARROW` as keys, so that each object replaces or deletes earlier rows. Otherwise the
+            keys are times. Keys are never null.
     """
     key, sequence = ("k", ["t", "i"]) if few else ("t", ["i", "f"])
     return {
@@ -38,19 +38,19 @@ def served_operator(source: str, *, few: bool) -> dict[str, Any]:
 
 
 def served_rows(schema: pa.Schema) -> pa.Table:
-    """Return the rows of the table, in these columns."""
+    """Return the rows of the table with these columns."""
     listed = sql.SQL(", ").join(map(sql.Identifier, schema.names))
     rows = _run(sql.SQL("SELECT {} FROM {}").format(listed, _TABLE)).fetchall()
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def empty_table() -> None:
-    """Delete its rows, behind the job's back."""
+    """Delete its rows from outside the job."""
     _run(sql.SQL("DELETE FROM {}").format(_TABLE))
 
 
 def drop_table() -> None:
-    """Drop it, if it is there."""
+    """Drop the table, if it exists."""
     _run(sql.SQL("DROP TABLE IF EXISTS {}").format(_TABLE))
 
 

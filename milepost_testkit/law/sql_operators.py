@@ -1,4 +1,4 @@
-"""Random SQL over updates: keys that stay, are dropped or come twice, rows that a filter drops, explodes, unions."""
+"""Random SQL over updates: kept, dropped and repeated keys, filters, explodes and unions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALLS = ({"n": "count(*)", "total": "sum(n)"}, {"n": "count(n)", "mean": "avg(n)
 
 
 def sql_operator(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable]:
-    """Return SQL over updates, whether its rows have a key, and what may read them: its number is `n`."""
+    """Return SQL over updates, whether its rows have a key, and its readable columns, of which `n` is numeric."""
     key, name, value = rows.key, rows.name, rows.value
     others = [one for one in dict.fromkeys(one for key in rows.keys for one in key) if one != "n"]
     one = digits.pick(others or ("n",))
