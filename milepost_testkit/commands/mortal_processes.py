@@ -31,7 +31,6 @@ PRELOADED = (
     "milepost.jobmaster.compatibility.preflight",
     "milepost.jobmaster.leadership.lifecycle",
     "milepost.jobmaster.metrics.abort_reporter",
-    "milepost.jobmaster.observers.use_case_end",
     "milepost.jobmaster.reports.checkpoint.details",
     "milepost.jobmaster.reports.reports",
     "milepost.jobmaster.retention.subsumption",

@@ -174,7 +174,7 @@ def room_folder(room: str) -> Path:
 
 
 def package_of(module: str) -> str:
-    """`milepost.spark.task.levels` -> `spark`; `milepost.sinks` -> `sinks`; `milepost` -> ``""``."""
+    """`milepost.spark.task.level_task` -> `spark`; `milepost.sinks` -> `sinks`; `milepost` -> ``""``."""
     room = module.split(".")[1:2]
     return room[0] if room and room[0] in ALLOWED else ""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost_testkit.commands.mortal_processes import PRELOADED
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.imports import files
 
@@ -76,3 +77,8 @@ def test_what_is_imported_is_there() -> None:
 )
 def test_an_import_that_leads_nowhere_is_named(text: str, named: str) -> None:
     assert [*lost(ast.parse(text))] == [named]
+
+
+def test_what_a_forked_run_preloads_is_there() -> None:
+    """The fork server ignores a module that it cannot import, and each run would then import it again."""
+    assert [name for name in PRELOADED if name.startswith("milepost") and place(name) is None] == []

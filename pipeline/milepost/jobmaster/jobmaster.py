@@ -55,7 +55,7 @@ class JobMaster:
         self.job = job
         self.context = JobContext(job)
         self.telemetry = telemetry
-        self.abort_reporter = AbortReporter(self.context, telemetry)
+        AbortReporter(self.context, telemetry).observe()
         self.observers: Delivery | None = None
         if (settings := asked(lineage)) is not None:
             from milepost.jobmaster.observers.observers import observe

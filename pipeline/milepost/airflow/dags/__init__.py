@@ -3,25 +3,15 @@
 Airflow parses only files that contain `airflow` and `dag`. `from milepost.airflow.dags import load_jobs` has both.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+from milepost.exports import lazy_exports
 from milepost.extras import require
 
 require("airflow", "making DAGs")
 
 if TYPE_CHECKING:
-    from milepost.airflow.dags.dag_factory import load_jobs
-    from milepost.airflow.dags.task_group import MilepostTaskGroup
-
-__all__ = ["MilepostTaskGroup", "load_jobs"]
-
-_HOMES = {"load_jobs": "dag_factory", "MilepostTaskGroup": "task_group"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"{__name__} has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    from milepost.airflow.dags.dag_factory import load_jobs as load_jobs
+    from milepost.airflow.dags.task_group import MilepostTaskGroup as MilepostTaskGroup
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

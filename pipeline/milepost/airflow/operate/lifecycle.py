@@ -1,7 +1,7 @@
 """The acts on a job as a whole: `resume`, `cancel`, `start`, `abort`.
 
 An approval holds for one state of the job: its incarnation, its status, why it failed, the running epoch. The head may
-move between plan and act, because the schedule continues until somebody approves.
+move between plan and act, because the schedule continues until the plan is approved.
 """
 
 from __future__ import annotations

@@ -44,8 +44,11 @@ class AbortReporter:
     def __init__(self, context: JobContext, telemetry: Callable[[], Telemetry | None]) -> None:
         self._context, self._telemetry = context, telemetry
         self._unreported: list[CheckpointAborted] = []
-        context.listeners.append(self._collect)
-        context.use_case_ends.callbacks.append(self._report)
+
+    def observe(self) -> None:
+        """Report from now on."""
+        self._context.listeners.append(self._collect)
+        self._context.use_case_ends.callbacks.append(self._report)
 
     def _collect(self, landed: LandedTransition) -> None:
         self._unreported.extend(aborts_of(landed.transition.event))

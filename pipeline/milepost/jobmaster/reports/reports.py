@@ -46,13 +46,13 @@ class Reports:
         return History(self._context).checkpoints(status, limit)
 
     def show(
-        self, checkpoint_id: int | None = None, *, details: bool = True, reckoned: bool = True
+        self, checkpoint_id: int | None = None, *, details: bool = True, with_cost: bool = True
     ) -> CheckpointReport:
         """Return one checkpoint in full, the head by default: a `CheckpointDetails` when it is retained.
 
         Args:
             details: False: only what the log has, which works even if its metadata is damaged.
-            reckoned: whether the head includes its cost per month and of upsert tables, which reads every retained
+            with_cost: whether the head includes its cost per month and of upsert tables, which reads every retained
                 checkpoint.
         Raises: NotFound: no such checkpoint, or none has completed yet.
         """
@@ -61,7 +61,7 @@ class Reports:
         history, state = History(self._context), self._context.head().state
         shown_id = history.head(state) if checkpoint_id is None else checkpoint_id
         report = history.show(shown_id, state=state, details=details)
-        if report.checkpoint_id != state.timeline().head or not (details and reckoned):
+        if report.checkpoint_id != state.timeline().head or not (details and with_cost):
             return report
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())

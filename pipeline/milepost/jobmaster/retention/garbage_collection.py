@@ -203,7 +203,7 @@ def _list_garbage(context: JobContext, session_id: SessionId, reach: JobReach, e
 
 
 def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, grace_ms: int) -> int:
-    """Delete what is due, each entry after a fresh read of the head. What that head does not list any more stays."""
+    """Delete due entries, each after a fresh read of the head. An entry that the head no longer lists stays."""
     deleted = failed = judged_ms = 0
     done: list[str] = []
     before = context.head().state

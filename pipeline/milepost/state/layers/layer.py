@@ -60,7 +60,7 @@ class Layer:
         stored: the operator's state schema, in one chunk, perhaps narrowed; of a tombstone only the key columns mean
             anything.
         deleted: True for a tombstone.
-        drifts: of the hashes (see `interpolation_search`), where they were reckoned.
+        drifts: of the hashes (see `interpolation_search`), if they were computed.
     """
 
     hashes: Hashes

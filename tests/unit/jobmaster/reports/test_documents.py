@@ -44,22 +44,22 @@ _MEASURED = ("_ms", "bytes", "size")
 _OF_THIS_MACHINE = ("host", "pid", "machine")
 
 
-class _Told:
-    """What was said, step by step."""
+class _Documents:
+    """The documents of a job's life, by step."""
 
     def __init__(self, folder: Path) -> None:
         self.steps: dict[str, Any] = {}
         self._folder = str(folder)
 
-    def note(self, step: str, told: Callable[[], Any]) -> None:
+    def note(self, step: str, produce: Callable[[], Any]) -> None:
         try:
-            said = told()
+            document = produce()
         except CheckpointError as error:
-            said = {
+            document = {
                 "error": type(error).__name__, "message": error.message, "hint": error.hint, "details": error.details,
             }  # fmt: skip
         assert step not in self.steps
-        self.steps[step] = self._masked(said)
+        self.steps[step] = self._masked(document)
 
     def _masked(self, value: Any, name: str = "") -> Any:
         if is_dataclass(value):
@@ -95,72 +95,74 @@ def _difference(found: Difference) -> dict[str, Any]:
 def _told(folder: Path) -> dict[str, Any]:
     """Live through a job's life and ask for every document on the way."""
     job = SparklessJob.create(folder, EDIT)
-    told, runner, session = _Told(folder), SparklessRunner(), Session.cli()
+    documents, runner, session = _Documents(folder), SparklessRunner(), Session.cli()
 
     def epoch() -> Any:
         return job.master.epochs.run(session, runner)
 
     def read(step: str, *more: str) -> None:
         for name in ("status", *more):
-            told.note(f"{step}: {name}", getattr(job.master.reports, name))
+            documents.note(f"{step}: {name}", getattr(job.master.reports, name))
 
-    told.note("nothing landed: run", epoch)
+    documents.note("nothing landed: run", epoch)
     read("nothing landed")
     job.land("a.csv", _rows((1, "2024-01-01 08:00:00"), (2, "2024-01-01 09:00:00")))
-    told.note("first epoch: run", epoch)
+    documents.note("first epoch: run", epoch)
     job.land("b.csv", _rows((1, "2024-01-03 08:00:00"), (1, "2023-01-03 08:00:00"), (3, "2999-01-01 00:00:00")))
     job.land("c.csv", _rows((4, "2024-01-04 08:00:00")))
-    told.note("second epoch: run", epoch)
+    documents.note("second epoch: run", epoch)
     read("one object unread")
-    told.note("second epoch: show", lambda: job.master.reports.show(2))
-    told.note("what it read: diff", lambda: [_difference(one) for one in job.master.reports.diff(1, 2)])
+    documents.note("second epoch: show", lambda: job.master.reports.show(2))
+    documents.note("what it read: diff", lambda: [_difference(one) for one in job.master.reports.diff(1, 2)])
 
     def lost(plan: EpochPlan) -> None:
         raise StoreUnavailable("the store is away", hint="bring it back")
 
-    told.note("a failed epoch: run", lambda: job.master.epochs.run(session, SparklessRunner(before=lost)))
+    documents.note("a failed epoch: run", lambda: job.master.epochs.run(session, SparklessRunner(before=lost)))
     read("after a failed epoch", "list_checkpoints", "history")
-    told.note("a failed epoch: show", lambda: job.master.reports.show(3))
-    told.note("a failed job: run", epoch)
-    told.note("a failed job: resume", job.master.lifecycle.resume)
-    told.note("third epoch: run", epoch)
-    told.note("verify", job.master.reports.verify)
-    told.note("fsck", job.master.reports.fsck)
-    told.note("savepoint: create", lambda: job.master.savepoints.create("kept"))
-    told.note("savepoint: list", job.master.list_savepoints)
-    told.note("rollback: plan", lambda: job.master.rollbacks.plan(2))
-    told.note("rollback", lambda: job.master.rollbacks.run(session, 2))
+    documents.note("a failed epoch: show", lambda: job.master.reports.show(3))
+    documents.note("a failed job: run", epoch)
+    documents.note("a failed job: resume", job.master.lifecycle.resume)
+    documents.note("third epoch: run", epoch)
+    documents.note("verify", job.master.reports.verify)
+    documents.note("fsck", job.master.reports.fsck)
+    documents.note("savepoint: create", lambda: job.master.savepoints.create("kept"))
+    documents.note("savepoint: list", job.master.list_savepoints)
+    documents.note("rollback: plan", lambda: job.master.rollbacks.plan(2))
+    documents.note("rollback", lambda: job.master.rollbacks.run(session, 2))
     read("rolled back")
-    told.note("rolled back: show the left one", lambda: job.master.reports.show(4))
-    told.note("fourth epoch: run", epoch)
-    told.note("nothing pending: abort", lambda: job.master.epochs.abort(session, None, "ABORTED_BY_USER", "asked for"))
+    documents.note("rolled back: show the left one", lambda: job.master.reports.show(4))
+    documents.note("fourth epoch: run", epoch)
+    documents.note(
+        "nothing pending: abort", lambda: job.master.epochs.abort(session, None, "ABORTED_BY_USER", "asked for")
+    )
     job.land("d.csv", _rows((5, "2024-01-05 08:00:00")))
-    told.note("fifth epoch: trigger", lambda: _triggered(job.master.triggers.trigger(session)))
-    told.note("fifth epoch: run_epoch", lambda: _reported(job.master.epochs.run_epoch(session, 6, runner)))
+    documents.note("fifth epoch: trigger", lambda: _triggered(job.master.triggers.trigger(session)))
+    documents.note("fifth epoch: run_epoch", lambda: _reported(job.master.epochs.run_epoch(session, 6, runner)))
     read("running")
-    told.note("fifth epoch: validate", lambda: asdict(job.master.epochs.validate(session, 6)))
-    told.note("fifth epoch: complete", lambda: asdict(job.master.epochs.complete(session, 6)))
+    documents.note("fifth epoch: validate", lambda: asdict(job.master.epochs.validate(session, 6)))
+    documents.note("fifth epoch: complete", lambda: asdict(job.master.epochs.complete(session, 6)))
     read("unpublished")
     for sink in ("table", "days"):
-        told.note(f"fifth epoch: notify {sink}", partial(job.master.epochs.notify_complete, session, 6, sink))
-    told.note("fifth epoch: subsume", lambda: job.master.epochs.subsume(session))
-    told.note("backfill: plan", lambda: job.master.backfills.plan(from_checkpoint=2))
-    told.note("backfill", lambda: job.master.backfills.run(session, runner, from_checkpoint=2))
+        documents.note(f"fifth epoch: notify {sink}", partial(job.master.epochs.notify_complete, session, 6, sink))
+    documents.note("fifth epoch: subsume", lambda: job.master.epochs.subsume(session))
+    documents.note("backfill: plan", lambda: job.master.backfills.plan(from_checkpoint=2))
+    documents.note("backfill", lambda: job.master.backfills.run(session, runner, from_checkpoint=2))
     read("backfilled")
-    told.note("savepoint: dispose", lambda: job.master.savepoints.dispose("kept"))
-    told.note("gc", lambda: job.master.collect_garbage(dry_run=True))
-    told.note("cancel", job.master.savepoints.cancel)
+    documents.note("savepoint: dispose", lambda: job.master.savepoints.dispose("kept"))
+    documents.note("gc", lambda: job.master.collect_garbage(dry_run=True))
+    documents.note("cancel", job.master.savepoints.cancel)
     read("canceled", "list_checkpoints", "history")
-    told.note("start", job.master.restores.start)
-    told.note("started: job_state", job.master.reports.job_state)
-    told.note("compatibility", job.master.reports.compatibility)
-    told.note("show of what never was", lambda: job.master.reports.show(99))
-    return told.steps
+    documents.note("start", job.master.restores.start)
+    documents.note("started: job_state", job.master.reports.job_state)
+    documents.note("compatibility", job.master.reports.compatibility)
+    documents.note("show of what never was", lambda: job.master.reports.show(99))
+    return documents.steps
 
 
 def _triggered(triggered: Triggered | NothingToDo) -> dict[str, Any]:
     assert isinstance(triggered, Triggered)
-    return {name: told for name, told in asdict(replace(triggered, opened=None)).items() if name != "opened"}
+    return {name: documents for name, documents in asdict(replace(triggered, opened=None)).items() if name != "opened"}
 
 
 def _reported(report: EpochReport) -> dict[str, Any]:

@@ -27,8 +27,7 @@ from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
-from milepost.spill import external_sort as ordered_rows
-from milepost.spill import spilled_rows
+from milepost.spill import external_sort, spilled_rows
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.stores.held_rows import hold_few_rows
@@ -171,7 +170,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     rows, held_bytes = 100_000, 100 << 10
     hold_few_rows(monkeypatch, held_bytes)
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 8 << 10)
-    monkeypatch.setattr(ordered_rows, "_MERGED_RUNS", 64)
+    monkeypatch.setattr(external_sort, "_MERGED_RUNS", 64)
     for name in ("IN_MEMORY_BYTES", "_AHEAD_BYTES"):
         monkeypatch.setattr(table_files, name, held_bytes)
     files = TableFiles("table", store)

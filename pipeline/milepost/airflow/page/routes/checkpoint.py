@@ -95,7 +95,7 @@ def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -
 def _read_report(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
     """Return the report of a checkpoint, and None; without details, and the error, if its metadata is damaged."""
     try:
-        return master.reports.show(checkpoint_id, reckoned=False), None
+        return master.reports.show(checkpoint_id, with_cost=False), None
     except StateCorrupt as error:
         return master.reports.show(checkpoint_id, details=False), error.message
 
