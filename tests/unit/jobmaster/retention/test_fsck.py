@@ -86,7 +86,7 @@ def test_an_object_of_another_size_is_damage(tmp_path: Path) -> None:
     job.context.store.put(plan.key, b"short")
     (missing,) = job.master.reports.fsck().missing
     assert missing.key == plan.key and str(plan.size) in missing.problem
-    wording.matches("fsck", missing.problem, replace={str(plan.size): "{size}"})
+    wording.matches("fsck", missing.problem, replace={rf"\b{plan.size}\b": "{size}"})
 
 
 def test_the_input_record_of_a_subsumed_epoch_is_still_needed(tmp_path: Path) -> None:

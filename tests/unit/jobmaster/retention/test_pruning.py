@@ -477,7 +477,7 @@ def test_a_damaged_garbage_list_is_reported_and_its_files_are_listed_again(
     assert (report.exit_code, report.complete, report.damaged) == (0, True, ())
     (unreadable,) = report.unreadable_lists
     assert unreadable.startswith(f"sink table: {key}: ")
-    wording.matches("fsck", unreadable, replace={str(len(body)): "{size}", str(len(body) + 1): "{column}"})
+    wording.matches("fsck", unreadable, replace={rf"\b{len(body)}\b": "{size}", rf"\b{len(body) + 1}\b": "{column}"})
     job.land([8])
     at_hour(monkeypatch, HOURS * 8)
     assert job.run() == [8]
