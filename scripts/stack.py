@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from milepost.jobspec.values.spark_remote import REMOTE_VARIABLE, TOKEN_VARIABLE
+from milepost.language.spark_remote import REMOTE_VARIABLE, TOKEN_VARIABLE
 from scripts import airflow_home, processes
 from scripts.airflow_rest import AirflowRest
 from scripts.processes import ROOT, StackError, Started

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import psutil
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from scripts import duckdb_cli
 from scripts.processes import PYTHON_PATH, ROOT, clean_environ, end, free_port, python
 from scripts.stack import REMOTE_VARIABLE, Stack

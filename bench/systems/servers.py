@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from milepost.spark.driver.engines import connect_server
 from milepost.spark.driver.engines.session import properties_text
 from scripts.processes import PYTHON_PATH, free_port

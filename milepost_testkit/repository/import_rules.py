@@ -18,7 +18,7 @@ GROUND = {"codec", "errors"}
 MODULES = {"api", "errors", "exports", "extras", "__main__", ""}
 """Rooms that are a single module, which has no door."""
 
-RULES = GROUND | {"protocol", "jobspec"}
+RULES = GROUND | {"protocol", "language", "jobspec"}
 LOWER = RULES | {"storage", "state", "sources", "operators", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
     "exports": set(),
@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "protocol": GROUND,
     "extras": GROUND | {"protocol"},
     "runbook": GROUND | {"protocol"},
-    "jobspec": GROUND | {"protocol"},
+    "language": GROUND | {"protocol"},
+    "jobspec": GROUND | {"protocol", "language"},
     "storage": GROUND | {"protocol", "extras"},
     "state": GROUND | {"protocol"},
     "operators": RULES,
@@ -75,7 +76,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runner",
         "runner_factory",
     ),
-    "jobspec": ("values", "job sql", "graph", "column_lineage", "load picture"),
+    "jobspec": ("job", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
         "csv_records event_time_spec",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",

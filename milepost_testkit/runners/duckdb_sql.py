@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import sqlglot
 
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.sql.plan import ITEM
+from milepost.language.sql.plan import ITEM
 from milepost.spark.driver.sql_projection import CONTROL, decode_output, encode_output
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.row_wise import SqlStep

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from milepost_testkit.processes.processes import accepts, free_ports, wait_until
 from milepost_testkit.servers.spark_cluster import SPARK, Machine
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.jobspec.graph.graph import JobGraph, analyse
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.problems import invalid_spec
+from milepost.language.problems import invalid_spec
 
 
 def build_graph(spec: JobSpec) -> JobGraph:

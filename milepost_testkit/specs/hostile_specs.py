@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from milepost.jobspec.load.document import read_document
-from milepost.jobspec.sql.spark_functions import ROW_WISE
+from milepost.language.sql.spark_functions import ROW_WISE
 from milepost_testkit.processes.processes import REPOSITORY
 
 _NAMES = ("city", "minutes", "at", "tags", "spot", "visits", "x", "`a b`", "CITY", "visits.city", "spot.lat", "tags[0]")

@@ -21,7 +21,7 @@ from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.checkpoint_metadata import newest_event_us
 from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobspec.graph.rules.node import LAST_MOMENT_US
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.contract import OperatorInput, StatefulOperator
 from milepost.operators.deduplicate import DeduplicateByKey

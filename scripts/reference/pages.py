@@ -13,7 +13,7 @@ from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import load_job
 from milepost.jobspec.picture.drawing import graph_picture
-from milepost.jobspec.values.docstrings import parse_docstring
+from milepost.language.docstrings import parse_docstring
 from milepost.protocol.records.reasons import RESERVED_REASONS, CheckpointFailureReason
 from milepost.runbook.addresses import VARIABLE, name_of
 from milepost.runbook.pages import page_files, read_page

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from milepost.jobspec.load.lint import json_schema
-from milepost.jobspec.values.fields import DURATION_PATTERN
-from milepost.jobspec.values.formats import OPTIONS
-from milepost.jobspec.values.types import TYPE_GRAMMAR
+from milepost.language.fields import DURATION_PATTERN
+from milepost.language.formats import OPTIONS
+from milepost.language.types import TYPE_GRAMMAR
 from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.language.aggregates import AggregateCall
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT")
 FLOATS = ("FLOAT", "DOUBLE")

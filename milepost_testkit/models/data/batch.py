@@ -24,7 +24,7 @@ from typing import Protocol
 from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.language.aggregates import AggregateCall
 from milepost_testkit.models.data.aggregate_calls import FLOATS, said, shown
 
 UNITS = {"d": "day", "w": "week", "mo": "month"}

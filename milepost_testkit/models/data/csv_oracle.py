@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from milepost.jobspec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
-from milepost.jobspec.values.types import ColumnType
+from milepost.language.types import ColumnType
 from milepost.protocol.records.object_store import ObjectStore
 from milepost_testkit.models.data.batch import Place, microseconds
 from milepost_testkit.models.data.laws import law_of

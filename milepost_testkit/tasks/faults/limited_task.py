@@ -66,7 +66,7 @@ def rows_of(epoch: int):  # type: ignore[no-untyped-def]  # a pyarrow table: not
 def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def]
     from milepost.epoch.metadata import StateTableSnapshot
     from milepost.epoch.plan import EpochAlignment
-    from milepost.jobspec.values.aggregates import parse_aggregate
+    from milepost.language.aggregates import parse_aggregate
     from milepost.operators.aggregation.aggregate import AggregateByKey
     from milepost.operators.contract import ONLY_TABLE
     from milepost.protocol.exchange.barrier import AckEvent

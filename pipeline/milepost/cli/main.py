@@ -24,7 +24,7 @@ from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.cli.workspace import maintenance, server, specs, testing
 from milepost.errors import CheckpointError
-from milepost.jobspec.values import nearest
+from milepost.language import nearest
 
 
 @contextlib.contextmanager

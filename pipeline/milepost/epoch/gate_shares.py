@@ -17,7 +17,7 @@ import pyarrow as pa
 from milepost.codec import from_json, to_json
 from milepost.errors import CheckpointError
 from milepost.jobspec.job import QualitySpec
-from milepost.jobspec.values import Combination
+from milepost.language import Combination
 from milepost.protocol.exchange import SubtaskIdentity, encode_answer
 from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.quality import (

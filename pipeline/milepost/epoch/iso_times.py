@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from milepost.jobspec.values.times import EPOCH, in_us, iso_text
+from milepost.language.times import EPOCH, in_us, iso_text
 from milepost.protocol.exchange import END_OF_TIME_US
 
 

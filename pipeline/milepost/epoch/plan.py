@@ -19,7 +19,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.graph import OUTPUT_TABLE, JobGraph
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import LoadedJob
-from milepost.jobspec.values import SparkRemote
+from milepost.language import SparkRemote
 from milepost.operators import StatefulOperator
 from milepost.operators.functions import ProcessFunction
 from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from openlineage.client.uuid import generate_static_uuid
 
-from milepost.jobspec.values.times import EPOCH
+from milepost.language.times import EPOCH
 from milepost.openlineage.settings import ParentRun
 
 

@@ -18,7 +18,7 @@ from milepost.jobspec.job.operators import (
     WindowOperator,
     Windows,
 )
-from milepost.jobspec.values.times import Calendar, in_us, zone_data
+from milepost.language.times import Calendar, in_us, zone_data
 from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.operators.aggregation.aggregates import timed_calls

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.graph import DELETED_COLUMN
 from milepost.jobspec.job.operators import LatestOperator
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     Bools,

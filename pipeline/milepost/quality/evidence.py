@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobspec.values.times import zoned_text
+from milepost.language.times import zoned_text
 
 _MAX_TEXT = 200
 """Longer values are cut and end in an ellipsis."""

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times import iso_text, python_values, scalar_text
+from milepost.language.times import iso_text, python_values, scalar_text
 
 _FIRST, _LAST = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import Expectation, QualitySpec
-from milepost.jobspec.values import SET_BY_THE_GATE
+from milepost.language import SET_BY_THE_GATE
 from milepost.quality.evidence import Evidence, json_value, rows_at
 from milepost.quality.gx import COUNTS, POSITIONS, build_expectations, exception_of, silence_library, validate_rows
 from milepost.quality.verdict import ExpectationResult, Verdict, VerdictStatus, status_of

@@ -22,7 +22,7 @@ import pyarrow as pa
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command, require
 from milepost.jobspec.job import QualitySpec
-from milepost.jobspec.values import nearest
+from milepost.language import nearest
 from milepost.quality.far_dates import far_values
 
 _LOG = logging.getLogger(__name__)

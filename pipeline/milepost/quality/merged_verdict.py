@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.jobspec.job import Expectation, QualitySpec
-from milepost.jobspec.values import Combination
+from milepost.language import Combination
 from milepost.quality.evidence import Evidence, json_value
 from milepost.quality.gate import collect_evidence, evaluate, expectation_result, result_from_answer
 from milepost.quality.gx import COUNTS, build_expectation, build_expectations, silence_library, validate_rows

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from milepost.codec import StoredAs, int_keys
 from milepost.jobspec.job import Expectation, QualitySpec
-from milepost.jobspec.values import Combination, combination_of
+from milepost.language import Combination, combination_of
 from milepost.quality.evidence import rows_at
 from milepost.quality.far_dates import FarDate
 from milepost.quality.gate import columns_of, refused_positions, shown_columns

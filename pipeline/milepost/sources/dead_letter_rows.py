@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from milepost.jobspec.graph.rules import BAD_COLUMNS
-from milepost.jobspec.values import to_arrow
+from milepost.language import to_arrow
 from milepost.sources.contract import BadRecord
 
 SCHEMA = pa.schema([(name, to_arrow(type_)) for name, type_ in BAD_COLUMNS.items() if type_ is not None])

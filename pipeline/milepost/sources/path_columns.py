@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from milepost.jobspec.values import ColumnType, to_arrow
+from milepost.language import ColumnType, to_arrow
 from milepost.sources.contract import BadObject, SourceObject
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobspec.load import CONFIG_FOLDER, Document, Unreadable, read_document, shown_path
-from milepost.jobspec.values import Many, Problem, SpecModel, Text, did_you_mean, invalid_spec
+from milepost.language import Many, Problem, SpecModel, Text, did_you_mean, invalid_spec
 
 FIRST_LINE = "milepost_test: 1"
 SUFFIXES = (".yaml", ".yml")

@@ -16,7 +16,7 @@ from milepost.epoch import counted
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, QualityGateFailed
 from milepost.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Session, Triggered
 from milepost.jobspec.load import LoadedJob, check_placement, from_text, load_job, read_spec
-from milepost.jobspec.values.times import python_rows
+from milepost.language.times import python_rows
 from milepost.openlineage import nowhere
 from milepost.testing.case_file import Expected, File, LoadedCases, Step
 from milepost.testing.local_job import land, sink_of, under_test

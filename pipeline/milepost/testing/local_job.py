@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from milepost.errors import NotFound
 from milepost.jobspec.job import CheckpointingSpec, EpochLimits, SinkSpec, SourceSpec, SparkSpec
 from milepost.jobspec.load import LoadedJob, from_spec, hash_spec
-from milepost.jobspec.values import to_arrow
-from milepost.jobspec.values.times import python_rows
+from milepost.language import to_arrow
+from milepost.language.times import python_rows
 from milepost.protocol.records import file_url
 from milepost.testing.case_file import File
 from milepost.testing.rows import as_yaml, typed_table

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.times import python_rows
+from milepost.language.times import python_rows
 
 _SHOWN = 20
 

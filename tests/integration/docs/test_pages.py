@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.connect_server import ConnectServer
 from scripts.stack import REMOTE_VARIABLE

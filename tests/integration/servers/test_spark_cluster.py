@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost, milepost_process
 from milepost_testkit.jobs.connected_job import ConnectedJob, lake_connection
 from milepost_testkit.jobs.keyed_job import KeyedJob

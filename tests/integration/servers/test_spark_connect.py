@@ -20,7 +20,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import QualityGateFailed
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
-from milepost.jobspec.values.spark_remote import parse_remote
+from milepost.language.spark_remote import parse_remote
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE
+from milepost.language.spark_remote import TOKEN_VARIABLE
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost

@@ -10,7 +10,7 @@ from milepost.jobspec.graph.compatibility import compare_signatures, state_signa
 from milepost.jobspec.graph.graph import Outputs, analyse
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.validation import validate_spec
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost_testkit import wording
 
 PROCESS = {"uid": "p", "kind": "process", "inputs": ["rows"], "key": ["k"], "function": "ops.inner:F"}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.exact_sums import exact_sums_as_decimal, stored_sums
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.contract import ONLY_TABLE
 from milepost.protocol.records.object_store import StoreConfig

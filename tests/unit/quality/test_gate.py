@@ -28,7 +28,7 @@ from milepost.errors import (
 )
 from milepost.jobmaster import Session
 from milepost.jobspec.job.spec import QualitySpec
-from milepost.jobspec.values.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
+from milepost.language.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from milepost.quality.gate import check_suite, evaluate, resolve_suite
 from milepost.quality.gx import start_loading
 from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus

@@ -18,8 +18,8 @@ from ruamel.yaml import YAML
 
 from milepost.codec.records import from_json, to_json
 from milepost.jobspec.job.spec import QualitySpec
-from milepost.jobspec.values.expectation_combination import COMBINATIONS, Combination, combination_of
-from milepost.jobspec.values.expectations import ARGUMENTS
+from milepost.language.expectation_combination import COMBINATIONS, Combination, combination_of
+from milepost.language.expectations import ARGUMENTS
 from milepost.quality.evidence import Evidence
 from milepost.quality.gate import collect_evidence, columns_of, evaluate
 from milepost.quality.merged_verdict import decide_verdict

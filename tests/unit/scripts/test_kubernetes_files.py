@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.validation import validate_spec
-from milepost.jobspec.values.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
+from milepost.language.spark_remote import DEFAULT_PORT, TOKEN_VARIABLE
 from milepost.spark.driver.engines.connect_server import CLASS, SETTINGS
 from milepost.spark.driver.executors.probe import FOR_S3, LIBRARIES
 from milepost_testkit.processes.processes import REPOSITORY

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlglot
 
 from milepost.jobspec.job.spec import JobSpec, SqlOperator
-from milepost.jobspec.sql.union import branches
+from milepost.language.sql.union import branches
 from milepost_testkit.models.data.batch import Claim, Place, differing, names, there
 
 

@@ -18,7 +18,7 @@ from milepost.airflow.operate.savepoints import CREATE, DISPOSE
 from milepost.airflow.operate.upkeep import FSCK, GC, REALIGN, VERIFY
 from milepost.airflow.operators import forms
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values import nearest
+from milepost.language import nearest
 
 if TYPE_CHECKING:
     from airflow.sdk import Param

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult
 
-from milepost.jobspec.values import check_job_name, check_sink_name
+from milepost.language import check_job_name, check_sink_name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

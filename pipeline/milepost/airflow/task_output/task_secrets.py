@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow.sdk.log import mask_secret
 
 from milepost.jobspec.job import referenced_variables
-from milepost.jobspec.values import TOKEN_VARIABLE
+from milepost.language import TOKEN_VARIABLE
 
 _CREDENTIALS = ("aws_secret_access_key", "aws_session_token", "aws_security_token")
 

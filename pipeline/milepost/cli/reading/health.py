@@ -17,7 +17,7 @@ from milepost.cli.terminal.output import Output, printable, show_bytes, show_cou
 from milepost.cli.terminal.prices import month_cost_text
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest, StoreUnavailable
-from milepost.jobspec.values.times import in_ms, parse_duration
+from milepost.language.times import in_ms, parse_duration
 
 if TYPE_CHECKING:
     from milepost.jobmaster import SourceHealth, StaticSourceHealth, Status

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from milepost.cli.terminal.output import Output
 from milepost.errors import EnvironmentUnusable, InvalidRequest
-from milepost.jobspec.values.times import python_rows, python_values, zoned_text
+from milepost.language.times import python_rows, python_values, zoned_text
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from typing import Any
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.jobspec.load import read_document
-from milepost.jobspec.values import did_you_mean
+from milepost.language import did_you_mean
 
 _EXTRAS = ("delta", "iceberg", "postgres")
 """Formats of sinks that need an extra of their name."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command
-from milepost.jobspec.values import REMOTE_VARIABLE, check_job_name
+from milepost.language import REMOTE_VARIABLE, check_job_name
 
 _SPEC = """\
 # A running total per city over the CSV files that land in {landing}.

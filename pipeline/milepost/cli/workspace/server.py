@@ -15,7 +15,7 @@ from milepost.cli.terminal.output import Output
 from milepost.epoch import private_cache
 from milepost.errors import EnvironmentUnusable
 from milepost.extras import require
-from milepost.jobspec.values import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
+from milepost.language import DEFAULT_PORT, REMOTE_VARIABLE, TOKEN_VARIABLE
 
 
 def register(app: typer.Typer) -> None:

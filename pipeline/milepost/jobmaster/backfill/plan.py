@@ -20,7 +20,7 @@ from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load import from_text
-from milepost.jobspec.values.times import EPOCH, in_us, parse_timestamp
+from milepost.language.times import EPOCH, in_us, parse_timestamp
 from milepost.protocol.manifest.transaction import job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, NO_CHECKPOINT, CheckpointId, ManifestState, checkpoint_name
 from milepost.protocol.retention import timeline_ancestry

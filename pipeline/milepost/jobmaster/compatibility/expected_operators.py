@@ -14,7 +14,7 @@ from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.graph.rules import SIDES
 from milepost.jobspec.job import StatefulSpec
 from milepost.jobspec.job.operators import PairedOperator, ProcessOperator
-from milepost.jobspec.values import ColumnType, to_arrow
+from milepost.language import ColumnType, to_arrow
 from milepost.operators import ONLY_TABLE, OperatorInput, StatefulOperator, build_operator
 from milepost.operators.aggregation import VALUE_COLUMN
 from milepost.protocol.records import WEIGHT_COLUMN

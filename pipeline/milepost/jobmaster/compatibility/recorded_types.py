@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.jobspec.values import EXACT_DIGITS, AggregateCall
+from milepost.language import EXACT_DIGITS, AggregateCall
 from milepost.operators import TYPE_OF
 from milepost.protocol.records import SCALE
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.values import to_arrow
+from milepost.language import to_arrow
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from milepost.jobmaster.job.use_case import UseCaseEnds
 from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.job import JobSpec, SinkSpec, resolve_sink
 from milepost.jobspec.load import LoadedJob
-from milepost.jobspec.values.times import in_ms
+from milepost.language.times import in_ms
 from milepost.protocol.manifest.transaction import Answer
 from milepost.protocol.records import (
     CheckpointId,

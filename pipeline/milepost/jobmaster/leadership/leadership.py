@@ -35,7 +35,7 @@ from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAbo
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
 from milepost.jobmaster.retention.vetoes import with_veto
-from milepost.jobspec.values.times import in_ms
+from milepost.language.times import in_ms
 from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
 from milepost.protocol.manifest import decide
 from milepost.protocol.manifest.transaction import (

@@ -10,7 +10,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import structure_problems
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.load import placement_problems, read_document, validate_spec
-from milepost.jobspec.values import show_path
+from milepost.language import show_path
 from milepost.sinks.records import TableAddress, TableContents, TableRegistry, at_address
 
 _EMPTY_PLACE = "name a path of its own, where nothing lies yet"

@@ -20,7 +20,7 @@ from milepost.jobmaster.leadership.table_previews import (
 )
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, replayed_input
 from milepost.jobmaster.rollback.switched_tables import SwitchedTable, abandoned_table_size, find_switched_tables
-from milepost.jobspec.values.times import parse_timestamp
+from milepost.language.times import parse_timestamp
 from milepost.protocol.records import (
     ENDED_STATUSES,
     NO_CHECKPOINT,

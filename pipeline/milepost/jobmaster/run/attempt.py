@@ -45,7 +45,7 @@ from milepost.jobmaster.run.tables.bucket_plans import plan_buckets
 from milepost.jobmaster.run.tables.maintenance_plans import plan_maintenance
 from milepost.jobmaster.run.tables.table_preparation import Preparation
 from milepost.jobspec.graph import input_signatures
-from milepost.jobspec.values.times import in_ms
+from milepost.language.times import in_ms
 from milepost.protocol.exchange import VerifiedAnswers, verify
 from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, with_reason
 from milepost.protocol.records import (

@@ -27,7 +27,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobmaster.run.shares import subtask_shares
 from milepost.jobspec.graph import state_signatures
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.operators import StatefulOperator
 from milepost.protocol.exchange import VerifiedAnswers, latest, source_watermark
 from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint

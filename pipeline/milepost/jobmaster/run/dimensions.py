@@ -14,7 +14,7 @@ from milepost.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobspec.job.operators import LookupOperator
-from milepost.jobspec.values import to_arrow
+from milepost.language import to_arrow
 from milepost.operators import OperatorFailed
 from milepost.operators.joins import Lookup
 from milepost.protocol.records import CheckpointFailureReason, ObjectHandle

@@ -11,7 +11,7 @@ import time
 
 from milepost.errors import CheckpointError
 from milepost.jobspec.job import ExponentialDelayRestart, FailureRateRestart, FixedDelayRestart, NoneRestart, Restart
-from milepost.jobspec.values.times import in_ms
+from milepost.language.times import in_ms
 from milepost.protocol.failure import (
     ExponentialDelay,
     FailureRate,

@@ -38,7 +38,7 @@ from milepost.jobspec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.jobspec.values.aggregates import AggregateCall
+from milepost.language import AggregateCall
 
 Inputs = Sequence[RowsLineage]
 Times = Sequence[str | None]

@@ -21,9 +21,7 @@ from milepost.jobspec.column_lineage.origins import (
     after_step,
     union,
 )
-from milepost.jobspec.sql.sql import quote, read_columns
-from milepost.jobspec.sql.sql_parse import parse_select
-from milepost.jobspec.sql.union import Branch, branches
+from milepost.language.sql import Branch, branches, parse_select, quote, read_columns
 
 if TYPE_CHECKING:
     from sqlglot import exp

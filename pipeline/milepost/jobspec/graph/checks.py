@@ -17,13 +17,17 @@ from milepost.jobspec.job.spec import (
     SourceSpec,
     WindowOperator,
 )
-from milepost.jobspec.values.expectations import expectation_problem
-from milepost.jobspec.values.formats import option_problem, type_problem
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.spark_remote import remote_problem
-from milepost.jobspec.values.spark_settings import conf_problems
-from milepost.jobspec.values.times.durations import format_duration
+from milepost.language import (
+    Path,
+    Problem,
+    conf_problems,
+    did_you_mean,
+    expectation_problem,
+    format_type_problem,
+    option_problem,
+    remote_problem,
+)
+from milepost.language.times import format_duration
 from milepost.protocol.records import endpoint_problem, location_problem
 
 _BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
@@ -232,7 +236,7 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
         message = "`settle` applies only to local paths: an S3 object appears atomically; remove it"
         yield Problem(("sources", name, "settle"), message)
     for column, type_ in source.columns.items():
-        problem = type_problem(source.format, type_)
+        problem = format_type_problem(source.format, type_)
         if problem:
             yield Problem(("sources", name, "schema", column), problem)
     for column, type_ in source.partitions.items():

@@ -30,10 +30,8 @@ from milepost.jobspec.job.spec import (
     WindowOperator,
     key_texts,
 )
-from milepost.jobspec.values.aggregates import BY_EVENT_TIME
-from milepost.jobspec.values.times.datetime_pattern import accepts_all_of
-from milepost.jobspec.values.times.durations import format_duration, format_signed_duration, parse_duration
-from milepost.jobspec.values.times.time_zones import zone_digest
+from milepost.language import BY_EVENT_TIME
+from milepost.language.times import accepts_all_of, format_duration, format_signed_duration, parse_duration, zone_digest
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"

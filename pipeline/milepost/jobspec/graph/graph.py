@@ -53,8 +53,7 @@ from milepost.jobspec.job.spec import (
     WindowOperator,
     key_texts,
 )
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.types import ColumnType
+from milepost.language import ColumnType, Path, Problem
 
 STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
 

@@ -9,7 +9,7 @@ from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.graph.in_flight import consumed_columns
 from milepost.jobspec.job.operators.lookup import LookupOperator
 from milepost.jobspec.job.spec import JobSpec, SqlOperator
-from milepost.jobspec.sql.union import branches
+from milepost.language.sql import branches
 
 
 def columns_read(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]:

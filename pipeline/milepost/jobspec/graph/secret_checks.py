@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from milepost.jobspec.job.environment import literal_text
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem
 
 _SECRET = "a spec must not contain a secret; use ${env:NAME}"
 _NAMES_A_SECRET = re.compile(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from milepost.jobspec.job.availability import not_available
 from milepost.jobspec.job.spec import BUCKET_FORMATS, JobSpec
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem
 
 _KEYS_OF_FORMATS = {
     "path": ("parquet", "delta", "iceberg"),

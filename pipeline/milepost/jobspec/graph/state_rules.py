@@ -25,8 +25,8 @@ from milepost.jobspec.job.spec import (
     StatefulSpec,
     WindowOperator,
 )
-from milepost.jobspec.values.aggregates import AggregateCall
-from milepost.jobspec.values.times.durations import format_duration
+from milepost.language import AggregateCall
+from milepost.language.times import format_duration
 
 
 @dataclass(frozen=True, slots=True)

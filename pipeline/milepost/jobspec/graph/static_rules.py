@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from milepost.jobspec.job.operators.lookup import LookupOperator
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Problem
+from milepost.language import Problem, did_you_mean
 
 _STATIC_KEYS = frozenset(
     {

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from milepost.jobspec.values.fields import Duration, PositiveDuration, Size, SpecModel
+from milepost.language import Duration, PositiveDuration, Size, SpecModel
 
 MAX_KEY_GROUPS = 32_768
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.values.spark_remote import SparkRemote, parse_remote
+from milepost.language import SparkRemote, parse_remote
 from milepost.protocol.records import Credentials, endpoint_problem
 
 _NOTHING_DONE = "Nothing was run or changed."

@@ -12,7 +12,7 @@ from typing import Any
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
-from milepost.jobspec.values.problems import Path, Problem, show_path
+from milepost.language import Path, Problem, show_path
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{env:))*))?\}")
 """A default cannot contain another reference, so that matching takes linear time."""

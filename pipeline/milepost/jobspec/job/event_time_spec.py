@@ -13,10 +13,8 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 
-from milepost.jobspec.values.fields import ColumnName, SpecModel
-from milepost.jobspec.values.times.datetime_pattern import parse_pattern
-from milepost.jobspec.values.times.time_zones import zone_data
-from milepost.jobspec.values.types import INTEGERS, ColumnType
+from milepost.language import INTEGERS, ColumnName, ColumnType, SpecModel
+from milepost.language.times import parse_pattern, zone_data
 
 _TIMESTAMP = ColumnType("timestamp", unit="us", utc=True)
 

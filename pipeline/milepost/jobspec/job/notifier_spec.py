@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from milepost.jobspec.values.fields import SpecModel
+from milepost.language import SpecModel
 
 _CLASS = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+$"
 _NAMES_A_SECRET = re.compile(

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from milepost.jobspec.values.fields import SpecModel
+from milepost.language import SpecModel
 
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=False)]
 

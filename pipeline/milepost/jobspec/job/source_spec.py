@@ -9,8 +9,9 @@ from pydantic import Field
 
 from milepost.jobspec.job.csv_records import csv_whole_because
 from milepost.jobspec.job.event_time_spec import EventTime
-from milepost.jobspec.values.fields import (
+from milepost.language import (
     ColumnName,
+    ColumnType,
     Duration,
     Many,
     PositiveDuration,
@@ -21,7 +22,6 @@ from milepost.jobspec.values.fields import (
     Type,
     start_time_ms,
 )
-from milepost.jobspec.values.types import ColumnType
 
 
 class EpochLimits(SpecModel):

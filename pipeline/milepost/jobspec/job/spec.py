@@ -22,7 +22,7 @@ from milepost.jobspec.job.operators.top import TopOperator
 from milepost.jobspec.job.operators.window import WindowOperator
 from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.values.fields import (
+from milepost.language import (
     AssetUri,
     ConnId,
     Cron,

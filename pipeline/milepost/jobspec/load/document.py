@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import isinf
 from typing import TYPE_CHECKING, Any
 
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem
 
 if TYPE_CHECKING:
     from ruamel.yaml.composer import Composer

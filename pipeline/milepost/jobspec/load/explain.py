@@ -12,7 +12,7 @@ from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.graph.rules.node import APPEND, RETRACTIONS, UPDATES
 from milepost.jobspec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
 from milepost.jobspec.job.spec import JobSpec, ProcessOperator, WindowOperator
-from milepost.jobspec.values.times.durations import format_duration
+from milepost.language.times import format_duration
 
 _LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
 

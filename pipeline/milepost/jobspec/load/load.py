@@ -27,9 +27,7 @@ from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
 from milepost.jobspec.load.validation import validate_spec
-from milepost.jobspec.values.problems import Problem, invalid_spec
-from milepost.jobspec.values.spark_remote import SparkRemote, parse_remote
-from milepost.jobspec.values.suggestions import nearest
+from milepost.language import Problem, SparkRemote, invalid_spec, nearest, parse_remote
 from milepost.protocol.records import (
     StoreConfig,
     absolute_url,

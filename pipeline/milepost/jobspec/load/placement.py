@@ -17,8 +17,7 @@ from urllib.parse import unquote
 
 from milepost.jobspec.job.environment import referenced_variables, resolve_text
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.patterns import ANY, Step, can_name, hidden_by, static_prefix
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import ANY, Path, Problem, Step, can_name, hidden_by, static_prefix
 from milepost.protocol.records import absolute_url, location_problem
 
 _DIGIT, _HEX, _SUBTASK = "0123456789", "0123456789abcdef", "0123456789al"

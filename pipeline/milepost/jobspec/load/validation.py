@@ -19,9 +19,7 @@ from milepost.jobspec.job.availability import (
 )
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.formats import find_option
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem, shortened
+from milepost.language import Path, Problem, did_you_mean, find_option, shortened
 
 _NO_KEY = (
     "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, in an "

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values import argument_label
+from milepost.language import argument_label
 from milepost.operators.aggregation.exact_sums import (
     Sums,
     stored_numbers,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.aggregation.aggregates import ROWS_COLUMN, Aggregates
 from milepost.operators.aggregation.totals import initial_totals, state_key, state_key_fields
 from milepost.operators.contract import (

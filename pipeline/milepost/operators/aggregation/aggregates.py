@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.aggregation.accumulators import Accumulator, Argument, Count, Grouped, Subtracted
 from milepost.operators.aggregation.bound_functions import BoundFunction, Column, NamedCall, bound
 from milepost.operators.aggregation.distinct_values import DistinctValues, flag_of

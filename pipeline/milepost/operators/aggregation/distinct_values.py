@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values import AggregateCall, argument_label
+from milepost.language import AggregateCall, argument_label
 from milepost.operators.aggregation.accumulators import typed_by
 from milepost.operators.contract import Ints, KeyedState, StateTable
 from milepost.operators.rows.columns import key_columns

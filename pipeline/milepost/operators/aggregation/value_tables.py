@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.aggregation.accumulators import Argument, Extreme, typed_by
 from milepost.operators.aggregation.arg_extremes import ArgExtreme
 from milepost.operators.aggregation.cached_extremes import NEGATIVE_ZEROS, WEIGHTS, CachedExtreme, Values

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values import EXACT_DIGITS
+from milepost.language import EXACT_DIGITS
 from milepost.operators.aggregation.accumulators import Argument, Grouped, typed_by
 from milepost.operators.aggregation.exact_sums import Sums, stored_sums, sums_by_key
 from milepost.operators.contract import Ints

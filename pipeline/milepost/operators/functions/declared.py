@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values import FLOATS, INTEGERS, ColumnType, check_column_name, did_you_mean, parse_type, to_arrow
+from milepost.language import FLOATS, INTEGERS, ColumnType, check_column_name, did_you_mean, parse_type, to_arrow
 from milepost.operators.rows.deletes import DELETED_FIELD, deletes_of
 from milepost.protocol.subtask import Notification
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.values.times import python_rows
+from milepost.language.times import python_rows
 from milepost.operators.functions.declared import SchemaMismatch
 from milepost.operators.rows.columns import Ints, group_rows, with_plain_keys
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times import EPOCH, in_us
+from milepost.language.times import EPOCH, in_us
 from milepost.operators.contract import KeyedState, OperatorFailed, OperatorOutput
 from milepost.operators.functions.declared import (
     Declaration,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobspec.values.times import python_values, zoned_text
+from milepost.language.times import python_values, zoned_text
 from milepost.operators.contract import OperatorFailed
 
 

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.graph.rules import LEFT_ALONE, SIDES
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.operators.contract import (
     OUTPUT_BYTES,
     Bools,

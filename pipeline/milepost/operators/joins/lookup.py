@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.jobspec.job.operators import LookupOperator
-from milepost.jobspec.values.times import python_rows
+from milepost.language.times import python_rows
 from milepost.operators.contract import Ints, OperatorFailed
 from milepost.operators.joins.join_columns import LEFT, RIGHT, JoinedColumns, common_types
 from milepost.operators.rows.columns import (

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.times import scalar_text
+from milepost.language.times import scalar_text
 from milepost.operators.contract import TOTAL_COLUMN, Bools, Ints, OperatorFailed, OperatorInput
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")

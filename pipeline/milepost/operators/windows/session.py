@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.jobspec.graph import WINDOW_START
-from milepost.jobspec.values import AggregateCall
-from milepost.jobspec.values.times import in_us
+from milepost.language import AggregateCall
+from milepost.language.times import in_us
 from milepost.operators.contract import (
     ONLY_TABLE,
     Bools,

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.jobspec.graph import WINDOW_START
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.aggregation.distinct_values import VALUE_COLUMN
 from milepost.operators.contract import (
     ONLY_TABLE,

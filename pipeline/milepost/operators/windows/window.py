@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.jobspec.graph import WINDOW_START
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,

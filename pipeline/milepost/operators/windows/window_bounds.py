@@ -18,7 +18,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from milepost.jobspec.values.times import EPOCH, Calendar, in_us, zone_of
+from milepost.language.times import EPOCH, Calendar, in_us, zone_of
 from milepost.operators.contract import Bools, Ints
 from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.graph import WINDOW_COLUMNS, WINDOW_START
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators.aggregation.aggregates import Aggregates
 from milepost.operators.contract import Ints, OperatorFailed, OperatorInput
 from milepost.operators.rows.columns import (

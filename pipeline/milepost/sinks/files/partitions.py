@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.times import scalar_text
+from milepost.language.times import scalar_text
 from milepost.sinks.files.partition_values import has_partition_type, partition_text
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.records.committables import PartitionValues, StagedFile

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values import hidden_by, matcher, static_prefix
+from milepost.language import hidden_by, matcher, static_prefix
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import SourceObject
 

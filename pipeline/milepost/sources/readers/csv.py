@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import records_are_lines
-from milepost.jobspec.values import ColumnType
+from milepost.language import ColumnType
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, printable
 from milepost.sources.readers.arrow_errors import DATA_ERRORS

@@ -8,7 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from milepost.jobspec.job import EventTimeSpec
-from milepost.jobspec.values import ColumnType, to_arrow
+from milepost.language import ColumnType, to_arrow
 from milepost.sources.contract import MAX_VALUE_CHARS, BadObject, printable
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.readers.time_column import TimeColumn

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from milepost.jobspec.values import ColumnType
+from milepost.language import ColumnType
 
 _BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 

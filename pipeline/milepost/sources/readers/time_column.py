@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.jobspec.job import EventTimeSpec
-from milepost.jobspec.values import ColumnType, to_arrow
-from milepost.jobspec.values.times import (
+from milepost.language import ColumnType, to_arrow
+from milepost.language.times import (
     EPOCH,
     MONTHS,
     SHORT_MONTHS,

@@ -27,7 +27,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructFi
 from milepost.epoch import EpochPlan
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import JobSpec
-from milepost.jobspec.sql import ITEM, quote
+from milepost.language.sql import ITEM, quote
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.sql_expression import POSITION, SelectedBranch, SqlExpression, column_of, selects

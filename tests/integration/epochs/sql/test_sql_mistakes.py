@@ -7,11 +7,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from milepost.jobspec.job.spec import SparkSpec
-from milepost.jobspec.sql import cast_types
-from milepost.jobspec.sql.diagnostics import check_mistakes
-from milepost.jobspec.sql.sql_parse import SqlProblem
-from milepost.jobspec.sql.struct_fields import check_fields
-from milepost.jobspec.values.types import parse_type
+from milepost.language.sql import cast_types
+from milepost.language.sql.diagnostics import check_mistakes
+from milepost.language.sql.sql_parse import SqlProblem
+from milepost.language.sql.struct_fields import check_fields
+from milepost.language.types import parse_type
 from milepost.spark.driver.engines.session import open_session
 
 COLUMNS = {

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec, SparkSpec
-from milepost.jobspec.sql.nondeterminism import check_nondeterminism
-from milepost.jobspec.sql.row_wise import REFUSED_FUNCTIONS
-from milepost.jobspec.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
-from milepost.jobspec.sql.sql import sql_plan
-from milepost.jobspec.sql.sql_parse import SqlProblem
-from milepost.jobspec.values.types import ColumnType
+from milepost.language.sql.nondeterminism import check_nondeterminism
+from milepost.language.sql.row_wise import REFUSED_FUNCTIONS
+from milepost.language.sql.spark_functions import BY_GROUP, ROW_WISE, SYNTAX
+from milepost.language.sql.sql import sql_plan
+from milepost.language.sql.sql_parse import SqlProblem
+from milepost.language.types import ColumnType
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason

@@ -11,7 +11,7 @@ import pytest
 from milepost.epoch.metadata import decode_metadata
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
 from milepost.jobspec.job.prices_spec import PricesSpec
-from milepost.jobspec.values.times.cron import DAYS_OF_MONTH
+from milepost.language.times.cron import DAYS_OF_MONTH
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

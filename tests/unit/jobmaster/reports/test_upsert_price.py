@@ -10,7 +10,7 @@ import pytest
 
 from milepost.jobmaster.reports.cost import pace, upsert_cost
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
-from milepost.jobspec.values.times.cron import runs_per_day
+from milepost.language.times.cron import runs_per_day
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

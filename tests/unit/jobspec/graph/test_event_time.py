@@ -14,7 +14,7 @@ from milepost.jobspec.graph.event_time import EVENT_TIME_RULES, NOTHING
 from milepost.jobspec.graph.graph import JobGraph, Outputs, analyse
 from milepost.jobspec.graph.rules.join import SIDES
 from milepost.jobspec.job.spec import JobSpec, SqlOperator
-from milepost.jobspec.values.types import ColumnType
+from milepost.language.types import ColumnType
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorInput, StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig

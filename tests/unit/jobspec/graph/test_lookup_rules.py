@@ -10,7 +10,7 @@ from milepost.jobspec.graph.compatibility import state_signatures
 from milepost.jobspec.graph.graph import JobGraph, analyse
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.values.problems import Problem
+from milepost.language.problems import Problem
 from milepost_testkit import wording
 
 ROWS = {"format": "csv", "path": "in/*.csv", "schema": {"at": "timestamp[us, UTC]", "k": "int32", "v": "string"}}

@@ -10,7 +10,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.graph.compatibility import COMPATIBLE, NEW_UID, compare_signatures, state_signatures
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.validation import validate_spec
-from milepost.jobspec.values.times import time_zones
+from milepost.language.times import time_zones
 from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 

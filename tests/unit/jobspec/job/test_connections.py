@@ -19,7 +19,7 @@ from milepost.jobspec.job.connections import (
     spark_server,
 )
 from milepost.jobspec.load.load import LoadedJob, from_text
-from milepost.jobspec.values.spark_remote import SparkRemote
+from milepost.language.spark_remote import SparkRemote
 from milepost.protocol.records.object_store import Credentials
 from milepost_testkit import wording
 

@@ -15,7 +15,7 @@ from milepost.jobspec.job.availability import OPERATOR_KINDS
 from milepost.jobspec.job.spec import SqlOperator
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import from_text, load_job
-from milepost.jobspec.values.types import to_arrow
+from milepost.language.types import to_arrow
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorInput
 from milepost_testkit.processes.processes import REPOSITORY

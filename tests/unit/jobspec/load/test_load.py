@@ -12,7 +12,7 @@ import yaml
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.load import LoadedJob, from_text, load_job
-from milepost.jobspec.values.spark_settings import ELSEWHERE, FIXED, LOOPBACK
+from milepost.language.spark_settings import ELSEWHERE, FIXED, LOOPBACK
 from milepost_testkit import wording
 from milepost_testkit.specs.spec_edits import edited
 

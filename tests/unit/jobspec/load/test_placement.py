@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import Session
 from milepost.jobspec.load.load import load_job
-from milepost.jobspec.values.patterns import ANY, WITHIN_SEGMENT, Step, can_name, matcher
+from milepost.language.patterns import ANY, WITHIN_SEGMENT, Step, can_name, matcher
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

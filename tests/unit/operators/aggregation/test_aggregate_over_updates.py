@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.operators.contract import ONLY_TABLE, OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig

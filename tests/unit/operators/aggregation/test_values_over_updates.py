@@ -14,7 +14,7 @@ from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
 from milepost.operators.contract import OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig

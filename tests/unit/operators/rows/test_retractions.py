@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from milepost.jobspec.values.aggregates import parse_aggregate
+from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.rows.retractions import count_rows, retractions
 from milepost.operators.rows.row_order import same_values

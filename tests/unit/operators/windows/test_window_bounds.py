@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.jobspec.values.times.calendar import Calendar, parse_calendar
-from milepost.jobspec.values.times.time_zones import zone_data
+from milepost.language.times.calendar import Calendar, parse_calendar
+from milepost.language.times.time_zones import zone_data
 from milepost.operators.windows.window_bounds import (
     CalendarSlides,
     CalendarWindows,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import Action, InvalidRequest, SourceChanged
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from milepost.errors import CommitConflict, InvalidRequest, NotFound
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers import streams

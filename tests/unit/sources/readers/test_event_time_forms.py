@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.jobspec.job.event_time_spec import EventTimeSpec
-from milepost.jobspec.values.times.time_zones import zone_data, zone_of
-from milepost.jobspec.values.times.timestamps import EPOCH
-from milepost.jobspec.values.types import parse_type, to_arrow
+from milepost.language.times.time_zones import zone_data, zone_of
+from milepost.language.times.timestamps import EPOCH
+from milepost.language.types import parse_type, to_arrow
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers.time_column import TimeColumn

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost.sources.readers.diagnosis import RawRecord, split_bad_records
 from milepost.sources.readers.json_values import ExpectedValues
 

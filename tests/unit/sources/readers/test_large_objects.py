@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.errors import CommitConflict
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.jobspec.values.types import parse_type, to_arrow
+from milepost.language.types import parse_type, to_arrow
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
 from milepost.sources.readers import parquet

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.jobspec.job.source_spec import SourceSpec
-from milepost.jobspec.values.types import parse_type
+from milepost.language.types import parse_type
 from milepost.sources.build import build_reader
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole_object
 from milepost.sources.planning import splits

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.values.spark_remote import TOKEN_VARIABLE, parse_remote
+from milepost.language.spark_remote import TOKEN_VARIABLE, parse_remote
 from milepost.spark.driver.engines import channel, connect
 from milepost.spark.driver.engines.channel import Channel, require_server
 from milepost_testkit import wording

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from milepost.epoch import counted, lasting, observed
-from milepost.jobspec.values.times import in_ms
+from milepost.language.times import in_ms
 
 UNKNOWN = "–"
 

@@ -13,8 +13,8 @@ from pydantic_core import PydanticUndefined
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster import CheckpointReport, JobMaster
 from milepost.jobspec.job import JobSpec
-from milepost.jobspec.values import SpecModel, parse_docstring
-from milepost.jobspec.values.times import format_duration
+from milepost.language import SpecModel, parse_docstring
+from milepost.language.times import format_duration
 
 router = APIRouter()
 

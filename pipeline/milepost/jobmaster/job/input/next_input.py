@@ -21,7 +21,7 @@ from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import SourceSpec
-from milepost.jobspec.values.times import format_duration, in_ms
+from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
 from milepost.sources import PathColumns
 from milepost.sources.planning import ConsumedSet, SourcePlan, SourceRules, list_objects, needs_compaction, plan_source

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.values.times import runs_per_day
+from milepost.language.times import runs_per_day
 from milepost.protocol.records import CompletedCheckpoint
 
 MEASURED_EPOCHS = 10

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.values.times import python_values
+from milepost.language.times import python_values
 from milepost.operators import Bools
 from milepost.operators.rows import find_rows, key_columns
 from milepost.spill import SpilledRows, align_by_key, ordered_rows

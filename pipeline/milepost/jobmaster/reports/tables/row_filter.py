@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.sql import SqlProblem, parse_statements, sql_tokens
-from milepost.jobspec.values import nearest
+from milepost.language import nearest
+from milepost.language.sql import SqlProblem, parse_statements, sql_tokens
 
 if TYPE_CHECKING:
     from sqlglot import exp

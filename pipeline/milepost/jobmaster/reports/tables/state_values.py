@@ -15,7 +15,7 @@ from milepost.jobspec.graph import WINDOW_END, WINDOW_START
 from milepost.jobspec.job import AggregateOperator
 from milepost.jobspec.job.operators import WindowOperator
 from milepost.jobspec.load import from_text
-from milepost.jobspec.values import AggregateCall
+from milepost.language import AggregateCall
 from milepost.operators import TOTAL_COLUMN, OperatorFailed, window_bounds
 from milepost.operators.aggregation import BY_COLUMN, NEGATIVE_ZEROS, ROWS_COLUMN, VALUE_COLUMN, Aggregates, timed_calls
 from milepost.operators.windows import FIRST_END, PANE_START, microseconds

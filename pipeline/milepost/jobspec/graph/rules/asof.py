@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from milepost.jobspec.graph.rules.join import joined_columns, pair_column_problems, paired_problems
 from milepost.jobspec.graph.rules.node import APPEND, OutputRows
 from milepost.jobspec.job.operators.asof import AsofOperator
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem
 
 
 def asof_rows(operator: AsofOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:

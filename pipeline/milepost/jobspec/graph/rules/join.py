@@ -16,10 +16,8 @@ from milepost.jobspec.graph.rules.node import (
 from milepost.jobspec.job.operators.asof import AsofOperator
 from milepost.jobspec.job.operators.join import JoinOperator
 from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.times.durations import format_duration, in_us
-from milepost.jobspec.values.types import FLOATS, INTEGERS, ColumnType
+from milepost.language import FLOATS, INTEGERS, ColumnType, Path, Problem, did_you_mean
+from milepost.language.times import format_duration, in_us
 
 Timed = JoinOperator | AsofOperator
 Paired = Timed | LookupOperator

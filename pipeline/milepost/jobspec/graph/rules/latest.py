@@ -14,10 +14,8 @@ from milepost.jobspec.graph.rules.node import (
     scalar_problems,
 )
 from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.sql.condition import check_condition
-from milepost.jobspec.sql.sql_parse import SqlProblem
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem, did_you_mean
+from milepost.language.sql import SqlProblem, check_condition
 
 
 def latest_rows(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from milepost.jobspec.graph.rules.join import joined_columns, key_type_problems, pair_column_problems
 from milepost.jobspec.graph.rules.node import APPEND, OutputRows, append_problems, key_problems
 from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem, did_you_mean
 
 
 def lookup_rows(operator: LookupOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:

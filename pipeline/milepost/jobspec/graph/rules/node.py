@@ -15,13 +15,20 @@ from milepost.jobspec.job.spec import (
     SinkSpec,
     SourceSpec,
 )
-from milepost.jobspec.sql.condition import check_condition
-from milepost.jobspec.sql.sql_parse import SqlProblem
-from milepost.jobspec.values.aggregates import AggregateCall, result_type, type_problem, updates_problem
-from milepost.jobspec.values.expectation_combination import Combination, combination_of
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.types import INTEGERS, ColumnType
+from milepost.language import (
+    INTEGERS,
+    AggregateCall,
+    ColumnType,
+    Combination,
+    Path,
+    Problem,
+    call_type_problem,
+    combination_of,
+    did_you_mean,
+    result_type,
+    updates_problem,
+)
+from milepost.language.sql import SqlProblem, check_condition
 
 LAST_MOMENT_US = -1
 """Offset from the end of a window, which is exclusive, to its last microsecond."""
@@ -263,7 +270,9 @@ def aggregate_problems(aggregates: dict[str, AggregateCall], name: str, rows: Ou
         if absent:
             message: str | None = f"{name} has no column {absent[0]}; {did_you_mean(absent[0], rows.columns)}"
         else:
-            message = type_problem(call, rows.columns) or _time_problem(call, rows) or _filter_problem(call, name, rows)
+            message = (
+                call_type_problem(call, rows.columns) or _time_problem(call, rows) or _filter_problem(call, name, rows)
+            )
         if message:
             problems.append(Problem((*path, "aggregates", output), message))
     return problems

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from milepost.jobspec.graph.rules.join import key_family
 from milepost.jobspec.graph.rules.node import APPEND, UPDATES, OutputRows, append_problems, key_problems
 from milepost.jobspec.job.operators.process import ProcessOperator
-from milepost.jobspec.values.names import did_you_mean
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.types import ColumnType
+from milepost.language import ColumnType, Path, Problem, did_you_mean
 
 
 def process_rows(

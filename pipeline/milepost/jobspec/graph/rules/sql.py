@@ -17,12 +17,8 @@ from milepost.jobspec.graph.rules.node import (
     nanosecond_problems,
 )
 from milepost.jobspec.job.spec import SqlOperator
-from milepost.jobspec.sql.plan import SqlPlan
-from milepost.jobspec.sql.semantics import check_semantics
-from milepost.jobspec.sql.sql import check_row_wise
-from milepost.jobspec.sql.sql_parse import SqlProblem, parse_select
-from milepost.jobspec.sql.union import Branch, branches
-from milepost.jobspec.values.problems import Path, Problem
+from milepost.language import Path, Problem
+from milepost.language.sql import Branch, SqlPlan, SqlProblem, branches, check_row_wise, check_semantics, parse_select
 
 
 def sql_rows(operator: SqlOperator, inputs: Mapping[str, OutputRows], path: Path) -> OutputRows | list[Problem]:

@@ -11,8 +11,7 @@ from milepost.jobspec.graph.rules.node import (
     scalar_problems,
 )
 from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.types import ColumnType
+from milepost.language import ColumnType, Path, Problem
 
 RANK = ColumnType("int32")
 

@@ -19,8 +19,8 @@ from milepost.jobspec.graph.rules.node import (
 from milepost.jobspec.job.availability import not_available
 from milepost.jobspec.job.operators.window import WindowOperator
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
-from milepost.jobspec.values.problems import Path, Problem
-from milepost.jobspec.values.times.durations import in_us
+from milepost.language import Path, Problem
+from milepost.language.times import in_us
 
 
 def window_rows(operator: WindowOperator, name: str, rows: OutputRows, path: Path) -> OutputRows | list[Problem]:

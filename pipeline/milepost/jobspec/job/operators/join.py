@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from milepost.jobspec.job.operators.keyed import distinct
-from milepost.jobspec.values.fields import ColumnName, KeyPair, Many, NodeName, RightColumn, SignedDuration, SpecModel
+from milepost.language import ColumnName, KeyPair, Many, NodeName, RightColumn, SignedDuration, SpecModel
 
 
 def _distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

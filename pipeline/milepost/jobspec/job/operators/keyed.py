@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from milepost.jobspec.values.fields import Aggregate, ColumnName, Many, NodeName, OrderColumn, SpecModel
+from milepost.language import Aggregate, ColumnName, Many, NodeName, OrderColumn, SpecModel
 
 
 def distinct(names: tuple[str, ...]) -> tuple[str, ...]:

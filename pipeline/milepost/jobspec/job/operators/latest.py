@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from milepost.jobspec.job.operators.keyed import KeyColumns, KeyedOperator
-from milepost.jobspec.values.fields import PositiveDuration, Text
+from milepost.language import PositiveDuration, Text
 
 
 class LatestOperator(KeyedOperator):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from milepost.jobspec.job.operators.keyed import KeyColumns
-from milepost.jobspec.values.fields import Function, Many, NodeName, SpecModel
+from milepost.language import Function, Many, NodeName, SpecModel
 
 
 class ProcessOperator(SpecModel):

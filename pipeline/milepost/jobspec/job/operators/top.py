@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from milepost.jobspec.job.operators.keyed import KeyedOperator, OrderColumns
-from milepost.jobspec.values.fields import ColumnName
+from milepost.language import ColumnName
 
 MOST_ROWS = 1_000
 """Maximum `n`: a change of the first row of a key re-emits all ranks."""

@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
 from milepost.jobspec.job.operators.keyed import Aggregates, KeyedOperator
-from milepost.jobspec.values.fields import Duration, PositiveDuration, SpecModel
-from milepost.jobspec.values.times.calendar import MOST_DAYS, Calendar, parse_calendar
-from milepost.jobspec.values.times.durations import format_duration, parse_duration
-from milepost.jobspec.values.times.time_zones import zone_data
+from milepost.language import Duration, PositiveDuration, SpecModel
+from milepost.language.times import MOST_DAYS, Calendar, format_duration, parse_calendar, parse_duration, zone_data
 
 MOST_PANES = 1_000
 """Maximum panes per window: as many partial results are merged when the window fires."""

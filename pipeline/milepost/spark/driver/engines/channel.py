@@ -9,7 +9,7 @@ import grpc
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.values import SparkRemote
+from milepost.language import SparkRemote
 
 ANSWER_S = 30.0
 """Timeout of a server's first answer on a busy machine, including the TLS handshake."""

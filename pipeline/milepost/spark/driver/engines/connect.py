@@ -27,7 +27,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.errors import EnvironmentUnusable, SparkLost
-from milepost.jobspec.values import TOKEN_VARIABLE, SparkRemote, session_settings
+from milepost.language import TOKEN_VARIABLE, SparkRemote, session_settings
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark

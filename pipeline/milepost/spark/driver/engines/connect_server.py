@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.values import JAVA_OPTIONS, TASK_ATTEMPTS, TOKEN_VARIABLE, settings_of
+from milepost.language import JAVA_OPTIONS, TASK_ATTEMPTS, TOKEN_VARIABLE, settings_of
 from milepost.spark.driver.engines.class_archive import archive_options
 from milepost.spark.driver.engines.java import find_java
 from milepost.spark.driver.engines.session import QUICK_COMPILER, prepare_environment, properties_text

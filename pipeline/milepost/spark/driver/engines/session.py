@@ -1,6 +1,6 @@
 """Open the Spark session of epochs, with required settings and a clean environment.
 
-* `jobspec/values/spark_settings.py` lists the settings that a spec cannot choose, with their reasons.
+* `language/spark_settings.py` lists the settings that a spec cannot choose, with their reasons.
 * Task retries: `local[N]` allows none, so it becomes `local[N,F]` with F attempts, and Spark replaces a lost worker.
 * `spark.conf` may hold secrets. The JVM reads it from a private file, which is deleted once Spark is up, and never from
   the command line. Only Java options are on the command line.
@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession
 
 from milepost.errors import EnvironmentUnusable, SparkLost
 from milepost.jobspec.job import SparkSpec
-from milepost.jobspec.values import (
+from milepost.language import (
     JAVA_OPTIONS,
     PYTHON,
     SOCKET_FOLDER,

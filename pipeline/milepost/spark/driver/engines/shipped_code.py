@@ -16,7 +16,7 @@ from urllib.request import url2pathname
 
 from milepost.epoch import CODE_HASH, PACKAGE, hash_sources, private_cache, sources_of
 from milepost.errors import EnvironmentUnusable
-from milepost.jobspec.values import ARCHIVES, PYTHON, SESSION_PYTHON
+from milepost.language import ARCHIVES, PYTHON, SESSION_PYTHON
 from milepost.protocol.records import unusable_disk_error
 
 FOLDER = "milepost"

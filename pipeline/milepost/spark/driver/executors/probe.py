@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.epoch import CODE_HASH, EpochPlan
-from milepost.jobspec.values import SparkRemote
+from milepost.language import SparkRemote
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
 from milepost.spark.worker import probe_tasks

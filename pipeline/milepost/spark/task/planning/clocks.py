@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.epoch import EpochPlan
 from milepost.jobspec.graph import Node
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.protocol.exchange import latest, operator_watermark
 from milepost.spark.wire.exchange import OwnStamp, Stamp
 from milepost.spark.wire.level_plan import Clock, SourceClock, UpstreamClock, fired_us, start_watermark_us

@@ -14,7 +14,7 @@ import pyarrow as pa
 from milepost.epoch import EpochPlan, split_inputs
 from milepost.jobspec.graph import OUTPUT_TABLE, edge_names
 from milepost.jobspec.job import SourceSpec
-from milepost.jobspec.values.times import in_us
+from milepost.language.times import in_us
 from milepost.operators import ONLY_TABLE, LatestByKey, MaterializedOperator, StatefulOperator, TopByKey
 from milepost.operators.aggregation import AggregateByKey, AggregateOverUpdates
 from milepost.protocol.exchange import SubtaskIdentity

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.jobspec.graph import DELETED_COLUMN, Node
 from milepost.jobspec.job import JobSpec, SqlOperator
-from milepost.jobspec.sql import Branch, branches, condition_sql, quote
+from milepost.language.sql import Branch, branches, condition_sql, quote
 from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 
