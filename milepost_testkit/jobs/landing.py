@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sources.build import build_reader
 from milepost.sources.contract import SourceObject, whole_object
+from milepost.sources.formats import build_reader
 from milepost.storage.open import open_store
 
 

@@ -78,7 +78,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "jobspec": ("job", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
-        "csv_records event_time_spec",
+        "event_time_spec",
         "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
         "spec",
         "availability environment",
@@ -115,8 +115,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "sources": (
         "contract",
         "path_columns",
-        "bad_input dead_letter_rows dimension event_times readers",
-        "build planning",
+        "bad_input dead_letter_rows dimension event_times kernel",
+        "csv json_lines parquet",
+        "formats planning",
     ),
     "operators": (
         "contract",

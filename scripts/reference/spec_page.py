@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from milepost.jobspec.load.lint import json_schema
+from milepost.language import SOURCE_FORMATS
 from milepost.language.fields import DURATION_PATTERN
-from milepost.language.formats import OPTIONS
 from milepost.language.types import TYPE_GRAMMAR
 from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
@@ -92,7 +92,7 @@ def _section(heading: str, part: dict[str, Any]) -> str:
 
 
 def _options() -> str:
-    rows = [(f"`{name}`", what) for name, what in OPTIONS["csv"].items()]
+    rows = [(f"`{name}`", what) for name, what in SOURCE_FORMATS["csv"].options.items()]
     return f"## sources.options of csv\n\nOptions of pyarrow's CSV reader.\n\n{table(('option', 'value'), rows)}\n"
 
 

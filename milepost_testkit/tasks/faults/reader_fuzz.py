@@ -30,9 +30,9 @@ import zstandard
 
 from milepost.jobspec.job.spec import SourceSpec
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole_object
 from milepost.sources.dead_letter_rows import dead_letters
+from milepost.sources.formats import build_reader
 from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
 

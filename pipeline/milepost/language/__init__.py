@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from milepost.language.fields import TimeZone as TimeZone
     from milepost.language.fields import Type as Type
     from milepost.language.fields import start_time_ms as start_time_ms
-    from milepost.language.formats import find_option as find_option
-    from milepost.language.formats import format_type_problem as format_type_problem
-    from milepost.language.formats import option_problem as option_problem
     from milepost.language.names import check_column_name as check_column_name
     from milepost.language.names import check_job_name as check_job_name
     from milepost.language.names import check_sink_name as check_sink_name
@@ -59,6 +56,10 @@ if TYPE_CHECKING:
     from milepost.language.problems import invalid_spec as invalid_spec
     from milepost.language.problems import shortened as shortened
     from milepost.language.problems import show_path as show_path
+    from milepost.language.source_formats import SOURCE_FORMATS as SOURCE_FORMATS
+    from milepost.language.source_formats import SourceFormat as SourceFormat
+    from milepost.language.source_formats import find_option as find_option
+    from milepost.language.source_formats import records_are_lines as records_are_lines
     from milepost.language.spark_remote import DEFAULT_PORT as DEFAULT_PORT
     from milepost.language.spark_remote import REMOTE_VARIABLE as REMOTE_VARIABLE
     from milepost.language.spark_remote import TOKEN_VARIABLE as TOKEN_VARIABLE

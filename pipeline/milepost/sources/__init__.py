@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from milepost.sources.bad_input import counts_by_trigger as counts_by_trigger
     from milepost.sources.bad_input import merge_bad_input as merge_bad_input
     from milepost.sources.bad_input import too_many_bad_records as too_many_bad_records
-    from milepost.sources.build import build_reader as build_reader
     from milepost.sources.contract import BadObject as BadObject
     from milepost.sources.contract import BadRecord as BadRecord
     from milepost.sources.contract import ObjectPart as ObjectPart
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     from milepost.sources.event_times import EventTimeTracker as EventTimeTracker
     from milepost.sources.event_times import RowsAhead as RowsAhead
     from milepost.sources.event_times import merge_rows_ahead as merge_rows_ahead
+    from milepost.sources.formats import build_reader as build_reader
+    from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES as MAX_WHOLE_READ_BYTES
     from milepost.sources.path_columns import PathColumns as PathColumns
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -16,9 +16,9 @@ import pytest
 from pyspark import cloudpickle
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.build import build_reader
 from milepost.sources.contract import ObjectPart, PartReader
-from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES
 from milepost.spark.task.planning import levels
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost

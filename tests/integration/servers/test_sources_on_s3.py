@@ -19,12 +19,12 @@ from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sources.build import build_reader
 from milepost.sources.contract import ObjectPart, SourceObject, whole_object
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel import streams
 from milepost.sources.planning.consumed import ConsumedSet, append, load
 from milepost.sources.planning.listing import Listing, list_objects, split_path
 from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
-from milepost.sources.readers import streams
 from milepost.storage.open import open_store
 from milepost.storage.s3.probe import probe_versioned_reads
 from milepost_testkit import wording

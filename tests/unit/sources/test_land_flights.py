@@ -13,8 +13,8 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sources.build import build_reader
 from milepost.sources.contract import whole_object
+from milepost.sources.formats import build_reader
 from milepost.sources.planning.listing import list_objects, split_path
 from milepost.storage.open import open_store
 from milepost_testkit import wording

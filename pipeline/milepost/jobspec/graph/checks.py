@@ -18,13 +18,12 @@ from milepost.jobspec.job.spec import (
     WindowOperator,
 )
 from milepost.language import (
+    SOURCE_FORMATS,
     Path,
     Problem,
     conf_problems,
     did_you_mean,
     expectation_problem,
-    format_type_problem,
-    option_problem,
     remote_problem,
 )
 from milepost.language.times import format_duration
@@ -224,8 +223,9 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
             "tell whether it was consumed"
         )
         yield Problem(("sources", name, "forget_after"), message)
+    format_ = SOURCE_FORMATS[source.format]
     for option, value in source.options.items():
-        problem = option_problem(source.format, option, value)
+        problem = format_.option_problem(option, value)
         if problem is None and option == "column_names" and value:
             unnamed = next((column for column in source.columns if column not in value), None)
             problem = None if unnamed is None else f"the declared column {unnamed} is missing"
@@ -236,7 +236,7 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
         message = "`settle` applies only to local paths: an S3 object appears atomically; remove it"
         yield Problem(("sources", name, "settle"), message)
     for column, type_ in source.columns.items():
-        problem = format_type_problem(source.format, type_)
+        problem = format_.type_problem(type_)
         if problem:
             yield Problem(("sources", name, "schema", column), problem)
     for column, type_ in source.partitions.items():

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.connections import connection_of as connection_of
     from milepost.jobspec.job.connections import s3_access as s3_access
     from milepost.jobspec.job.connections import spark_server as spark_server
-    from milepost.jobspec.job.csv_records import records_are_lines as records_are_lines
     from milepost.jobspec.job.environment import referenced_variables as referenced_variables
     from milepost.jobspec.job.environment import resolve_sink as resolve_sink
     from milepost.jobspec.job.event_time_spec import EventTimeSpec as EventTimeSpec

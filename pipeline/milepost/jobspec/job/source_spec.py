@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from milepost.jobspec.job.csv_records import csv_whole_because
 from milepost.jobspec.job.event_time_spec import EventTime
 from milepost.language import (
+    SOURCE_FORMATS,
     ColumnName,
     ColumnType,
     Duration,
@@ -138,8 +138,8 @@ class SourceSpec(SpecModel):
     @property
     def indivisible_reason(self) -> str | None:
         """The setting that forces one reader per object. None: several readers share a large object."""
-        if self.format == "csv" and (because := csv_whole_because(self.options)) is not None:
-            return f"options.{because}"
+        if (option := SOURCE_FORMATS[self.format].indivisible_option(self.options)) is not None:
+            return f"options.{option}"
         if self.on_bad_object == "dead_letter":
             return "on_bad_object: dead_letter"
         return "on_missing: skip" if self.on_missing == "skip" else None

@@ -23,8 +23,8 @@ from milepost.errors import NotFound, ProtocolViolation, StateCorrupt
 from milepost.protocol.records import ObjectHandle, ObjectStore
 from milepost.protocol.retention import MISSING, handle_fault
 from milepost.sources.contract import SourceObject
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.planning.forgetting import ForgottenRows
-from milepost.sources.readers.arrow_errors import DATA_ERRORS
 
 MAX_RUNS = 8
 """Limit on the runs of a set. One base run replaces them when there would be more."""

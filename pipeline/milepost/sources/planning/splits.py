@@ -17,7 +17,7 @@ import numpy as np
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import SourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
-from milepost.sources.readers.streams import CODECS, MAX_WHOLE_READ_BYTES
+from milepost.sources.kernel.streams import CODECS, MAX_WHOLE_READ_BYTES
 
 UNIT_BYTES = 16 << 20
 """Smallest size of a part, approximately."""

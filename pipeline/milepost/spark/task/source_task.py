@@ -13,8 +13,15 @@ from milepost.errors import CheckpointError, CommitConflict, NotFound
 from milepost.jobspec.graph import BAD
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import CheckpointFailureReason, ObjectStore, StoreConfig
-from milepost.sources import BadInputCounter, BadRecord, EventTimeTracker, ObjectPart, PartReader, too_many_bad_records
-from milepost.sources.readers import MAX_WHOLE_READ_BYTES
+from milepost.sources import (
+    MAX_WHOLE_READ_BYTES,
+    BadInputCounter,
+    BadRecord,
+    EventTimeTracker,
+    ObjectPart,
+    PartReader,
+    too_many_bad_records,
+)
 from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory

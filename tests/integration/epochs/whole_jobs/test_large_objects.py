@@ -14,7 +14,7 @@ import pytest
 
 from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
-from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
+from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES
 from milepost_testkit.runners.planes import Plane
 
 SPEC = """\

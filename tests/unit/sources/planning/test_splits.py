@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
+from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES
 from milepost.sources.planning.splits import UNIT_BYTES, assign_splits
-from milepost.sources.readers.streams import MAX_WHOLE_READ_BYTES
 
 GB = 10**9
 

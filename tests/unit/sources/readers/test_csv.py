@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from milepost.errors import CommitConflict, InvalidRequest, NotFound
 from milepost.language.types import parse_type
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
-from milepost.sources.readers import streams
-from milepost.sources.readers.csv import CsvReader
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.diagnosis import BLOCK_BYTES
+from milepost.sources.csv.csv_reader import CsvReader
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel import streams
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.diagnosis import BLOCK_BYTES
 from milepost_testkit import profiles, wording
 from milepost_testkit.jobs.landing import Landing, source
 

@@ -18,9 +18,9 @@ from milepost.jobspec.job.event_time_spec import EventTimeSpec
 from milepost.language.times.time_zones import zone_data, zone_of
 from milepost.language.times.timestamps import EPOCH
 from milepost.language.types import parse_type, to_arrow
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
-from milepost.sources.readers.time_column import TimeColumn
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel.time_column import TimeColumn
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 

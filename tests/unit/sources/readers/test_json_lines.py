@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
-from milepost.sources.readers.diagnosis import BLOCK_BYTES
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel.diagnosis import BLOCK_BYTES
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from milepost.language.types import parse_type
-from milepost.sources.readers.diagnosis import RawRecord, split_bad_records
-from milepost.sources.readers.json_values import ExpectedValues
+from milepost.sources.json_lines.expected_values import ExpectedValues
+from milepost.sources.kernel.diagnosis import RawRecord, split_bad_records
 
 COLUMNS = {"n": "int32", "x": "float64", "name": "string", "ok": "bool", "at": "timestamp[us, UTC]", "l": "list<int64>"}
 EXPECTED = ExpectedValues({name: parse_type(text) for name, text in COLUMNS.items()}, "at")

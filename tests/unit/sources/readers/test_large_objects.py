@@ -19,11 +19,12 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources.contract import BadRecord, ObjectPart, ObjectReader, PartReader, SourceObject, whole_object
-from milepost.sources.readers import parquet, streams
-from milepost.sources.readers.csv import CsvReader
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.json_lines import JsonLinesReader
-from milepost.sources.readers.parquet import ParquetReader
+from milepost.sources.csv.csv_reader import CsvReader
+from milepost.sources.json_lines.json_lines_reader import JsonLinesReader
+from milepost.sources.kernel import streams
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.parquet import parquet_reader
+from milepost.sources.parquet.parquet_reader import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows
 from milepost.spark.worker.task_memory import task_memory
@@ -59,7 +60,7 @@ class Largest(CalledStore):
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MAX_WHOLE_READ_BYTES", HELD)
     monkeypatch.setattr(streams, "_BLOCK", HELD)
-    monkeypatch.setattr(parquet, "_COLUMN_BYTES", HELD)
+    monkeypatch.setattr(parquet_reader, "_COLUMN_BYTES", HELD)
     monkeypatch.setattr(streams, "_CHUNK", HELD // 2)
 
 

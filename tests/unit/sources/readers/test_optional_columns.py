@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, whole_object
+from milepost.sources.formats import build_reader
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 

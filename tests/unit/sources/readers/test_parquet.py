@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.language.types import parse_type, to_arrow
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadRecord, whole_object
-from milepost.sources.readers import parquet
+from milepost.sources.formats import build_reader
+from milepost.sources.parquet import parquet_reader
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source
 
@@ -142,7 +142,7 @@ def test_a_file_that_expands_beyond_its_bound_is_a_bad_record(
     landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It counts what the rows hold: a run of one value takes the same few bytes for one row as for a million."""
-    monkeypatch.setattr(parquet, "EXPANSION_FREE_BYTES", 1 << 16)
+    monkeypatch.setattr(parquet_reader, "EXPANSION_FREE_BYTES", 1 << 16)
     body = encoded(pa.table({"name": ["z"] * 200_000}), write_statistics=False, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(body)).metadata.row_group(0).total_byte_size < len(body)
     with wording.raises(BadRecord):
@@ -188,7 +188,7 @@ def test_a_small_file_that_expands_to_long_texts_never_fills_the_memory(
 def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
     landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "_CONTENT_BYTES", 96 << 20)
+    monkeypatch.setattr(parquet_reader, "_CONTENT_BYTES", 96 << 20)
     body = gzip.compress(bytes(250 << 20), 1)
     with wording.raises(BadRecord):
         landing.read(source("parquet", {"name": "string"}), "a.parquet.gz", body)

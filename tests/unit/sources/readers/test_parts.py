@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.language.types import parse_type
-from milepost.sources.build import build_reader
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole_object
+from milepost.sources.csv import csv_reader
+from milepost.sources.csv.csv_reader import CsvReader
+from milepost.sources.formats import build_reader
+from milepost.sources.json_lines.json_lines_reader import JsonLinesReader
+from milepost.sources.kernel import streams
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.text_parts import TextPart
+from milepost.sources.parquet.parquet_reader import ParquetReader
 from milepost.sources.planning import splits
-from milepost.sources.readers import csv, streams
-from milepost.sources.readers.csv import CsvReader
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.json_lines import JsonLinesReader
-from milepost.sources.readers.parquet import ParquetReader
-from milepost.sources.readers.text_parts import TextPart
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.memory_store import MemoryStore
 
@@ -129,10 +130,10 @@ def test_parts_of_csv_have_each_record_once_and_in_order_or_are_refused(
     with pytest.MonkeyPatch.context() as patched:
         for name, size in (("MAX_WHOLE_READ_BYTES", 0), ("_BLOCK", block), ("_TAIL", block)):
             patched.setattr(streams, name, size)
-        patched.setattr(csv, "BLOCK_BYTES", parsed)
+        patched.setattr(csv_reader, "BLOCK_BYTES", parsed)
         in_parts = read_or_refused(CsvReader(TEXTS, LINES), store, parts)
         assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole_object(obj)])
-        patched.setattr(csv, "BLOCK_BYTES", 1 << 20)
+        patched.setattr(csv_reader, "BLOCK_BYTES", 1 << 20)
         assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read_part(store, whole_object(obj)))
 
 

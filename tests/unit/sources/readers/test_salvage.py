@@ -16,9 +16,9 @@ import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.sources.build import build_reader
 from milepost.sources.contract import MAX_RAW_BYTES, BadObject, BadRecord, whole_object
-from milepost.sources.readers.diagnosis import BLOCK_BYTES
+from milepost.sources.formats import build_reader
+from milepost.sources.kernel.diagnosis import BLOCK_BYTES
 from milepost.spark.worker.worker_memory import is_out_of_memory
 from milepost_testkit import wording
 from milepost_testkit.jobs.landing import Landing, source

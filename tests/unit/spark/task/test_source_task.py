@@ -17,9 +17,9 @@ from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import whole_object
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.parquet.parquet_reader import ParquetReader
 from milepost.sources.planning.listing import list_objects
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.parquet import ParquetReader
 from milepost.spark.task.source_task import SourceSplit, run_source
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, TaskOutput
 from milepost.spark.worker.task_memory import task_memory

@@ -16,16 +16,16 @@ import pyarrow.parquet as pq
 
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
-from milepost.sources.readers.arrow_errors import DATA_ERRORS
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.memory_limit import MemoryLimitExceeded, limit_memory
-from milepost.sources.readers.streams import (
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.streams import (
     EXPANSION_FREE_BYTES,
     MAX_EXPANSION,
     ObjectBody,
     decompressed,
     open_object,
 )
+from milepost.sources.parquet.memory_limit import MemoryLimitExceeded, limit_memory
 
 _FIRST_ROWS = 64
 """Rows of the first batch: their width is known only from the file, which may be wrong."""

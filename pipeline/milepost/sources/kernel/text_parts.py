@@ -6,15 +6,38 @@ after the byte before the range. So adjacent parts share no byte and skip none, 
 
 from __future__ import annotations
 
+import io
 import re
 from typing import BinaryIO
-
-from milepost.sources.readers.forward_file import ForwardFile
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 
 _BEYOND = 1 << 14
 """Bytes per read when looking for the end of a part's last line."""
+
+
+class ForwardFile(io.RawIOBase):
+    """Serves the bytes that `_next` produces; pyarrow accepts it as a file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        """Fill `target` with the bytes available; return 0 only at the end. Raises what `_next` raises."""
+        if not self._ready:
+            self._ready = self._next(len(target))
+        count = min(len(target), len(self._ready))
+        target[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _next(self, size: int) -> bytes:
+        """Return the next bytes, about `size` of them; b"" only at the end."""
+        raise NotImplementedError
 
 
 class TextPart(ForwardFile):

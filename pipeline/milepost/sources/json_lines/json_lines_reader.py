@@ -17,9 +17,11 @@ import pyarrow.json as pajson
 
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
-from milepost.sources.readers.arrow_errors import DATA_ERRORS
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.diagnosis import (
+from milepost.sources.json_lines.expected_values import ExpectedValues
+from milepost.sources.json_lines.object_lines import ObjectLines
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
@@ -28,9 +30,7 @@ from milepost.sources.readers.diagnosis import (
     split_bad_records,
     too_long_record,
 )
-from milepost.sources.readers.json_values import ExpectedValues
-from milepost.sources.readers.object_lines import ObjectLines
-from milepost.sources.readers.streams import ObjectBody, ObjectStream, open_object
+from milepost.sources.kernel.streams import ObjectBody, ObjectStream, open_object
 
 _BLANK = " \t\r\n"
 _TOO_DEEP = "is nested too deeply to be read"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.csv as pacsv
 
 from milepost.sources.contract import BadObject
-from milepost.sources.readers.diagnosis import BLOCK_BYTES, Lines, RawRecord
+from milepost.sources.kernel.diagnosis import BLOCK_BYTES, Lines, RawRecord
 
 
 class CsvText:

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job import records_are_lines
-from milepost.language import ColumnType
+from milepost.language import ColumnType, records_are_lines
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, printable
-from milepost.sources.readers.arrow_errors import DATA_ERRORS
-from milepost.sources.readers.csv_text import CsvText
-from milepost.sources.readers.declared_columns import DeclaredColumns
-from milepost.sources.readers.diagnosis import (
+from milepost.sources.csv.csv_text import CsvText
+from milepost.sources.csv.record_lines import RecordLines
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.diagnosis import (
     BLOCK_BYTES,
     Lines,
     RawRecord,
@@ -35,8 +35,7 @@ from milepost.sources.readers.diagnosis import (
     too_long_record,
     utf8_size,
 )
-from milepost.sources.readers.streams import ObjectBody, ObjectStream, open_object
-from milepost.sources.readers.whole_lines import RecordLines
+from milepost.sources.kernel.streams import ObjectBody, ObjectStream, open_object
 
 _PARSE = {"delimiter", "quote_char", "double_quote", "escape_char", "newlines_in_values"}
 _CONVERT = {

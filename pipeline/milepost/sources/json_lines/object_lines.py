@@ -9,7 +9,7 @@ import io
 
 import pyarrow as pa
 
-from milepost.sources.readers.whole_lines import WholeLines
+from milepost.sources.kernel.whole_lines import WholeLines
 
 _OPENS, _CLOSES = b"{}"
 _MARK = b"\xef\xbb\xbf"

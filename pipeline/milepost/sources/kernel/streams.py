@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, SourceObject
-from milepost.sources.readers.arrow_errors import DATA_ERRORS
-from milepost.sources.readers.forward_file import ForwardFile
-from milepost.sources.readers.text_parts import TextPart
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.text_parts import ForwardFile, TextPart
 
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 """Key extension to compression. Objects with another extension are not compressed."""

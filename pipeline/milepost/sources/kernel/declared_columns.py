@@ -10,8 +10,8 @@ import pyarrow as pa
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
 from milepost.sources.contract import MAX_VALUE_CHARS, BadObject, printable
+from milepost.sources.kernel.time_column import TimeColumn
 from milepost.sources.path_columns import PathColumns
-from milepost.sources.readers.time_column import TimeColumn
 
 
 class DeclaredColumns:

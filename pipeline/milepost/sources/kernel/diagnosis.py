@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from milepost.sources.contract import MAX_RAW_BYTES, BadObject, BadRecord
-from milepost.sources.readers.streams import ObjectStream
+from milepost.sources.kernel.streams import ObjectStream
 
 BLOCK_BYTES = 1 << 20
 """Block size of the readers. A batch is about as large, and a longer record is not read."""

@@ -1,0 +1,1 @@
+"""CSV: files with a header, or with column names from the options."""

@@ -1,0 +1,40 @@
+"""The reader of each source format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from milepost.jobspec.job import SourceSpec
+from milepost.sources.contract import ObjectReader
+from milepost.sources.csv.csv_reader import CsvReader
+from milepost.sources.json_lines.json_lines_reader import JsonLinesReader
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.parquet.parquet_reader import ParquetReader
+
+FORMATS: dict[str, Callable[[DeclaredColumns, Mapping[str, Any]], ObjectReader]] = {
+    "csv": CsvReader,
+    "json": lambda declared, _: JsonLinesReader(declared),
+    "parquet": lambda declared, _: ParquetReader(declared),
+}
+"""Format -> its reader, from the declared columns and the options. `SOURCE_FORMATS` has what a spec may declare."""
+
+
+def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
+    """Return the reader of a source. It can be pickled and reads the same in every process.
+
+    Args:
+        name: name of the source, for messages.
+        spec: may be unresolved, because no connection field is used.
+
+    Raises:
+        InvalidRequest: an option has a value that its reader does not accept.
+    """
+    declared = DeclaredColumns(
+        name,
+        spec.columns,
+        event_time=spec.event_time,
+        optional=spec.optional_columns,
+        partitions=spec.partitions,
+    )
+    return FORMATS[spec.format](declared, spec.options)

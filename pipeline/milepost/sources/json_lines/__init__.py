@@ -1,0 +1,1 @@
+"""JSON lines: one JSON object per line."""
