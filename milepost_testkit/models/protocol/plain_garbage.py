@@ -66,7 +66,7 @@ class PlainGarbage:
             require(over, f"I8: {entry} is deleted before the grace period is over")
             require(any(later(version) for version in over), f"I8: {entry} is deleted by no later leader")
 
-    def may_go(self, key: str, now_ms: int) -> None:
+    def can_migrate(self, key: str, now_ms: int) -> None:
         """Check that an object may be deleted as garbage now."""
         listed = [since for entry, listings in self._every.items() if covers(entry, key) for _, since in listings]
         require(listed, f"I8: {key} is deleted, and was never listed as garbage")

@@ -96,7 +96,7 @@ class PlainModel(StoredJob):
     def object_deleted(self, key: str) -> None:
         if key.startswith("garbage/"):
             return
-        self.garbage.may_go(key, self.latest_ms)
+        self.garbage.can_migrate(key, self.latest_ms)
         require(key not in self.needed(), f"I8: {key} is deleted, and a root needs it")
 
     # -- what follows from it ---------------------------------------------------------------------------------------

@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from milepost.language.problems import invalid_spec as invalid_spec
     from milepost.language.problems import shortened as shortened
     from milepost.language.problems import show_path as show_path
+    from milepost.language.sink_formats import FORMAT_KEYS as FORMAT_KEYS
+    from milepost.language.sink_formats import SINK_FORMATS as SINK_FORMATS
+    from milepost.language.sink_formats import SinkFormat as SinkFormat
     from milepost.language.source_formats import SOURCE_FORMATS as SOURCE_FORMATS
     from milepost.language.source_formats import SourceFormat as SourceFormat
     from milepost.language.source_formats import find_option as find_option

@@ -14,6 +14,7 @@ from milepost.epoch import SINK, CheckpointMetadata, InputRecord, SourceSnapshot
 from milepost.jobspec.column_lineage import Origins, RowsLineage, sink_lineage
 from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.load import LoadedJob
+from milepost.language import SINK_FORMATS
 from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.openlineage.table_versions import TableVersions
 from milepost.protocol.records import cached_property
@@ -126,7 +127,7 @@ class JobDatasets:
             about["columnLineage"] = self._column_lineage(sink, columns)
         spec = self._job.spec.sink(sink)
         about["storage"] = facets.storage_dataset.StorageDatasetFacet(
-            storageLayer=spec.format, fileFormat=None if spec.format == "postgres" else "parquet"
+            storageLayer=spec.format, fileFormat=None if SINK_FORMATS[spec.format].is_database else "parquet"
         )
         in_catalog = catalog_table(self._job, sink)
         if in_catalog is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from milepost.extras import require
 from milepost.jobspec.graph import SinkInput
-from milepost.jobspec.job import BUCKET_FORMATS, PostgresAccess, SinkSpec
+from milepost.jobspec.job import PostgresAccess, SinkSpec
+from milepost.language import SINK_FORMATS
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import Sink, SinkMode, StagingSink
 from milepost.sinks.files.partitions import PartitionBy
 from milepost.sinks.files.table_files import TableFiles
-from milepost.sinks.formats.parquet_format import ParquetFormat
+from milepost.sinks.formats import delta, iceberg, parquet, postgres
 from milepost.sinks.records.contents import ContentsRecords
 from milepost.sinks.records.marks import MarkRecords
 from milepost.sinks.staging.bucket_staging import BucketStaging
@@ -22,9 +24,6 @@ from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.table_sink import TableSink
 from milepost.sinks.table_format import TableFormat
-
-_DISTINGUISH_EMPTY_TEXT = ("iceberg",)
-"""Formats whose partition values distinguish an empty text from null."""
 
 
 def build_staging(
@@ -46,7 +45,7 @@ def build_staging(
         assert owned is not None, "rows with a key come from an operator, whose subtasks own keys"
         routing_key = rows.key if rows.routing_key is None else rows.routing_key
         return BucketStaging(spec.name, key=rows.key, routing_key=routing_key, store=store, plan=plan, owned=owned)
-    statistics = spec.format in BUCKET_FORMATS
+    statistics = SINK_FORMATS[spec.format].is_open
     staging = TableStaging(
         spec.name,
         mode=SinkMode(spec.mode),
@@ -95,7 +94,8 @@ def build_sink(
         key=rows.key,
         store=store,
         format_name=spec.format,
-        form=_format(spec, rows, store, retention_ms, find_access),
+        form=_format(_Table(spec, rows.key, store, retention_ms, find_access)),
+        by_buckets=spec.by_buckets,
         marks=MarkRecords(job_store, spec.name),
         records=records,
         op=rows.op,
@@ -109,33 +109,58 @@ def build_sink(
 def _partition(spec: SinkSpec) -> PartitionBy | None:
     if not spec.partition_by:
         return None
-    return PartitionBy(spec.partition_by, takes_empty_text=spec.format in _DISTINGUISH_EMPTY_TEXT)
+    takes_empty_text = SINK_FORMATS[spec.format].distinguishes_empty_text
+    return PartitionBy(spec.partition_by, takes_empty_text=takes_empty_text)
 
 
-def _format(
-    spec: SinkSpec,
-    rows: SinkInput,
-    store: ObjectStore,
-    retention_ms: int,
-    find_access: Callable[[], PostgresAccess],
-) -> TableFormat:
-    if spec.format == "parquet":
-        return ParquetFormat(store)
-    require(spec.format, f"sink {spec.name}")
-    if spec.format == "postgres":
-        from milepost.sinks.formats.postgres.postgres_format import PostgresFormat
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What the formats need of a sink; see `build_sink`."""
 
-        assert spec.table is not None, "the spec is checked"
-        schema, _, table = spec.table.partition(".")
-        return PostgresFormat(spec.name, key=rows.key, find_access=find_access, table=(schema, table), store=store)
-    if spec.format == "iceberg":
-        from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
-        from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
+    spec: SinkSpec
+    key: tuple[str, ...]
+    store: ObjectStore
+    retention_ms: int
+    find_access: Callable[[], PostgresAccess]
 
-        assert spec.catalog is not None and spec.table is not None, "the spec is checked"
-        catalog, name = spec.catalog, tuple(spec.table.split("."))
-        config = CatalogConfig(CatalogKind(catalog.type), catalog.uri, name, catalog.name, catalog.options)
-        return IcebergFormat(spec.name, config, store, spec.partition_by or ())
-    from milepost.sinks.formats.delta.delta_format import DeltaFormat
 
-    return DeltaFormat(spec.name, store, retention_ms, spec.partition_by or ())
+def _parquet(table: _Table) -> TableFormat:
+    return parquet.ParquetFormat(table.store)
+
+
+def _delta(table: _Table) -> TableFormat:
+    spec = table.spec
+    return delta.DeltaFormat(spec.name, table.store, table.retention_ms, spec.partition_by or ())
+
+
+def _iceberg(table: _Table) -> TableFormat:
+    spec, catalog = table.spec, table.spec.catalog
+    assert catalog is not None and spec.table is not None, "the spec is checked"
+    kind, name = iceberg.CatalogKind(catalog.type), tuple(spec.table.split("."))
+    config = iceberg.CatalogConfig(kind, catalog.uri, name, catalog.name, catalog.options)
+    return iceberg.IcebergFormat(spec.name, config, table.store, spec.partition_by or ())
+
+
+def _postgres(table: _Table) -> TableFormat:
+    spec = table.spec
+    assert spec.table is not None, "the spec is checked"
+    schema, _, name = spec.table.partition(".")
+    return postgres.PostgresFormat(
+        spec.name, key=table.key, find_access=table.find_access, table=(schema, name), store=table.store
+    )
+
+
+FORMATS: dict[str, Callable[[_Table], TableFormat]] = {
+    "parquet": _parquet,
+    "delta": _delta,
+    "iceberg": _iceberg,
+    "postgres": _postgres,
+}
+"""Format -> how its table is opened, which imports its library. `SINK_FORMATS` has what a spec may declare."""
+
+
+def _format(table: _Table) -> TableFormat:
+    name = table.spec.format
+    if not SINK_FORMATS[name].is_managed:
+        require(name, f"sink {table.spec.name}")
+    return FORMATS[name](table)

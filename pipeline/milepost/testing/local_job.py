@@ -133,27 +133,30 @@ def _write(name: str, source: SourceSpec, rows: Sequence[Mapping[str, Any]], tar
         table = typed_table(of_part, schema, f"source {name}")
         file = target / folders / f"rows.{source.format}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(_encoded(name, source, table))
+        file.write_bytes(_ENCODERS[source.format](source, table))
 
 
-def _encoded(name: str, source: SourceSpec, table: pa.Table) -> bytes:
-    if source.format == "parquet":
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
-        return bytes(sink.getvalue())
-    rows = [as_yaml(row) for row in python_rows(table)]
-    if source.format == "json":
-        return "".join(json.dumps(row) + "\n" for row in rows).encode()
-    return _as_csv(name, source, rows)
+def _as_parquet(source: SourceSpec, table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
 
 
-def _as_csv(name: str, source: SourceSpec, rows: Sequence[Mapping[str, Any]]) -> bytes:
+def _as_json(source: SourceSpec, table: pa.Table) -> bytes:
+    return "".join(json.dumps(as_yaml(row)) + "\n" for row in python_rows(table)).encode()
+
+
+def _as_csv(source: SourceSpec, table: pa.Table) -> bytes:
     nulls = source.options.get("null_values", [""])
     null = nulls[0] if nulls else ""
     text = io.StringIO()
     writer = csv.writer(text, delimiter=source.options.get("delimiter", ","), lineterminator="\n")
     writer.writerow(source.columns)
-    for row in rows:
-        values = [null if value is None else value for value in row.values()]
+    for row in python_rows(table):
+        values = [null if value is None else value for value in as_yaml(row).values()]
         writer.writerow([str(value).lower() if isinstance(value, bool) else value for value in values])
     return text.getvalue().encode()
+
+
+_ENCODERS = {"csv": _as_csv, "json": _as_json, "parquet": _as_parquet}
+"""Source format -> encodes rows as one object."""

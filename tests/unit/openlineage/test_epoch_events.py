@@ -20,7 +20,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster import JobMaster, Session
 from milepost.openlineage.settings import nowhere
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY

@@ -19,7 +19,7 @@ from milepost.errors import (
 )
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.formats.parquet_format import HEADS, head_key, head_version
+from milepost.sinks.formats.parquet.parquet_format import HEADS, head_key, head_version
 from milepost.sinks.records.committables import (
     Committable,
     RowsPiece,

@@ -10,9 +10,8 @@ from typing import Any
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.jobspec.load import read_document
-from milepost.language import did_you_mean
+from milepost.language import SINK_FORMATS, did_you_mean
 
-_EXTRAS = ("delta", "iceberg", "postgres")
 """Formats of sinks that need an extra of their name."""
 
 
@@ -90,4 +89,8 @@ def _is_there(root: Path, path: Path, body: bytes) -> bool:
 def _extras(document: dict[str, Any]) -> tuple[str, ...]:
     formats = {sink["format"] for sink in document["sinks"]}
     quality = ("quality",) if document.get("quality") else ()
-    return ("spark", *quality, *(extra for extra in _EXTRAS if extra in formats))
+    return (
+        "spark",
+        *quality,
+        *(name for name in SINK_FORMATS if name in formats and not SINK_FORMATS[name].is_managed),
+    )

@@ -50,7 +50,6 @@ from milepost.jobspec.job.operators import LookupOperator
 from milepost.jobspec.load import from_text
 from milepost.operators import StatefulOperator
 from milepost.protocol.records import CheckpointFailureReason
-from milepost.sinks.records import may_go
 from milepost.state.runs import SchemaChange, compare_schemas
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
@@ -321,7 +320,7 @@ def _check_sink(row: dict[str, str], context: JobContext, base: CheckpointMetada
         detail = f"its table is {table.address}, the spec says {address}: write {lines}"
         if table.address.format == address.format:  # else a migration moved it to another path
             detail += resolved_path_note(context, table.address.path)
-        can_migrate = may_go(table.address.format, address.format)
+        can_migrate = table.address.sink_format.can_migrate_to(address.sink_format)
         row |= {"verdict": OTHER_TABLE_OR_MIGRATION if can_migrate else OTHER_TABLE, "detail": detail}
         return
     if table is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.language import to_arrow
+from milepost.language import SINK_FORMATS, to_arrow
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:
@@ -18,8 +18,8 @@ def check_sink_columns(context: JobContext) -> tuple[str, ...]:
     Raises: InvalidRequest: a format cannot hold a column.
     """
     unchecked = []
-    if all(sink.format == "parquet" for sink in context.spec.sinks):
-        return ()  # Parquet holds every type, so Arrow need not be imported
+    if all(SINK_FORMATS[sink.format].is_managed for sink in context.spec.sinks):
+        return ()  # such a table can have every type, so Arrow need not be imported
     import pyarrow as pa
 
     for name, rows in context.graph.sink_inputs.items():

@@ -11,7 +11,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.expected_operators import resolved_type
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, SinkInput
-from milepost.sinks.records import OWN_FORMAT, SchemaText, decode_schema
+from milepost.sinks.records import SchemaText, decode_schema
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
@@ -41,7 +41,7 @@ def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, 
     """
     for name, rows in graph.sink_inputs.items():
         contents = None if head is None else head.tables.get(name)
-        if contents is None or contents.address.format == OWN_FORMAT or not rows.columns_known:
+        if contents is None or contents.address.sink_format.is_managed or not rows.columns_known:
             continue
         if contents.location == context.sink_location(name) and (
             faults := [*changed_types(contents.schema, rows, graph)]

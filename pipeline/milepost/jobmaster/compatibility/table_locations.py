@@ -8,8 +8,9 @@ from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.job import JobSpec
+from milepost.language import SINK_FORMATS
 from milepost.protocol.records import SCHEME, CheckpointFailureReason
-from milepost.sinks.records import TableAddress, address_of, may_go
+from milepost.sinks.records import TableAddress, address_of
 
 OTHER_TABLE = "needs the lines of its current table"
 OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}; after that, `milepost migrate-table` moves it"
@@ -80,6 +81,6 @@ def migration_command(spec: JobSpec, sink: str) -> str:
 
 def _migration_step(spec: JobSpec, sink: str, recorded: TableAddress) -> str:
     """Return, as a clause, the command that then moves the table; "" if it cannot be moved."""
-    if not may_go(recorded.format, spec.sink(sink).format):
+    if not recorded.sink_format.can_migrate_to(SINK_FORMATS[spec.sink(sink).format]):
         return ""
     return f"; then, to move the table: {migration_command(spec, sink)}"

@@ -14,7 +14,7 @@ from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction import check_reconciled, check_runnable
 from milepost.protocol.records import IMPORT_SESSION_PREFIX, CompletedCheckpoint, ManifestState, Timeline
 from milepost.protocol.retention import open_forks
-from milepost.sinks.records import CatalogAddress, TableAddress, TableContents, decode_schema, may_go
+from milepost.sinks.records import CatalogAddress, TableAddress, TableContents, decode_schema
 
 __all__ = [
     "MIGRATING",
@@ -181,7 +181,7 @@ def _check_meaning(context: JobContext, base: CheckpointMetadata, name: str) -> 
 
 def _check_from(context: JobContext, name: str, previous: TableAddress, target: TableAddress) -> None:
     problem = None
-    if not may_go(previous.format, target.format):
+    if not previous.sink_format.can_migrate_to(target.sink_format):
         problem = f"a table of format: {previous.format} does not go to format: {target.format} in this version"
     elif context.job.spec.sink(name).adopt:
         problem = "it says `adopt: true`: rows that others wrote in its table are not the job's, and would stay behind"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from milepost.epoch import CheckpointMetadata, InputRecord, decode_input_record, decode_metadata
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.job import BUCKET_FORMATS
+from milepost.language import SINK_FORMATS
 from milepost.openlineage import LineageSettings, TableVersions
 from milepost.protocol.log import LogEntry
 from milepost.protocol.manifest.transaction import (
@@ -78,7 +78,7 @@ class LineageObserver:
     def _versions(self, sinks: Iterable[str], number: int) -> dict[str, str]:
         """Return how readers of their formats name what tables show since this transition, where that can be told."""
         found: dict[str, str] = {}
-        named = {one.name for one in self._context.spec.sinks if one.format in BUCKET_FORMATS}
+        named = {one.name for one in self._context.spec.sinks if SINK_FORMATS[one.format].is_open}
         for sink in named.intersection(sinks):
             with suppress(CheckpointError):  # it is told without
                 shown = self._context.sink(sink).position()

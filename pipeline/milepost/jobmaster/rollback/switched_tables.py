@@ -10,7 +10,7 @@ from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, head_address
 from milepost.jobmaster.leadership.table_previews import SINK_UNAVAILABLE
-from milepost.sinks.records import OWN_FORMAT, TableAddress
+from milepost.sinks.records import TableAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def find_switched_tables(
         current = head_address(now, sink.name) or context.sink_address(sink.name)
         target = head_address(then, sink.name)
         if target is not None and target != current:
-            undoes = target.format == OWN_FORMAT != current.format
+            undoes = target.sink_format.is_managed and not current.sink_format.is_managed
             switched[sink.name] = SwitchedTable(current, target, undoes, target.spec_lines())
     return switched
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
     from milepost.jobspec.job.source_spec import EpochLimits as EpochLimits
     from milepost.jobspec.job.source_spec import SourceSpec as SourceSpec
-    from milepost.jobspec.job.spec import BUCKET_FORMATS as BUCKET_FORMATS
     from milepost.jobspec.job.spec import AggregateOperator as AggregateOperator
     from milepost.jobspec.job.spec import CatalogSpec as CatalogSpec
     from milepost.jobspec.job.spec import DeduplicateOperator as DeduplicateOperator

@@ -23,6 +23,7 @@ from milepost.jobspec.job.operators.window import WindowOperator
 from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.language import (
+    SINK_FORMATS,
     AssetUri,
     ConnId,
     Cron,
@@ -156,10 +157,6 @@ def _qualified(name: str) -> str:
     return name
 
 
-BUCKET_FORMATS = ("delta", "iceberg")
-"""Formats whose upsert tables are divided into buckets of key groups."""
-
-
 class SinkSpec(SpecModel):
     """A published table.
 
@@ -205,7 +202,7 @@ class SinkSpec(SpecModel):
     @property
     def by_buckets(self) -> bool:
         """Whether the table is divided into buckets of key groups, and an epoch rewrites the changed buckets."""
-        return self.mode == "upsert" and self.format in BUCKET_FORMATS
+        return self.mode == "upsert" and SINK_FORMATS[self.format].is_open
 
     @property
     def location(self) -> str:

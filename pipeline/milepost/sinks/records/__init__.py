@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from milepost.sinks.records.marks import Mark as Mark
     from milepost.sinks.records.reservation import RESERVATION as RESERVATION
     from milepost.sinks.records.staging_context import StagingContext as StagingContext
-    from milepost.sinks.records.table_address import OWN_FORMAT as OWN_FORMAT
     from milepost.sinks.records.table_address import CatalogAddress as CatalogAddress
     from milepost.sinks.records.table_address import TableAddress as TableAddress
     from milepost.sinks.records.table_address import address_of as address_of
     from milepost.sinks.records.table_address import at_address as at_address
-    from milepost.sinks.records.table_address import may_go as may_go
     from milepost.sinks.records.table_garbage import MAX_LISTED as MAX_LISTED
     from milepost.sinks.records.table_garbage import TableGarbage as TableGarbage
     from milepost.sinks.records.table_garbage import TableGarbageList as TableGarbageList

@@ -12,11 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.jobspec.job import CatalogSpec, SinkSpec
-
-OWN_FORMAT = "parquet"
-"""The format of managed Parquet tables, which only Milepost reads."""
-
-_OPEN_FORMATS = ("delta", "iceberg")
+from milepost.language import SINK_FORMATS, SinkFormat
 
 _PLAIN = re.compile(r"[A-Za-z.][A-Za-z0-9_./-]*")
 _WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
@@ -53,18 +49,14 @@ class TableAddress:
         named = "" if self.table is None else f", table {self.table}"
         return f"format: {self.format}{path}{named}"
 
+    @property
+    def sink_format(self) -> SinkFormat:
+        """What the table's format supports."""
+        return SINK_FORMATS[self.format]
+
     def spec_lines(self) -> tuple[str, ...]:
         """Return the YAML lines of this address in a sink of the spec."""
         return tuple(_yaml_lines(self))
-
-
-def may_go(left: str, there: str) -> bool:
-    """Return whether a table can be migrated from format `left` to format `there`.
-
-    Any file format can become Delta or Iceberg, or keep its format. So only a managed Parquet table can move to
-    another managed Parquet table, and a Postgres table cannot be migrated.
-    """
-    return left in (OWN_FORMAT, *_OPEN_FORMATS) and (there in _OPEN_FORMATS or there == left)
 
 
 def address_of(spec: SinkSpec) -> TableAddress:

@@ -22,7 +22,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
-from milepost.jobspec.job import BUCKET_FORMATS
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import (
     PreparedTable,
@@ -60,6 +59,7 @@ class TableSink(TableStaging):
 
     Args:
         job: the job's name. store: rooted at the table. format_name: as in the spec.
+        by_buckets: as in `Sink`.
         marks, records: in the job's storage.
         op: as in `TableStaging`. retention_ms: age of the oldest checkpoint that a rollback may go back to.
         identity: returns the job's identity; called once the job has one.
@@ -76,6 +76,7 @@ class TableSink(TableStaging):
         store: ObjectStore,
         format_name: str,
         form: TableFormat,
+        by_buckets: bool,
         marks: MarkRecords,
         records: ContentsRecords,
         op: str = "insert",
@@ -87,6 +88,7 @@ class TableSink(TableStaging):
         statistics = form.keeps_statistics
         super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=statistics, partition=partition)
         self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self.by_buckets = by_buckets
         self._retention_ms = retention_ms
         self._marks, self._records = marks, records
         self._ownership = TableOwnership(
@@ -328,10 +330,6 @@ class TableSink(TableStaging):
 
     def probe(self) -> str:
         return self._mover.probe()
-
-    @property
-    def by_buckets(self) -> bool:
-        return self.mode is SinkMode.UPSERT and self._format_name in BUCKET_FORMATS
 
     def _owner(self, identity: str) -> TableOwner:
         return TableOwner(self._job, identity, self.name)

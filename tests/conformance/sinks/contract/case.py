@@ -226,6 +226,7 @@ class SinkCase:
             key=self.key,
             store=store,
             format_name=self.format_name,
+            by_buckets=self.mode is SinkMode.UPSERT and self.format_name in ("delta", "iceberg"),
             form=HookedFormat(self.table_format(store), *hooks("format")),
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.formats.parquet_format import ParquetFormat
+from milepost.sinks.formats.parquet.parquet_format import ParquetFormat
 from tests.conformance.sinks.contract.case import SinkCase
 
 

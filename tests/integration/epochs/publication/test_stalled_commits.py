@@ -12,7 +12,7 @@ from milepost.errors import CommitOutcomeUnknown
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.parquet_format import HEADS, TableHead, head_key
+from milepost.sinks.formats.parquet.parquet_format import HEADS, TableHead, head_key
 from milepost.sinks.records.marks import Mark, MarkRecords
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

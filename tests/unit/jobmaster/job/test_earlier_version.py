@@ -18,7 +18,7 @@ from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.measurements import decode_post_commit_times
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.log.entry_codec import decode_entry
-from milepost.sinks.formats.parquet_format import TableHead
+from milepost.sinks.formats.parquet.parquet_format import TableHead
 from milepost.sinks.records.table_garbage import list_from_bytes
 from milepost.state.cache.cache import StateCache
 from milepost.state.layers.layer import KeySpec

@@ -12,7 +12,7 @@ from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.sinks.records.table_garbage import GARBAGE, TableGarbageList
 from milepost.sinks.records.table_keys import DATA, OWN
 from milepost.sinks.staging import compaction

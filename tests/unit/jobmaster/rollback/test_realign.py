@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.sinks.records.reservation import RESERVATION
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost

@@ -26,7 +26,7 @@ from milepost.jobmaster.rollback.plan import StateRows
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sinks.contract import TableTarget
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.sinks.records.table_keys import DATA
 from milepost.sinks.table.table_sink import TableSink
 from milepost_testkit import wording

@@ -9,7 +9,7 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -28,7 +28,7 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.sinks.records.table_keys import DATA
 from milepost.storage.copying import MAX_OBJECT_BYTES
 from milepost_testkit import wording

@@ -11,7 +11,7 @@ from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.formats.parquet_format import HEADS
+from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.sinks.records.reservation import SUCCESSORS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

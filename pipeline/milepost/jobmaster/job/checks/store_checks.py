@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from milepost.epoch import private_cache
 from milepost.errors import CheckpointError, EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
+from milepost.language import SINK_FORMATS
 from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.storage import LocalRoot, open_store, parse_root
 from milepost.storage.log import Head
@@ -153,7 +154,7 @@ def probe_tables(context: JobContext) -> list[ProbeCheck]:
     """Probe every table that is not managed Parquet, by its own format. Returns failed checks as well."""
     checks = []
     for spec in context.spec.sinks:
-        if spec.format == "parquet":
+        if SINK_FORMATS[spec.format].is_managed:
             continue
         try:
             ok, detail = True, context.sink(spec.name).probe()

@@ -17,6 +17,7 @@ from milepost.jobspec.job.spec import (
 )
 from milepost.language import (
     INTEGERS,
+    SINK_FORMATS,
     AggregateCall,
     ColumnType,
     Combination,
@@ -138,9 +139,9 @@ def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]
         return [Problem((*path, "input"), f"{message}; {hint}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]
-    if sink.format == "postgres" and not rows.key:
+    if SINK_FORMATS[sink.format].is_database and not rows.key:
         message = (
-            f"{not_available('key: []')} for format: postgres, which needs a primary key; aggregate by a constant "
+            f"{not_available('key: []')} for format: {sink.format}, which needs a primary key; aggregate by a constant "
             f"column: `SELECT *, 'all' AS scope FROM …` in a `sql` operator before {sink.input}"
         )
         return [Problem((*path, "format"), message)]

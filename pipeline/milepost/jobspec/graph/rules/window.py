@@ -19,7 +19,7 @@ from milepost.jobspec.graph.rules.node import (
 from milepost.jobspec.job.availability import not_available
 from milepost.jobspec.job.operators.window import WindowOperator
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
-from milepost.language import Path, Problem
+from milepost.language import SINK_FORMATS, Path, Problem
 from milepost.language.times import in_us
 
 
@@ -56,4 +56,5 @@ def early_window_problems(spec: JobSpec, uid: str, sink: SinkSpec, path: Path) -
     ):
         return []
     refusal = f"{not_available('mode: upsert')} for `emit: early` and format: {sink.format}"
-    return [Problem((*path, "mode"), f"{refusal}; use format: parquet or postgres, or mode: changelog")]
+    others = " or ".join(format_.name for format_ in SINK_FORMATS.values() if not format_.is_open)
+    return [Problem((*path, "mode"), f"{refusal}; use format: {others}, or mode: changelog")]
