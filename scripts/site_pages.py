@@ -1,8 +1,8 @@
 """Site hooks put pages that lie elsewhere in the repository into the site, and turn links to them.
 
 MkDocs calls these functions by their names. A link is written as it leads on disk, so it works beside the code too.
-Where its target is one of `ELSEWHERE`, it leads to that page of the site; any other that leads out of `docs/` fails a
-strict build.
+Where its target is one of `ELSEWHERE`, it leads to that page of the site. A link to another file of the repository,
+such as code, becomes its text. A link to a file that does not exist fails a strict build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ELSEWHERE = {
 """Where a file lies below the root of the repository, and below the root of the site."""
 
 _ON_DISK = {page: place for place, page in ELSEWHERE.items()}
-_LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(?=[)#])")
+_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)((?:#[^)]*)?)\)|(?<=\]\()([^)\s:#]+)(?=[)#])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -55,8 +55,12 @@ def turned_links(markdown: str, page: str) -> str:
     folder = PurePosixPath(_ON_DISK.get(page, f"docs/{page}")).parent
 
     def turned(match: re.Match[str]) -> str:
-        target = os.path.normpath(folder / match[1])
+        link = match[2] or match[4]
+        target = os.path.normpath(folder / link)
         in_site = ELSEWHERE.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
-        return os.path.relpath(in_site, PurePosixPath(page).parent) if in_site else match[1]
+        if match[2] and not in_site and (ROOT / target).is_file():
+            return match[1]
+        address = os.path.relpath(in_site, PurePosixPath(page).parent) if in_site else link
+        return f"[{match[1]}]({address}{match[3]})" if match[2] else address
 
     return _LINK.sub(turned, markdown)

@@ -18,7 +18,9 @@ from scripts.site_pages import ELSEWHERE, turned_links
 DOCS = REPOSITORY / "docs"
 NOT_BY_HAND = {*(REPOSITORY / place for place in PAGES), *(REPOSITORY / place for place in ELSEWHERE)}
 LONGEST_WORDS = 1_200
-FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$|^<!-- packages: .*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+"""Code, and what a script has made."""
+
 LOADED = re.compile(r"<(?:script|img|iframe)[^>]* src=\"?([^\s\">]+)|<link[^>]* href=\"?([^\s\">]+)|url\(\"?([^)\"]+)")
 
 
@@ -89,3 +91,8 @@ def _loaded(file: Path) -> set[str]:
 )
 def test_a_link_leads_in_the_site_where_it_leads_on_disk(page: str, link: str, turned: str) -> None:
     assert turned_links(f"see [this]({link}).", page) == f"see [this]({turned})."
+
+
+def test_a_link_to_code_is_its_text_in_the_site() -> None:
+    text = "see [`codec`](../../pipeline/milepost/codec/__init__.py) and [this](epoch.md#failed-epochs)."
+    assert turned_links(text, "explanation/architecture.md") == "see `codec` and [this](epoch.md#failed-epochs)."
