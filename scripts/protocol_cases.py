@@ -4,8 +4,8 @@ A test covers a case when its docstring has the line ``Case: <Class>.<case>``. A
 ``<Class><TAB><case><TAB><reason>`` of a file below ``not_applicable/``. All cases are in ``cases.tsv``.
 
     python -m scripts.protocol_cases             the table, then what is missing or wrong; exit 1 if anything is
-    python -m scripts.protocol_cases --markdown  what PROTOCOL.md has between its `cases` markers
-    python -m scripts.protocol_cases --update    write that into PROTOCOL.md
+    python -m scripts.protocol_cases --markdown  what the suite's README.md has between its `cases` markers
+    python -m scripts.protocol_cases --update    write that into README.md
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scripts.reference.markdown import with_section
 
 SUITE = ROOT / "tests" / "conformance" / "protocol"
 MARK = "Case:"
-DOCUMENT = ROOT / "pipeline" / "milepost" / "protocol" / "PROTOCOL.md"
+DOCUMENT = SUITE / "README.md"
 BEGIN, END = "<!-- cases -->\n", "<!-- end -->\n"
 
 
@@ -159,7 +159,7 @@ def render_text(report: Report, wrong: Iterable[str]) -> str:
 
 
 def render_markdown(report: Report) -> str:
-    """The section of PROTOCOL.md: the counts per class, and every case that cannot exist here, with its reason."""
+    """The section of README.md: the counts per class, and every case that cannot exist here, with its reason."""
     lines = ["| class | cases | covered | not applicable |", "|---|---|---|---|"]
     for of_class in [*report.classes(), None]:
         covered, not_applicable, missing = report.counts(of_class)
@@ -175,8 +175,8 @@ def render_markdown(report: Report) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Print the report; 1 when a case is missing or something is inconsistent."""
     parser = argparse.ArgumentParser(prog="protocol_cases", description=__doc__.split("\n")[0])
-    parser.add_argument("--markdown", action="store_true", help="print the section of PROTOCOL.md")
-    parser.add_argument("--update", action="store_true", help="write it into PROTOCOL.md")
+    parser.add_argument("--markdown", action="store_true", help="print the section of README.md")
+    parser.add_argument("--update", action="store_true", help="write it into README.md")
     options = parser.parse_args(arguments)
     report = read_report()
     wrong = report.inconsistencies()

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from milepost.cli.main import app
 from milepost.errors import Action, CheckpointError
@@ -22,6 +23,7 @@ from scripts.reference.api_page import api_page, class_names, first_paragraph
 from scripts.reference.dashboard import dashboard
 from scripts.reference.markdown import note, plain, table
 from scripts.reference.metrics_page import metrics_page
+from scripts.reference.protocol_page import protocol_page
 from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
 
@@ -164,11 +166,17 @@ def decisions_page() -> str:
     return "\n".join([
         "# Decisions\n",
         note("the records in this folder"),
-        "Each record states the context, the decision, its consequences, and what would reverse it. Decisions about",
-        "the protocol alone are in [PROTOCOL.md](../../../pipeline/milepost/protocol/PROTOCOL.md#decisions).\n",
+        "Each record states the context, the decision, its consequences, and what would reverse it.\n",
         table(("number", "decision", "status"), rows),
+        "\n## Decisions of the protocol\n",
+        "Smaller decisions about the rules of `milepost.protocol`, by subject:\n",
+        *(f"* [{_title(file)}]({file.name})" for file in sorted((ROOT / DECISIONS).glob("protocol-*.md"))),
         "",
     ])  # fmt: skip
+
+
+def _title(file: Path) -> str:
+    return file.read_text(encoding="utf-8").partition("\n")[0].rpartition(": ")[2]
 
 
 def graph_svg() -> str:
@@ -191,6 +199,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/grafana.json": dashboard,
     "docs/reference/process.md": process_page,
     "docs/reference/stored.md": stored_page,
+    "docs/reference/protocol-tables.md": protocol_page,
     f"{DECISIONS}/index.md": decisions_page,
 }
 """Where a page lies below the root of the repository, and what makes it."""

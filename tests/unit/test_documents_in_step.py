@@ -1,4 +1,4 @@
-"""What documents name is there: the rules that code cites, the modules of the core, the defaults of the Makefile.
+"""What documents name is there: the rules that code cites, the defaults of the Makefile.
 
 And no text is left as a merge stopped at it.
 """
@@ -27,17 +27,6 @@ def test_every_rule_that_code_cites_is_one_of_the_design() -> None:
         text = file.read_text(encoding="utf-8")
         assert set(re.findall(r"[( ,](I(?:[1-9]|1\d))(?=[,):;. ])", text)) <= rules, file
         assert set(re.findall(r"DESIGN (\d(?:\.\d)?)", text)) <= sections, file
-
-
-def test_the_table_of_the_protocol_names_every_module_where_it_lies() -> None:
-    room, named = "", set()
-    for line in (PROTOCOL / "PROTOCOL.md").read_text(encoding="utf-8").splitlines():
-        cells = re.fullmatch(r"\| (`[\w/]+/`)? ?\| ((?:`\w+`(?:, )?)+) \|.*", line)
-        if cells:
-            room = (cells[1] or room).strip("`")
-            named |= {room + module for module in re.findall(r"`(\w+)`", cells[2])}
-    found = {str(file.relative_to(PROTOCOL).with_suffix("")) for file in PROTOCOL.rglob("*.py")}
-    assert named == {module for module in found if not module.endswith("__init__")}
 
 
 def test_a_contributor_is_told_how_many_processes_share_the_tests() -> None:

@@ -29,7 +29,7 @@ def suite(folder: Path, tests: str = "", not_applicable: str = "", cases: str = 
 
 
 def test_no_case_is_missing_and_the_document_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every citation names a known case, none is both covered and not applicable, and PROTOCOL.md is up to date.
+    """Every citation names a known case, none is both covered and not applicable, and the README is up to date.
 
     After a change of a citation or a reason: `python -m scripts.protocol_cases --update`.
     """

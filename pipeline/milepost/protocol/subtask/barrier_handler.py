@@ -78,7 +78,7 @@ class BarrierHandler:
 
     @property
     def state(self) -> AlignmentState:
-        """The handler's state in the table of PROTOCOL.md."""
+        """The handler's state in the table of `barrier_states.py`."""
         return self._state
 
     @property

@@ -1,8 +1,8 @@
 """The state machine of a barrier handler as data: per state and event, the steps and the next state.
 
-The handler executes only these rows, and a test compares the table in PROTOCOL.md with them. For a state and an event
-the first row whose condition holds applies. A handler that only aligns uses two states; one that may change from
-aligned to unaligned uses the other four.
+The handler executes only these rows (`docs/reference/protocol-tables.md` shows them). For a state and an event the
+first row whose condition holds applies. A handler that only aligns uses two states; one that may change from aligned
+to unaligned uses the other four.
 
 With two channels and no timeout, the aligned handler goes through::
 

@@ -1,7 +1,7 @@
 """State machines as data: every legal (status, event) pair. Any other pair is a ProtocolViolation.
 
-Every transition is checked against these tables before it is written, histories fold them over the log, and a test
-compares them with the tables in PROTOCOL.md.
+Every transition is checked against these tables before it is written, histories fold them over the log, and
+`docs/reference/protocol-tables.md` shows them.
 """
 
 from __future__ import annotations
