@@ -32,14 +32,14 @@ class PathColumns:
         scalars = []
         for field in self.fields:
             if field.name not in parts:
-                raise BadObject(obj.key, None, field.name, None, f"the key has no part {field.name}=…")
+                raise BadObject(obj.key, None, field.name, None, f"is not in the key as {field.name}=…")
             text = parts[field.name]
             try:
                 text = unquote(text, errors="strict")
                 value = None if text == NULL_PARTITION else text
                 scalars.append(pa.array([value], pa.string()).cast(field.type)[0])
             except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise BadObject(obj.key, None, field.name, text, f"of the key is not a {field.type}") from error
+                raise BadObject(obj.key, None, field.name, text, f"in the key is not a {field.type}") from error
         return tuple(scalars)
 
     def fault(self, obj: SourceObject) -> str | None:

@@ -48,19 +48,19 @@ class PartitionBy:
                 raise InvalidRequest(
                     f"sink {sink}: `partition_by` names {name!r} of the type {schema.field(name).type}; available: "
                     "string, signed whole numbers, bool, date, and timestamp in microseconds. Nothing was published.",
-                    hint="partition by a column of the row's day, `CAST(at AS DATE) AS day`",
+                    hint="partition by a column with the row's day, `CAST(at AS DATE) AS day`",
                     column=name,
                 )
 
 
 def check_partition(sink: str, file: StagedFile, by: PartitionBy | None) -> None:
     """Refuse a file of a table with other partition columns. Raises InvalidRequest."""
-    was, wanted = tuple(name for name, _ in file.partition), () if by is None else by.columns
-    if was != wanted:
+    actual, stated = tuple(name for name, _ in file.partition), () if by is None else by.columns
+    if actual != stated:
         raise InvalidRequest(
-            f"sink {sink}: its table was partitioned by {', '.join(was) or 'nothing'}, and `partition_by` says "
-            f"{', '.join(wanted) or 'nothing'}. Nothing was published.",
-            hint="let `partition_by` say what it was",
+            f"sink {sink}: its table is partitioned by {', '.join(actual) or 'nothing'}, but `partition_by` says "
+            f"{', '.join(stated) or 'nothing'}. Nothing was published.",
+            hint=f"write `partition_by: {list(actual)}`",
             sink=sink,
         )
 
@@ -76,7 +76,7 @@ class PartitionFiles:
 
         Beyond `context.held_bytes` of buffered rows, the largest partition is written. It may get another file later.
 
-        Raises: InvalidRequest: too many values, or one that the format cannot tell from null.
+        Raises: InvalidRequest: too many values, or one that the format cannot distinguish from null.
         """
         waiting = dict[PartitionValues, list[pa.Table]]()
         written = list[StagedFile]()
@@ -104,7 +104,7 @@ class PartitionFiles:
         return tuple(written)
 
     def _parts(self, rows: pa.Table) -> Iterator[tuple[PartitionValues, pa.Table]]:
-        """Yield the rows of each combination of values. Raises InvalidRequest: a time that no log can say."""
+        """Yield the rows of each combination of values. Raises InvalidRequest: a time that no log can represent."""
         for part in split_by_values(rows, self._by.columns):
             yield tuple((name, self._text(name, part.column(name)[0])) for name in self._by.columns), part
 
@@ -113,9 +113,9 @@ class PartitionFiles:
             return partition_text(value.as_py())
         except (OverflowError, ValueError):
             raise InvalidRequest(
-                f"sink {self._sink}: a row has {scalar_text(value)} in {name!r}, a column of `partition_by`, "
-                "and a partition is of a time of the years 1 to 9999. Nothing was published.",
-                hint="leave such rows out in a sql operator, let it give null, or partition by a column without them",
+                f"sink {self._sink}: a row has {scalar_text(value)} in {name!r}, a column of `partition_by`; "
+                "a partition value must be in the years 1 to 9999. Nothing was published.",
+                hint="filter such rows out in a sql operator, replace the value by null, or use another column",
                 sink=self._sink,
                 column=name,
             ) from None
@@ -135,9 +135,9 @@ class PartitionFiles:
         empty = [name for name, text in values if text == ""]
         if empty and not self._by.takes_empty_text:
             raise InvalidRequest(
-                f"sink {self._sink}: a row has an empty text in {empty[0]!r}, a column of `partition_by`, and in Delta "
-                "that is null. Nothing was published.",
-                hint="let a sql operator give null, or another text: `NULLIF(column, '')`",
+                f"sink {self._sink}: a row has an empty text in {empty[0]!r}, a column of `partition_by`, which Delta "
+                "stores as null. Nothing was published.",
+                hint="replace it by null or another text in a sql operator: `NULLIF(column, '')`",
                 sink=self._sink,
             )
 

@@ -186,7 +186,7 @@ class TableFiles:
         except NotFound as error:
             raise self._corrupt(file, "is missing") from error
         if stat.size != file.size:
-            raise self._corrupt(file, f"is {stat.size} bytes, its table's log says {file.size}")
+            raise self._corrupt(file, f"has {stat.size} bytes, its table's log records {file.size}")
         return replace(file, sha256=digest_of(self._store, stat))
 
     def problems(self, files: Iterable[StagedFile], schema: pa.Schema, *, deep: bool) -> list[str]:
@@ -198,7 +198,7 @@ class TableFiles:
                     for _ in self.pieces(file, Reading(schema, verify=True, deletes=True)):
                         pass
                 elif (size := self._store.stat(file.key).size) != file.size:
-                    return f"sink {self._sink}: {file.key} has {size} bytes, recorded are {file.size}"
+                    return f"sink {self._sink}: {file.key} has {size} bytes, its record says {file.size}"
             except NotFound:
                 return f"sink {self._sink}: {file.key} is missing"
             except StateCorrupt as error:
@@ -263,7 +263,7 @@ class TableFiles:
             with self._checked(file):
                 parquet = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us")
             if (rows := parquet.metadata.num_rows) != file.rows:
-                raise self._corrupt(file, f"has {rows} rows, recorded are {file.rows}")
+                raise self._corrupt(file, f"has {rows} rows, its record says {file.rows}")
             yield parquet
 
     def _get(self, file: StagedFile) -> bytes:

@@ -83,8 +83,8 @@ class ContentsChange:
 
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
-        new = [file.key for file in self.added] + [one.file.key for one in self.joined]
-        old = [*self.removed, *(key for one in self.joined for key in one.of)]
+        new = [file.key for file in self.added] + [join.file.key for join in self.joined]
+        old = [*self.removed, *(key for join in self.joined for key in join.of)]
         for keys in (new, old):
             if len(set(keys)) < len(keys):
                 return "it names a file twice"

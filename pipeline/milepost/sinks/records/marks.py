@@ -106,7 +106,7 @@ class MarkRecords:
             return None
         mark = decode(Mark, body, key, key=key)
         if mark.number != number:
-            raise StateCorrupt(f"{key}: says that it is mark {mark.number}", key=key)
+            raise StateCorrupt(f"{key} contains mark {mark.number}", key=key)
         for handle in () if mark.contents is None else mark.contents.records:
             require_own_key(handle.key)
         return self._remember(mark)
@@ -139,8 +139,8 @@ class MarkRecords:
                 raise
         if _decision(stored) != _decision(mark):
             raise StateCorrupt(
-                f"sink {self._sink}: {key} gives the table another content than checkpoint {mark.checkpoint_id} of "
-                f"timeline {mark.timeline} has. Nothing was moved.",
+                f"sink {self._sink}: {key} has other contents than checkpoint {mark.checkpoint_id} of timeline "
+                f"{mark.timeline}. Nothing was moved.",
                 key=key,
                 sink=self._sink,
             )

@@ -155,18 +155,18 @@ def check_reservable(store: ObjectStore, requested: Reservation, check_location:
 def _refuse_mismatch(store: ObjectStore, stored: Reservation, requested: Reservation) -> None:
     owner, holder = requested.owner, stored.owner
     if holder != owner:
-        namesake = f"another job {holder.job}, of another storage or an earlier life"
+        namesake = f"another job {holder.job} (with another storage, or from before it was recreated)"
         job = namesake if holder.job == owner.job else f"job {holder.job}"
         whose = f"sink {holder.sink} of " + ("this job" if holder.identity == owner.identity else job)
         raise InvalidRequest(
             f"sink {owner.sink}: its path {store.config.url} is reserved for {whose}. Nothing was published.",
-            hint=f"give the sink another path; or, if nothing was published there and {whose} is gone, delete "
+            hint=f"give the sink another path; or, if nothing was published there and {whose} no longer exists, delete "
             f"{RESERVATION} at that path",
             sink=owner.sink,
         )
     if stored != replace(requested, table_id=stored.table_id):
         raise InvalidRequest(
-            f"sink {owner.sink}: the table at {store.config.url} was made with {_describe(stored)}, the spec says "
+            f"sink {owner.sink}: the table at {store.config.url} was created with {_describe(stored)}, the spec says "
             f"{_describe(requested)}. Nothing was changed.",
             hint=f"give the sink a new path, or undo the change; or, if nothing was published there, delete "
             f"{RESERVATION} at that path",

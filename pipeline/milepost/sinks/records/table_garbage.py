@@ -62,8 +62,7 @@ class TableGarbageLists:
     """The lists of one table, oldest first.
 
     Attributes:
-        unreadable: of each one that cannot be read: its key and what is wrong, for people. It stays until somebody
-            deletes it: what is not understood is never deleted.
+        unreadable: key and fault of each unreadable list, for people. Such a list and its files are never deleted.
     """
 
     lists: tuple[TableGarbageList, ...]
@@ -71,8 +70,8 @@ class TableGarbageLists:
 
     @property
     def files(self) -> frozenset[str]:
-        """What the readable ones name."""
-        return frozenset(file for one in self.lists for file in one.files)
+        """The files in the readable lists."""
+        return frozenset(file for listed in self.lists for file in listed.files)
 
 
 def is_list_key(key: str) -> bool:
@@ -80,15 +79,18 @@ def is_list_key(key: str) -> bool:
 
 
 def list_to_bytes(listed: TableGarbageList) -> bytes:
-    """Canonical JSON."""
+    """Encode a list as canonical JSON."""
     return encode(listed)
 
 
 def list_from_bytes(key: str, body: bytes) -> TableGarbageList:
-    """Strict: raises StateCorrupt, naming the key; nothing but files that staging could have named is ever listed."""
+    """Decode a list.
+
+    Raises: StateCorrupt: it is invalid, or it lists a key that no staging could have chosen.
+    """
     listed = decode(TableGarbageList, body, key, hint=_HINT, key=key)
     if listed.key != key:
-        raise StateCorrupt(f"{key}: is not the list that its name says", hint=_HINT, key=key)
+        raise StateCorrupt(f"{key} contains another list than its name states", hint=_HINT, key=key)
     return listed
 
 
@@ -99,7 +101,7 @@ class TableGarbage:
         self._store = store
 
     def clock_ms(self) -> int:
-        """Of the sink's store: what the age of a list is measured by."""
+        """Return the time of the sink's store, by which the age of a list is measured."""
         return self._store.clock_ms()
 
     def lists(self) -> TableGarbageLists:
@@ -107,23 +109,23 @@ class TableGarbage:
         return self.read(stat.key for stat in self._store.list(GARBAGE) if is_list_key(stat.key))
 
     def read(self, keys: Iterable[str]) -> TableGarbageLists:
-        """Those of these lists that are still there."""
-        found, unreadable = [], []
+        """Return the lists at these keys that still exist."""
+        lists, unreadable = [], []
         for key in sorted(keys):
             try:
-                found.append(list_from_bytes(key, self._store.get(key)))
-            except NotFound:  # its files are deleted meanwhile
+                lists.append(list_from_bytes(key, self._store.get(key)))
+            except NotFound:  # deleted after its files
                 continue
             except StateCorrupt as error:
                 unreadable.append(error.message)
-        return TableGarbageLists(tuple(found), tuple(unreadable))
+        return TableGarbageLists(tuple(lists), tuple(unreadable))
 
     def add(self, listed: TableGarbageList) -> None:
-        """Phase one: nothing is deleted before the list is durable."""
+        """Write a list durably, before any of its files is deleted (phase one)."""
         self._store.put(listed.key, list_to_bytes(listed))
 
     def delete(self, listed: TableGarbageList, files: Sequence[str]) -> None:
-        """Phase two: these files of a list go, then the list; stopped in between, the next one does it again.
+        """Delete these files of a list, then the list (phase two). After an interruption, the next call repeats it.
 
         Raises: StoreUnavailable, EnvironmentUnusable: the list stays.
         """

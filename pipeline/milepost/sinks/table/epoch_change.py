@@ -37,7 +37,7 @@ def epoch_change(
     replaced, foreign = set(change.removed), {file.key for file in rewritten.added}
     if by_buckets and (foreign - replaced or replaced.intersection(rewritten.removed)):
         raise CommitConflict(
-            f"sink {sink}: another writer put files of its table together while the epoch ran. Nothing was published.",
+            f"sink {sink}: another writer compacted files of its table while the epoch ran. Nothing was published.",
             hint="run the epoch again",
             sink=sink,
         )

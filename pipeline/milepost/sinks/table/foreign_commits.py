@@ -49,7 +49,10 @@ def follow_foreign_commits(moved: Sequence[StagedFile], commits: Iterable[Foreig
     fault, is_mixed = None, False
     for commit in commits:
         if commit.keeps_rows and commit.removed & resurrected.keys():
-            fault, is_mixed = fault or f"its version {commit.version} ({commit.what}) mixed rows of before in", True
+            fault, is_mixed = (
+                fault or f"its version {commit.version} ({commit.what}) merged rows that the job had removed",
+                True,
+            )
         resurrected = {key: file for key, file in resurrected.items() if key not in commit.removed}
         resurrected |= {file.key: file for file in commit.added if _is_from_earlier_move(file, sources)}
         inputs = commit.removed & own.keys()
@@ -59,7 +62,7 @@ def follow_foreign_commits(moved: Sequence[StagedFile], commits: Iterable[Foreig
             continue
         mixes = bool(inputs) and inputs != commit.removed
         if mixes or restored or not commit.keeps_rows:
-            mixture = " together with rows of others" if mixes else ""
+            mixture = " together with foreign rows" if mixes else ""
             fault = fault or f"its version {commit.version} ({commit.what}) changed rows of this job{mixture}"
             is_mixed = is_mixed or mixes
         elif len(commit.added) == 1 and inputs <= sources.keys():

@@ -92,7 +92,7 @@ class TableMover:
         """Return a description of the table as of now. Raises what would keep an epoch from writing it."""
         table, position = self.read_table()
         if table is None:
-            shown = "there is none yet; the first epoch makes it"
+            shown = "there is none yet; the first epoch creates it"
         else:
             table.check(table.schema)
             shown = f"it shows {position}"
@@ -107,8 +107,8 @@ class TableMover:
         table, position = self.read_table()
         if table is None:
             raise InvalidRequest(
-                f"sink {self._sink}: {self._store.config.url} is not reserved for it any more. Nothing was published.",
-                hint="somebody deletes below the sink's path: find out who, then run again",
+                f"sink {self._sink}: {self._store.config.url} is no longer reserved for it. Nothing was published.",
+                hint="another process deletes objects below the sink's path: find it, then run again",
                 sink=self._sink,
             )
         return table, position
@@ -119,10 +119,9 @@ class TableMover:
         if position.is_known and position.checkpoint_id == expected:
             return
         raise InvalidRequest(
-            f"sink {self._sink}: its table shows {position}, this job left it at checkpoint {expected}. Nothing was "
-            "published.",
-            hint="it was moved, deleted or restored, or a copy of the job writes it: put it back, or use a new path; if"
-            f" the job's state is to count: milepost realign {self._job} {self._sink}",
+            f"sink {self._sink}: its table shows {position}, expected checkpoint {expected}. Nothing was published.",
+            hint="it was moved, deleted or restored, or a copy of the job writes it: restore it, or use a new path; to "
+            f"replace its rows by the job's state: milepost realign {self._job} {self._sink}",
             sink=self._sink,
         )
 
@@ -149,7 +148,7 @@ class TableMover:
                     return False  # no commit to this table was ever prepared
                 was_dropped = target.contents.table_id is not None and not target.realigns
                 if was_dropped or not self._create(decode_schema(target.contents.schema)):
-                    raise self._blocked("there is no table any more")
+                    raise self._blocked("the table no longer exists")
                 continue
             self._check_target(table, position, target)
             expected_id = None if target.contents is None or target.realigns else target.contents.table_id
@@ -171,7 +170,7 @@ class TableMover:
                 return True
         raise CommitOutcomeUnknown(
             f"sink {self._sink}: checkpoint {target.checkpoint_id} lost the race for the table {MAX_LOST_RACES} times. "
-            "Nothing of it is visible. Try again.",
+            "None of its changes are visible. Try again.",
             sink=self._sink,
             checkpoint_id=target.checkpoint_id,
         )
@@ -193,10 +192,10 @@ class TableMover:
         live = table.live_files()
         missing = [] if live is None else sorted(own.keys() - live.keys())
         if missing and not realigns:
-            raise self._blocked(f"{len(missing)} of its files are not live any more, {missing[0]} among them")
+            raise self._blocked(f"{len(missing)} of its files are no longer live, such as {missing[0]}")
         if resurrected and not realigns:
             raise self._blocked(
-                f"{len(resurrected)} files that it had taken out are live again, {min(resurrected)} among them"
+                f"{len(resurrected)} files that it had removed are live again, such as {min(resurrected)}"
             )
         return {key: file for key, file in {**own, **resurrected}.items() if key not in missing}
 
@@ -255,7 +254,7 @@ class TableMover:
             )
         if identity_of(mark.contents) != identity_of(target.contents):
             raise StateCorrupt(
-                f"sink {self._sink}: the table's mark {mark.number} has another content than checkpoint "
+                f"sink {self._sink}: the table's mark {mark.number} has other contents than checkpoint "
                 f"{target.checkpoint_id}. Nothing was changed.",
                 sink=self._sink,
             )
@@ -267,12 +266,12 @@ class TableMover:
         expected_id = target.contents.table_id if target.contents is not None else None
         was_recreated = expected_id is not None and expected_id != table.table_id and not position.number
         if was_recreated and not target.realigns:
-            raise self._blocked("it was dropped and made anew")
+            raise self._blocked("it was dropped and recreated")
         if target.follows is not None and position.checkpoint_id != target.follows:
             raise Superseded(
                 f"sink {self._sink}: checkpoint {target.checkpoint_id} of timeline {target.timeline} refused: it "
                 f"follows checkpoint {target.follows}, the table shows {position}. Nothing was moved. Do not retry: "
-                "another commit took its place.",
+                "another commit replaced it.",
                 sink=self._sink,
                 checkpoint_id=target.checkpoint_id,
                 predecessor=target.follows,
@@ -308,8 +307,8 @@ class TableMover:
             if now is not None and (now.version != table.version or isinstance(error, CommitConflict)):
                 return False  # a commit on that handle can no longer land
             raise CommitOutcomeUnknown(
-                f"sink {self._sink}: nobody knows whether the commit of checkpoint {mark.checkpoint_id} landed "
-                f"({error}). Its files are kept. Try again: a commit that landed is recognised.",
+                f"sink {self._sink}: it is unknown whether the commit of checkpoint {mark.checkpoint_id} landed "
+                f"({error}). Its files were not deleted. Try again: a commit that landed is recognised.",
                 sink=self._sink,
                 checkpoint_id=mark.checkpoint_id,
             ) from error
@@ -362,24 +361,23 @@ class TableMover:
         own, unknown = find_own_files(table)
         if unknown:
             raise InvalidRequest(
-                f"sink {self._sink}: its table at {self._store.config.url} has {len(unknown)} files of others, "
-                f"{unknown[0]} among them, and nobody can tell any more whether rows of this job are in them. "
-                "Nothing was moved.",
-                hint="take them out of the table if they are, then try again; or give the sink a new name and path, to "
-                "begin a new table",
+                f"sink {self._sink}: its table at {self._store.config.url} has {len(unknown)} foreign files, such "
+                f"as {unknown[0]}, and it is unknown whether they contain rows of this job. Nothing was moved.",
+                hint="remove them from the table if they do, then try again; or give the sink a new name and path "
+                "for a new table",
                 sink=self._sink,
             )
         return own, False
 
-    def _blocked(self, why: str, *, is_mixed: bool = False) -> InvalidRequest:
-        hint = f"put it back; or let the job's state count: milepost realign {self._job} {self._sink}"
+    def _blocked(self, reason: str, *, is_mixed: bool = False) -> InvalidRequest:
+        hint = f"restore it; or replace its rows by the job's state: milepost realign {self._job} {self._sink}"
         if is_mixed:
             hint = (
-                "put the table back to its version before that, as its own history can (RESTORE, or a rollback to a "
-                "snapshot); or give the sink a new name and path, to begin a new table"
+                "restore the table's version before that (RESTORE, or a rollback to a snapshot); or give the sink a "
+                "new name and path for a new table"
             )
         return InvalidRequest(
-            f"sink {self._sink}: its table at {self._store.config.url} is not as this job left it: {why}. "
+            f"sink {self._sink}: its table at {self._store.config.url} differs from what this job wrote: {reason}. "
             "Nothing was moved.",
             hint=hint,
             sink=self._sink,

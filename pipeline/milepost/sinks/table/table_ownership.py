@@ -62,7 +62,7 @@ class TableOwnership:
         if table is None or is_same_owner(table.owner, owner):
             return
         if table.owner is not None:
-            raise self._refused(f"is of {describe_owner(table.owner)}", "give the sink another path")
+            raise self._refused(f"belongs to {describe_owner(table.owner)}", "give the sink another path")
         self._check_adoptable(table)
         table.check(None)
 
@@ -70,8 +70,8 @@ class TableOwnership:
         """Refuse a table whose properties name another owner, for example after a takeover."""
         if table.owner is not None and not is_same_owner(table.owner, self._owner()):
             raise self._refused(
-                f"is of {describe_owner(table.owner)}",
-                "give the sink another path; if that job took it over by `start --claim`, this one has ended there",
+                f"belongs to {describe_owner(table.owner)}",
+                "give the sink another path; if that job took it over (`start --claim`), this job must stop writing it",
             )
 
     def ensure_owned(
@@ -91,8 +91,8 @@ class TableOwnership:
         if table.owner is None:
             if expected_id not in (None, table.table_id):
                 raise self._refused(
-                    "took the place of the job's own, and nobody owns it",
-                    "put the job's table back, or give the sink a new name and path to begin a new one",
+                    "has replaced the job's table, and has no owner",
+                    "restore the job's table, or give the sink a new name and path for a new table",
                 )
             self._check_adoptable(table)
         missing = table.missing_properties(owner)
@@ -104,14 +104,14 @@ class TableOwnership:
     def _check_adoptable(self, table: OpenTable) -> None:
         if self._only_empty and table.live_files():
             raise self._refused(
-                "was made by somebody else and has rows, and `mode: upsert` adopts an empty table only: rows of others "
-                "have no key",
+                "was created by another writer and has rows; `mode: upsert` adopts only an empty table, because "
+                "foreign rows have no key",
                 "give the sink a new path, use mode: changelog, or empty the table",
             )
         if not self._adopts:
             raise self._refused(
-                "was made by somebody else",
-                "`adopt: true` at the sink makes it this job's: its rows stay; or give the sink a new path",
+                "was created by another writer",
+                "set `adopt: true` at the sink to take it over with its rows, or give the sink a new path",
             )
 
     def _claim(self, table: OpenTable, owner: TableOwner, missing: Mapping[str, str]) -> None:

@@ -210,9 +210,9 @@ class TableSink(TableStaging):
         position = self.position()
         if not position.is_known:
             raise InvalidRequest(
-                f"sink {self.name}: its table carries mark {position.number}, which is not of this job: what "
-                f"checkpoint {checkpoint_id} staged may be another's. Nothing was deleted.",
-                hint=f"if the job's state is to count: milepost realign {self._job} {self.name}",
+                f"sink {self.name}: its table carries mark {position.number}, which is not of this job, so the "
+                f"files staged by checkpoint {checkpoint_id} may belong to another job. Nothing was deleted.",
+                hint=f"to replace its rows by the job's state: milepost realign {self._job} {self.name}",
                 sink=self.name,
             )
         self._store.delete(staged)
@@ -232,7 +232,7 @@ class TableSink(TableStaging):
         self._files.check(files)
         if self.by_buckets and any(file.groups is None for file in files):
             raise InvalidRequest(
-                f"sink {self.name}: a fork has staged changes that no bucket of its table has at that checkpoint. "
+                f"sink {self.name}: a fork staged changes that are in no bucket of its table at that checkpoint. "
                 "Nothing was moved.",
                 hint="the last epoch of a backfill writes the buckets: run an unfinished backfill again, or go back to "
                 "that epoch's checkpoint or one before the fork",
@@ -242,7 +242,7 @@ class TableSink(TableStaging):
     def fault(self, contents: TableContents | None) -> str | None:
         table, position = self._mover.read_table()
         if table is None:
-            return None if contents is None else f"there is no table at {self._store.config.url} any more"
+            return None if contents is None else f"the table at {self._store.config.url} no longer exists"
         if not position.is_known or identity_of(position.contents) != identity_of(contents):
             return f"its table shows {position}"
         try:
@@ -356,7 +356,7 @@ class TableSink(TableStaging):
             if self._ownership.ensure_owned(table, None if base is None else base.table_id, before_change):
                 return table, position, schema
         raise CommitConflict(
-            f"sink {self.name}: its table was changed by others {MAX_LOST_RACES} times before its properties were set. "
+            f"sink {self.name}: other writers changed its table {MAX_LOST_RACES} times before its properties were set. "
             "Nothing was published.",
             hint="run the epoch again",
             sink=self.name,

@@ -59,39 +59,38 @@ class Takeover:
         """
         if self.form.is_database:
             raise self._refused(
-                "a table in a database is not taken over in this version",
+                "a table in a database cannot be taken over in this version",
                 "give the sink another table: the savepoint has its rows",
             )
         table = self.form.open()
         if table is None:
-            raise self._refused("there is no table any more", "give the sink a new path: the savepoint has its rows")
+            raise self._refused("the table no longer exists", "give the sink a new path: the savepoint has its rows")
         if is_same_owner(table.owner, owner):
             self._check_taken(table, view)
             return None
         if table.owner is None or (table.owner.job, table.owner.sink) != (previous_owner.job, previous_owner.sink):
-            whose = "nobody's" if table.owner is None else f"of {describe_owner(table.owner)}"
+            actual = "has no owner" if table.owner is None else f"belongs to {describe_owner(table.owner)}"
             raise self._refused(
-                f"it is {whose}, the savepoint is of sink {previous_owner.sink} of job {previous_owner.job}",
+                f"it {actual}, the savepoint is of sink {previous_owner.sink} of job {previous_owner.job}",
                 "give the sink another path",
             )
         job = previous_owner.job
-        fresh = f"milepost cancel {job} --savepoint ends that job with a savepoint of what its table shows"
+        fresh = f"milepost cancel {job} --savepoint ends that job with a savepoint of its table"
         if table.table_id != view.table_id or ViewMark(table.number, table.write_id or "") not in view.marks:
-            raise self._refused("it shows something else than the savepoint", f"{fresh}; start from that one")
+            raise self._refused("it does not show the savepoint", f"{fresh}; start from that one")
         removed = {key for commit in table.foreign_commits() for key in commit.removed} & {*view.keys}
         live = table.live_files()
         missing = removed if live is None else removed | ({*view.keys} - live.keys())
         if missing:
             raise self._refused(
-                f"others changed or rewrote {len(missing)} files of it since, {min(missing)} among them",
+                f"other writers have since changed or rewritten {len(missing)} of its files, such as {min(missing)}",
                 f"let job {job} run an epoch, then: {fresh}; start from that one",
             )
         resurrected = _resurrected_files(table, view)
         if resurrected:
             raise self._refused(
-                f"{len(resurrected)} files that it had taken out were brought back, {min(resurrected)} among them",
-                f"milepost realign {job} {previous_owner.sink} takes them out again; then: {fresh}; "
-                "start from that one",
+                f"{len(resurrected)} files that it had removed are live again, such as {min(resurrected)}",
+                f"milepost realign {job} {previous_owner.sink} removes them again; then: {fresh}; start from that one",
             )
         return table
 
@@ -128,8 +127,8 @@ class Takeover:
             except (CommitConflict, CommitOutcomeUnknown):
                 continue  # the next check finds out which commit won
         raise CommitOutcomeUnknown(
-            f"sink {self.sink}: the table at {self.store.config.url} was not taken over: others changed it "
-            f"{MAX_LOST_RACES} times meanwhile, or nobody knows. Try again.",
+            f"sink {self.sink}: the table at {self.store.config.url} was not taken over: other writers changed it "
+            f"{MAX_LOST_RACES} times, or the outcome is unknown. Try again.",
             sink=self.sink,
         )
 
@@ -160,13 +159,14 @@ class Takeover:
 
     def _is_another(self) -> InvalidRequest:
         return self._refused(
-            "it is this job's already and shows something else", "give the sink a new path: the savepoint has its rows"
+            "it already belongs to this job and does not show the savepoint",
+            "give the sink a new path: the savepoint has its rows",
         )
 
-    def _refused(self, why: str, hint: str) -> InvalidRequest:
+    def _refused(self, reason: str, hint: str) -> InvalidRequest:
         return InvalidRequest(
-            f"sink {self.sink}: the table at {self.store.config.url} cannot be taken over from the savepoint: {why}. "
-            "Nothing of it was changed.",
+            f"sink {self.sink}: the table at {self.store.config.url} cannot be taken over from the savepoint: "
+            f"{reason}. Nothing was changed.",
             hint=hint,
             sink=self.sink,
         )

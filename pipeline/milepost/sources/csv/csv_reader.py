@@ -127,7 +127,7 @@ class CsvReader:
             return
         if lines is not None:
             if rows != lines.count:
-                raise self._diagnosed(obj.key, body, names, f"{lines.count} lines hold {rows} records")
+                raise self._diagnosed(obj.key, body, names, f"{lines.count} lines contain {rows} records")
         # An object truncated inside a quoted field parses as one long value. An odd number of quotes reveals it.
         elif stream.quotes % 2:
             cause = self._diagnose(obj.key, body, names)
@@ -178,7 +178,7 @@ class CsvReader:
         if self._text.is_unclosed(record):
             raise _unclosed(key, record)
         if record.spans_lines:
-            reason = "cannot be read and goes over several lines: what follows a quote out of place is doubtful"
+            reason = "cannot be read and spans several lines: after a misplaced quote, record boundaries are uncertain"
             raise BadObject(key, record.line, None, record.text, reason, raw=record.raw)
         return too_long_record(key, record) if record.is_too_long else self._explain(key, record, names)
 
@@ -285,10 +285,10 @@ class CsvReader:
         line = None if self._column_names else record.line
         for name in self._declared.file_schema.names:
             if names.count(name) > 1:
-                raise BadObject(key, line, name, None, "the header has it twice", raw=record.raw)
+                raise BadObject(key, line, name, None, "is twice in the header", raw=record.raw)
             if name not in names and name in self._declared.required:
                 content = f"it is: {record.text.strip()}"
-                problem = "the header has no such column"
+                problem = "is not in the header"
                 hint = self._other_delimiter(record.text, names)
                 raise self._declared.missing_column_error(
                     key, name, problem, names, content=content, hint=hint, line=line, raw=record.raw
@@ -303,7 +303,7 @@ class CsvReader:
         counts = {mark: len(declared & {part.strip(' "\r\n') for part in header.split(mark)}) for mark in ",;\t|:"}
         mark = max(counts, key=lambda delimiter: counts[delimiter])
         return (
-            f"; is its delimiter {mark!r}? Then say `options: {{delimiter: {json.dumps(mark)}}}`"
+            f"; if its delimiter is {mark!r}, write `options: {{delimiter: {json.dumps(mark)}}}`"
             if counts[mark]
             else ""
         )
@@ -348,7 +348,7 @@ class CsvReader:
 
         text = record.text.rstrip("\r\n")
         if self._by_line and record.spans_lines:
-            return bad(None, text, "goes over several lines, and options.newlines_in_values is false")
+            return bad(None, text, "spans several lines, but options.newlines_in_values is false")
         if len(fields) != len(names):
             return bad(None, text, f"has {len(fields)} fields, the header has {len(names)}")
         for name in self._declared.file_schema.names:

@@ -131,7 +131,7 @@ class JsonLinesReader:
                 return
             raise
         if rows != lines.count:
-            raise pa.ArrowInvalid(f"{lines.count} lines hold {rows} values")
+            raise pa.ArrowInvalid(f"{lines.count} lines contain {rows} values")
 
     def _converted(self, raw: pa.RecordBatch, columns: pa.Schema, *, untimed: bool) -> pa.RecordBatch:
         """Convert a batch to the declared types. Raises ArrowInvalid: a value does not fit, or is not an event time."""
@@ -185,7 +185,7 @@ class JsonLinesReader:
             fields = json.loads(text, parse_int=_integer)
         except json.JSONDecodeError as error:
             several = error.msg == "Extra data"
-            return bad(None, text, "holds several JSON values" if several else "is not JSON")
+            return bad(None, text, "contains several JSON values" if several else "is not JSON")
         except RecursionError:
             return bad(None, text, _TOO_DEEP)
         if not isinstance(fields, dict):
@@ -209,7 +209,7 @@ class JsonLinesReader:
             elif "UTF8" in complaint:
                 reason = "is not valid UTF-8"
             elif "specified twice" in complaint:
-                reason = "is in the record twice"
+                reason = "is twice in the record"
             else:
                 mismatch = self._declared.type_mismatch(column.name, value)
                 reason = f"is not of type {self._declared.types[column.name]}{mismatch}"
@@ -246,7 +246,7 @@ class JsonLinesReader:
             if not unseen:
                 return
         name = next(name for name in self._declared.required if name in unseen)
-        problem = "no record has such a field"
+        problem = "is not in any record"
         content = f"the first one has {', '.join(first_fields) or 'none'}"
         raise self._declared.missing_column_error(key, name, problem, first_fields, content=content)
 

@@ -95,9 +95,9 @@ class DeclaredColumns:
             content: what the object has instead, as text. It becomes the engine message, not part of the clause.
             hint: another likely cause, appended to the clause.
         """
-        advice = "; name it in `optional_columns` where an object may lack it"
+        advice = "; add it to `optional_columns` if objects may lack it"
         if not any(name in self.types for name in names):
-            advice = ", nor any other of `schema`"
+            advice = ", nor is any other column of `schema`"
         elif column == self.event_time:
             advice = ""
         engine_message = printable(content if len(content) <= MAX_VALUE_CHARS else content[: MAX_VALUE_CHARS - 1] + "…")
@@ -114,5 +114,5 @@ class DeclaredColumns:
             return ""
         if has_offset is type_.utc:
             return ""
-        other, article = (f"timestamp[{type_.unit}]", "no") if type_.utc else (f"timestamp[{type_.unit}, UTC]", "an")
-        return f": it has {article} offset from UTC, like a {other}"
+        other, article = (f"timestamp[{type_.unit}]", "no") if type_.utc else (f"timestamp[{type_.unit}, UTC]", "a")
+        return f": it has {article} UTC offset, as in a {other}"

@@ -66,7 +66,7 @@ class TimeColumn:
     def fault(self, value: pa.Scalar) -> str:
         """Return as one clause why a value has no timestamp."""
         if not value.is_valid:
-            return "is null, but it is the event time"
+            return "is null, but the event time is required"
         if self._pattern is not None:
             return f"is not a time of the format {self._pattern.text!r}"
         return "is an event time beyond the range of timestamps" + (" in a time zone" if self._zone else "")

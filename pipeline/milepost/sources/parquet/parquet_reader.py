@@ -164,12 +164,12 @@ class ParquetReader:
         for column in self._declared.file_schema:
             at = schema.get_all_field_indices(column.name)
             if len(at) > 1:
-                raise BadObject(key, None, column.name, None, "the file has it twice")
+                raise BadObject(key, None, column.name, None, "is twice in the file")
             if not at:
                 if column.name not in self._declared.required:
                     continue
                 content = f"it has {', '.join(schema.names)}"
-                problem = "the file has no such column"
+                problem = "is not in the file"
                 raise self._declared.missing_column_error(key, column.name, problem, schema.names, content=content)
             type_ = schema.field(at[0]).type
             if not _may_cast(type_, column.type):

@@ -285,11 +285,11 @@ def _bad_names_error(name: str, bad_names: Sequence[BadName]) -> InvalidRequest:
 def _unknown_error(name: str, objects: Sequence[SourceObject], horizon_ms: int) -> SourceChanged:
     lines = [f"{obj.key}: modified {_time(obj.last_modified_ms)}" for obj in objects[:_NAMED_IN_AN_ERROR]]
     return SourceChanged(
-        f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)} and are not remembered: "
-        "what is as old, and gone, was forgotten (`forget_after`), so nobody knows whether they were read."
+        f"source {name}: {len(objects)} object(s) were modified before {_time(horizon_ms)}. Older objects that were "
+        "deleted have been forgotten (`forget_after`), so it is unknown whether these were read."
         f"{format_object_list(lines, len(objects))}\nNothing was planned.",
-        hint="Land a new copy, modified now, of what was not read, and move what was read out of the source's path; or "
-        f"set sources.{name}.on_change to ignore: such objects are left out, and counted.",
+        hint="Land new copies of objects that were not read, and move those that were read out of the source's path. "
+        f"Or set sources.{name}.on_change to ignore: such objects are left out and counted.",
         source=name,
         keys=[obj.key for obj in objects],
     )
@@ -311,8 +311,8 @@ def _changed_error(name: str, objects: Sequence[SourceObject], consumed: Consume
     return SourceChanged(
         f"source {name}: {len(objects)} object(s) changed after they were consumed."
         f"{format_object_list(lines, len(objects))}\n"
-        "Nothing was planned; what is published still holds the consumed versions.",
-        hint="Put the consumed versions back, local files with their time of change (SIZE-NANOSECONDS), or set "
+        "Nothing was planned. The published tables still contain the consumed versions.",
+        hint="Restore the consumed versions (local files with their modification time, SIZE-NANOSECONDS), or set "
         f"sources.{name}.on_change to ignore or reprocess.",
         source=name,
         keys=[obj.key for obj in objects],

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from milepost.errors import CommitOutcomeUnknown
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
 from milepost.sinks.formats.delta.delta_location import delta_location
+from milepost.sinks.formats.delta.refusals import FILE_RETENTION, LOG_RETENTION
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import PlayedManifest
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines

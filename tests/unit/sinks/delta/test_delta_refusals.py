@@ -59,9 +59,9 @@ NOT_HELD = {
     pa.dictionary(pa.int32(), pa.string()): "the type of its values",
     pa.large_list(pa.int64()): "list",
     pa.list_(pa.int64(), 3): "list",
-    pa.null(): "the type that its values will have",
-    pa.month_day_nano_interval(): "a type that Delta knows",
-    pa.struct([]): "a type that Delta knows",
+    pa.null(): "the type of its future values",
+    pa.month_day_nano_interval(): "a type that Delta supports",
+    pa.struct([]): "a type that Delta supports",
 }
 
 

@@ -48,7 +48,7 @@ def test_a_table_elsewhere_is_refused_by_both_places(lake: IcebergLake) -> None:
     [
         (lambda table: set_properties(table, **{"gc.enabled": "true"}), "lets engines delete files"),
         (lambda table: set_properties(table, **{"py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}), "py-io-impl"),
-        (lambda table: set_properties(table, **{"schema.name-mapping.default": "[]"}), "by what name column 'k'"),
+        (lambda table: set_properties(table, **{"schema.name-mapping.default": "[]"}), "does not map column 'k'"),
         (
             lambda table: table.update_spec().add_field("k", IdentityTransform(), "by_k").commit(),
             "is partitioned by by_k",
@@ -122,8 +122,8 @@ def test_names_that_differ_only_in_capital_letters_are_refused(lake: IcebergLake
         (pa.time64("ns"), "microseconds"),
         (pa.date64(), "DATE"),
         (pa.decimal256(50, 2), "38 digits"),
-        (pa.duration("us"), "a type that Iceberg has"),
-        (pa.struct([("x", pa.list_(pa.uint8()))]), "a type that Iceberg has"),
+        (pa.duration("us"), "a type that Iceberg supports"),
+        (pa.struct([("x", pa.list_(pa.uint8()))]), "a type that Iceberg supports"),
     ],
     ids=str,
 )

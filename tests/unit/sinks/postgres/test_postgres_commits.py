@@ -162,7 +162,7 @@ class TestCommits(PostgresCase):
             assert job.sink.move(job.manifest.realigned()) is True
             assert self.sql_rows(tmp_path) == left
         self.database.run(f"UPDATE {self.table(tmp_path)} SET k = 1 WHERE k = 2")
-        assert "1 row is gone, 1 row is there and no checkpoint has it" in str(job.sink.fault(done.contents))
+        assert "1 row is missing, 1 row is in no checkpoint" in str(job.sink.fault(done.contents))
         assert job.sink.move(job.manifest.realigned()) is True
         assert self.sql_rows(tmp_path) == left
 

@@ -70,12 +70,12 @@ class TestForeign(PostgresCase):
     @pytest.mark.parametrize(
         ("statement", "said"),
         [
-            ("DELETE FROM {} WHERE k = 1", "1 row is gone"),
+            ("DELETE FROM {} WHERE k = 1", "1 row is missing"),
             ("UPDATE {} SET v = 'x' WHERE k < 3", "2 rows were changed"),
             ("UPDATE {} SET v = NULL WHERE k = 1", "1 row was changed"),
-            ("UPDATE {} SET k = 50 WHERE k = 1", "1 row is gone, 1 row is there and no checkpoint has it"),
-            ("UPDATE {} SET _milepost = NULL WHERE k = 1", "1 row is another writer's under a key of this job"),
-            ("TRUNCATE {}", "3 rows are gone"),
+            ("UPDATE {} SET k = 50 WHERE k = 1", "1 row is missing, 1 row is in no checkpoint"),
+            ("UPDATE {} SET _milepost = NULL WHERE k = 1", "1 row of another writer has a key of this job"),
+            ("TRUNCATE {}", "3 rows are missing"),
         ],
     )
     def test_what_others_did_to_our_rows_is_found_by_comparing_and_put_right(

@@ -44,7 +44,7 @@ SPOILED = {
     "unique index": ("CREATE UNIQUE INDEX ui ON {} (v)", "index", "DROP INDEX"),
     "index of an expression": ("CREATE INDEX ie ON {} ((1 / k))", "index", "DROP INDEX"),
     "required": ("ALTER TABLE {} ALTER COLUMN v SET NOT NULL", "requires values in column 'v'", "DROP NOT NULL"),
-    "another type": ("ALTER TABLE {} ALTER COLUMN v TYPE varchar(9)", "it was made as text", "TYPE text"),
+    "another type": ("ALTER TABLE {} ALTER COLUMN v TYPE varchar(9)", "expected text", "TYPE text"),
     "another column": ("ALTER TABLE {} ADD COLUMN note text", "column 'note' that the sink", 'DROP COLUMN "note"'),
     "generated column": (
         "ALTER TABLE {} ADD COLUMN twice bigint GENERATED ALWAYS AS (k * 2) STORED", "'twice'", 'DROP COLUMN "twice"',
@@ -53,23 +53,23 @@ SPOILED = {
         "ALTER TABLE {0} DROP COLUMN v; ALTER TABLE {0} ADD COLUMN v text GENERATED ALWAYS AS ('x') STORED",
         "computes its column 'v'", "DROP EXPRESSION",
     ),
-    "without a column": ("ALTER TABLE {} DROP COLUMN v", "has no column 'v' any more", "ADD COLUMN"),
-    "without the mark": ("ALTER TABLE {} DROP COLUMN _milepost", "no column '_milepost'", "ADD COLUMN"),
-    "renamed": ("ALTER TABLE {} RENAME COLUMN v TO w", "has no column 'v' any more", "ADD COLUMN"),
-    "without a key": ("ALTER TABLE {} DROP CONSTRAINT \"{pk}\"", "no primary key", "ADD PRIMARY KEY"),
+    "without a column": ("ALTER TABLE {} DROP COLUMN v", "no longer has column 'v'", "ADD COLUMN"),
+    "without the mark": ("ALTER TABLE {} DROP COLUMN _milepost", "no longer has column '_milepost'", "ADD COLUMN"),
+    "renamed": ("ALTER TABLE {} RENAME COLUMN v TO w", "no longer has column 'v'", "ADD COLUMN"),
+    "without a key": ("ALTER TABLE {} DROP CONSTRAINT \"{pk}\"", "no longer has a primary key", "ADD PRIMARY KEY"),
     "another key": (
         'ALTER TABLE {} DROP CONSTRAINT "{pk}", ADD PRIMARY KEY (k, v)', "another primary key", "ADD PRIMARY KEY",
     ),
     "deferrable key": (
         'ALTER TABLE {} DROP CONSTRAINT "{pk}", ADD PRIMARY KEY (k) DEFERRABLE', "deferrable", "ADD PRIMARY KEY",
     ),
-    "unlogged": ("ALTER TABLE {} SET UNLOGGED", "not kept through a crash", "SET LOGGED"),
+    "unlogged": ("ALTER TABLE {} SET UNLOGGED", "not survive a crash", "SET LOGGED"),
     "rule": ("CREATE RULE ru AS ON INSERT TO {} DO ALSO SELECT 1", "the rule ru", "DROP RULE"),
     "row security": (
         "ALTER TABLE {0} ENABLE ROW LEVEL SECURITY; ALTER TABLE {0} FORCE ROW LEVEL SECURITY",
         "row level security", "DISABLE ROW LEVEL SECURITY",
     ),
-    "inherited": ("CREATE TABLE heir_{n} () INHERITS ({})", "others inherit it", "a table of its own"),
+    "inherited": ("CREATE TABLE heir_{n} () INHERITS ({})", "is inherited from", "a plain table"),
 }  # fmt: skip
 
 

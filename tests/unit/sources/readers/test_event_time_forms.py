@@ -106,7 +106,7 @@ def test_a_value_that_is_not_a_time_is_a_bad_record_with_its_location(
         ("timestamp[s]", "at", pa.array([0, 2**50], pa.timestamp("s")), "is an event time beyond the range"),
         ("timestamp[ms]", "at", pa.array([0, -(2**62)], pa.timestamp("ms")), "is an event time beyond the range"),
         ("date", "at", pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()), "is an event time beyond the range"),
-        ("date", "at", pa.array([0, None], pa.date32()), "is null, but it is the event time"),
+        ("date", "at", pa.array([0, None], pa.date32()), "is null, but the event time is required"),
         (
             "date", {"column": "at", "timezone": "Asia/Tokyo"}, pa.array([0, 3_000_000], pa.int32()).cast(pa.date32()),
             "is an event time beyond the range of timestamps in a time zone",

@@ -143,8 +143,8 @@ def test_salvage_reads_what_duckdb_reads_from_a_randomly_broken_object(
     ("rows", "line", "clause"),
     [
         (f'1,a,{T}\n2,"b,{T}\n3,c,{T}\n', 3, "opens a quote that is never closed"),
-        (f'1,a,{T}\nx,"b,{T}\n3,c"d,{T}\n4,e,{T}\n', 3, "goes over several lines"),
-        (f'1,a,{T}\n2,"b\nc",{T}\nx,"d\ne",{T}\n4,f,{T}\n', 5, "goes over several lines"),
+        (f'1,a,{T}\nx,"b,{T}\n3,c"d,{T}\n4,e,{T}\n', 3, "spans several lines"),
+        (f'1,a,{T}\n2,"b\nc",{T}\nx,"d\ne",{T}\n4,f,{T}\n', 5, "spans several lines"),
     ],
 )
 def test_a_quote_out_of_place_makes_the_whole_object_bad(landing: Landing, rows: str, line: int, clause: str) -> None:

@@ -8,7 +8,6 @@ from deltalake.exceptions import DeltaError
 
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
 from milepost.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
@@ -17,6 +16,7 @@ from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.sinks.formats.delta.delta_probe import probe_commits
 from milepost.sinks.formats.delta.delta_types import check_columns, delta_schema
 from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
+from milepost.sinks.formats.delta.refusals import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.records.table_keys import OWN
 
@@ -76,7 +76,7 @@ class DeltaFormat:
             reason = parse_reason(location, error)
         if reason is not None and self._table(location) is None:
             raise CommitOutcomeUnknown(
-                f"sink {self._sink}: the Delta table {self._store.config.url} could not be made: {reason}. "
+                f"sink {self._sink}: the Delta table {self._store.config.url} could not be created: {reason}. "
                 "Nothing was published.",
                 hint="try again",
                 sink=self._sink,
@@ -88,8 +88,8 @@ class DeltaFormat:
     def probe(self) -> str:
         findings = probe_commits(self._sink, self._store)
         return (
-            f"{findings}; nobody can prevent a VACUUM by an engine that does not skip folders with `_`, nor, on S3, a "
-            "writer of other libraries that commits without conditional writes: keep both from it"
+            f"{findings}; Milepost cannot prevent a VACUUM by an engine that does not skip folders with `_`, nor, on "
+            "S3, commits of another library without conditional writes: allow neither"
         )
 
     def maintain(self, retention_ms: int) -> None:
@@ -128,7 +128,7 @@ class DeltaFormat:
             + realign_hint(self._sink, self._store),
         )
         raise InvalidRequest(
-            f"sink {self._sink}: what is stored at {self._store.config.url} cannot be opened as a Delta table: "
+            f"sink {self._sink}: {self._store.config.url} cannot be opened as a Delta table: "
             f"{log_problem.what}. Nothing was published.",
             hint=log_problem.remedy,
             sink=self._sink,
@@ -138,9 +138,9 @@ class DeltaFormat:
         for stat in self._store.list(""):
             if not stat.key.startswith(OWN):
                 raise InvalidRequest(
-                    f"sink {self._sink}: there is no Delta table at {self._store.config.url}, but something else: "
+                    f"sink {self._sink}: {self._store.config.url} has no Delta table, but another object: "
                     f"{stat.key}. Nothing was published.",
-                    hint="give the sink a path of its own",
+                    hint="give the sink an empty path",
                     sink=self._sink,
                 )
 

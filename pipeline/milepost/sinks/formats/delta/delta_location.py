@@ -50,17 +50,17 @@ def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
     for name in (*_UNSAFE, *(unsafe.lower() for unsafe in _UNSAFE)):
         if name in os.environ:
             raise EnvironmentUnusable(
-                f"sink {sink}: {name} is set: a commit to a Delta table could then overwrite somebody else's. "
+                f"sink {sink}: {name} is set, so a commit to a Delta table could overwrite that of another writer. "
                 "Nothing was published.",
-                hint=f"unset {name}; a store that cannot commit without it cannot hold Delta tables",
+                hint=f"unset {name}; a store that needs it cannot have Delta tables",
                 sink=sink,
             )
     root = parse_root(config.url)
     path = str(root.path) if isinstance(root, LocalRoot) else root.prefix
     if (odd := _MISTAKEN.search(path)) is not None:
         raise InvalidRequest(
-            f"sink {sink}: its path {path!r} has {odd[0]!r} in it, which the library of Delta takes for something "
-            "else. Nothing was published.",
+            f"sink {sink}: its path {path!r} contains {odd[0]!r}, which Delta's library misinterprets. "
+            "Nothing was published.",
             hint="give the sink a path of letters, digits and -_./",
             sink=sink,
         )

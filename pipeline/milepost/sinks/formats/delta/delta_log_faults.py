@@ -14,7 +14,7 @@ _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}(\d{{20}})\.checkpoint\.(?:(\d{{10}})\.(\d{{10}})\.parquet|.*)")
 
 _SHOWN = 3
-"""How many missing objects a message names."""
+"""Missing objects that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LogFault:
 
 
 def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
-    """Return what a log lacks; None: nothing, as far as the names of its objects tell.
+    """Return what is missing from a log, by the names of its objects; None: nothing.
 
     A table is the newest checkpoint, or version 0, and every commit after it::
 
@@ -41,7 +41,7 @@ def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
     missing = sorted({*range(start + 1, max(commits, default=-1))} - commits)
     hinted = last_checkpoint(store)
     if missing:
-        lost = f", and so is checkpoint {hinted}, which held them" if hinted > start else ""
+        lost = f", and so is checkpoint {hinted}, which contained them" if hinted > start else ""
         needed = f"{hinted:020d}.checkpoint.*" if hinted > start else ", ".join(map(_object_name, missing[:_SHOWN]))
         more = ", …" * (hinted <= start and len(missing) > _SHOWN)
         return LogFault(
@@ -50,14 +50,14 @@ def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
         )
     if hinted > start:
         return LogFault(
-            f"{LAST_CHECKPOINT} names checkpoint {hinted}, which is gone",
-            f"delete {store.config.url}/{LAST_CHECKPOINT}: it is only a hint, and all commits are there",
+            f"{LAST_CHECKPOINT} names checkpoint {hinted}, which was deleted",
+            f"delete {store.config.url}/{LAST_CHECKPOINT}: it is only a hint, and no commit is missing",
         )
     return None
 
 
 def realign_hint(sink: str, store: ObjectStore) -> str:
-    """Return the last resort for a table of ours, as the end of a hint; "": it is not the sink's."""
+    """Return the last resort for a table of this sink, as the end of a hint; "" for another table."""
     reserved = read_reservation(store)
     if reserved is None or reserved.owner.sink != sink:
         return ""
@@ -86,8 +86,8 @@ def _versions(store: ObjectStore) -> tuple[set[int], set[int]]:
     for stat in store.list(LOG):
         if commit := _COMMIT.fullmatch(stat.key):
             commits.add(int(commit[1]))
-        elif (found := _CHECKPOINT.fullmatch(stat.key)) and found[2] is None:
-            checkpoints.add(int(found[1]))
-        elif found is not None:
-            parts[int(found[1]), int(found[3])] += 1
+        elif (checkpoint := _CHECKPOINT.fullmatch(stat.key)) and checkpoint[2] is None:
+            checkpoints.add(int(checkpoint[1]))
+        elif checkpoint is not None:
+            parts[int(checkpoint[1]), int(checkpoint[3])] += 1
     return commits, checkpoints | {version for (version, of), count in parts.items() if count == of}

@@ -52,7 +52,7 @@ def probe_commits(sink: str, store: ObjectStore) -> str:
         _remove(sink, place)
     if won != 1:
         raise _unusable(sink, store, f"of {RACERS} commits that raced for one version, {won} won.")
-    return f"of {RACERS} commits that raced for one version of a throw-away table, one won"
+    return f"of {RACERS} commits that raced for one version of a temporary table, one won"
 
 
 def _make(location: DeltaLocation) -> None:
@@ -94,12 +94,12 @@ def _remove(sink: str, place: ObjectStore) -> None:
     try:
         place.delete([stat.key for stat in place.list("")])
     except CheckpointError as error:
-        _LOG.warning("sink %s: the throw-away table %s stays: %s", sink, place.config.url, error.message)
+        _LOG.warning("sink %s: the temporary table %s was not deleted: %s", sink, place.config.url, error.message)
 
 
 def _unusable(sink: str, store: ObjectStore, what: str) -> EnvironmentUnusable:
     return EnvironmentUnusable(
         f"sink {sink}: Delta tables at {store.config.url}: {what} Nothing of the sink's table was changed.",
-        hint="use a store with conditional writes, which refuses what is there already, and one way to it for all",
+        hint="use a store with conditional writes, and the same endpoint for every writer",
         sink=sink,
     )

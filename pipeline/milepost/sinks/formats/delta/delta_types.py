@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import InvalidRequest
+from milepost.sinks.formats.refusals import Refusal, column_refused, refuse_case_variants
 
 _PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -46,8 +46,8 @@ _INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_dictionary, "the type of its values"),
     (pa.types.is_large_list, "list"),
     (pa.types.is_fixed_size_list, "list"),
-    (pa.types.is_decimal, "decimal128 of at most 38 digits, with none to all of them behind the point"),
-    (pa.types.is_null, "the type that its values will have"),
+    (pa.types.is_decimal, "decimal128 of at most 38 digits, with a scale from 0 to the precision"),
+    (pa.types.is_null, "the type of its future values"),
 )
 """Types that Delta cannot hold, each with the type to cast it to."""
 
@@ -62,37 +62,16 @@ def check_columns(sink: str, schema: pa.Schema) -> None:
     """
     for field in schema:
         if (misfit := _misfit(field.type)) is not None:
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} has the type {field.type}, and a Delta table cannot hold "
-                f"{misfit}. Nothing was published.",
-                hint=f"cast it to {_instead_of(misfit)}",
-                column=field.name,
-            )
+            reason = f"has the type {field.type}; a Delta table cannot hold {misfit}"
+            raise column_refused(sink, field.name, Refusal(reason, f"cast it to {_instead_of(misfit)}"))
         for name in (field.name, *_names_within(field.type)):
             if _INVALID_IN_NAMES.search(name) or not name:
-                raise InvalidRequest(
-                    f"sink {sink}: column {field.name!r}: a Delta table has no column named {name!r}: none of its "
-                    "names has a space, a line break, or one of ,;{}()=. Nothing was published.",
-                    hint="rename it, `SELECT … AS other_name`",
-                    column=field.name,
+                reason = (
+                    f"has the name {name!r}; a Delta table allows no empty name, and no spaces, line breaks or "
+                    "characters ,;{}()= in a name"
                 )
-    check_distinct(sink, schema.names)
-
-
-def check_distinct(sink: str, names: Iterable[str]) -> None:
-    """Refuse names that differ only in case, because engines treat them as one.
-
-    Raises: InvalidRequest, naming both.
-    """
-    by_lower_case: dict[str, str] = {}
-    for name in names:
-        if (other := by_lower_case.setdefault(name.lower(), name)) != name:
-            raise InvalidRequest(
-                f"sink {sink}: columns {other!r} and {name!r} of a Delta table differ in nothing but capital letters. "
-                "Nothing was published.",
-                hint="rename one of them, `SELECT … AS other_name`",
-                column=name,
-            )
+                raise column_refused(sink, field.name, Refusal(reason, "rename it: `SELECT … AS other_name`"))
+    refuse_case_variants(sink, schema.names)
 
 
 def delta_schema(schema: pa.Schema) -> str:
@@ -115,12 +94,9 @@ def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
         try:
             fields.append(pa.field(column["name"], _arrow_type(column["type"]), nullable=column["nullable"]))
         except KeyError as error:
-            raise InvalidRequest(
-                f"sink {sink}: column {column['name']!r} of the table has the type {error.args[0]}, which Milepost "
-                "cannot write. Nothing was published.",
-                hint="give the sink a new path, or drop the column",
-                column=column["name"],
-            ) from error
+            reason = f"of the table has the type {error.args[0]}, which Milepost cannot write"
+            hint = "give the sink a new path, or drop the column"
+            raise column_refused(sink, column["name"], Refusal(reason, hint)) from error
     return pa.schema(fields) if fields else None
 
 
@@ -191,7 +167,7 @@ def _misfit(data_type: pa.DataType) -> pa.DataType | None:
 def _instead_of(misfit: pa.DataType) -> str:
     if pa.types.is_timestamp(misfit):
         return "timestamp[us, tz=UTC]" if misfit.tz else "timestamp[us]"
-    return next((other for matches, other in _INSTEAD if matches(misfit)), "a type that Delta knows, such as string")
+    return next((other for matches, other in _INSTEAD if matches(misfit)), "a type that Delta supports, such as string")
 
 
 def _names_within(data_type: pa.DataType) -> list[str]:

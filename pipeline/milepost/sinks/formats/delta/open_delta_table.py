@@ -30,7 +30,6 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records import ObjectStore, cached_property
-from milepost.sinks.formats.delta.delta_checks import TableTraits, check_schema, check_traits, short_retentions
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation
 from milepost.sinks.formats.delta.delta_log import (
@@ -49,6 +48,7 @@ from milepost.sinks.formats.delta.delta_metadata import (
     transaction_actions,
 )
 from milepost.sinks.formats.delta.delta_types import arrow_schema, delta_field, has_timestamp_ntz
+from milepost.sinks.formats.delta.refusals import TableTraits, check_schema, refuse_traits, short_retentions
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
@@ -110,25 +110,25 @@ class OpenDeltaTable:
             partition_columns=tuple(metadata.partition_columns),
             fields=tuple(self._columns["fields"]),
         )
-        check_traits(self._sink, traits, self._partition_by)
+        refuse_traits(self._sink, self._store.config.url, traits, self._partition_by)
         if schema is not None:
             check_schema(self._sink, self.schema, schema)
 
     def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         properties = self._table.metadata().configuration
         whose = {} if is_same_owner(self.owner, owner) else properties_of(owner)
-        return whose | short_retentions(self._sink, properties, self._retention_ms)
+        return whose | short_retentions(self._sink, self._store.config.url, properties, self._retention_ms)
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         transactions: list[Transaction] = []
-        ours = OurCommit(owner.identity, owner.sink)
+        commit = OurCommit(owner.identity, owner.sink)
         if mark is not None:
-            ours, transactions = _mark(owner, *mark)
+            commit, transactions = _mark(owner, *mark)
         metadata = metadata_action(self._table, self._columns, properties)
         self._commit_metadata(
             "SET TBLPROPERTIES",
             {"properties": json.dumps(dict(properties))},
-            ours,
+            commit,
             [metadata, *transaction_actions(transactions)],
         )
 
@@ -194,9 +194,9 @@ class OpenDeltaTable:
             for file in move.removed
         ]
         if self.owner is None:
-            raise ProtocolViolation(f"sink {self._sink}: a Delta table that is nobody's was to be moved.")
-        ours, transactions = _mark(self.owner, move.number, move.write_id)
-        with self._committing(ours, transactions) as properties:
+            raise ProtocolViolation(f"sink {self._sink}: a move of a Delta table without an owner.")
+        commit, transactions = _mark(self.owner, move.number, move.write_id)
+        with self._committing(commit, transactions) as properties:
             self._table.create_write_transaction(
                 actions,
                 "append",
@@ -212,8 +212,8 @@ class OpenDeltaTable:
         tail = read_log_tail(self._store, self._table.version(), self.owner, columns)
         if tail.ours is not None and (tail.ours.number, tail.ours.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
-                f"sink {self._sink}: the Delta table {self._store.config.url} contradicts itself: the newest commit of "
-                f"this sink has the number {tail.ours.number}, its transaction {self.number}. Nothing was published.",
+                f"sink {self._sink}: the Delta table {self._store.config.url} is inconsistent: the newest commit of "
+                f"this sink has number {tail.ours.number}, its transaction {self.number}. Nothing was published.",
                 hint="find out who wrote to its log, and restore it",
                 sink=self._sink,
             )
@@ -279,15 +279,15 @@ class OpenDeltaTable:
     def _conflict(self, reason: str) -> CommitConflict:
         return CommitConflict(
             f"sink {self._sink}: the Delta table {self._store.config.url} was changed by another commit: {reason}. "
-            "Nothing else is known before the table is opened again: that commit may be our own.",
+            "It may be a repeated request of this very commit, which the next read of the table shows.",
             hint="try again",
             sink=self._sink,
         )
 
     def _unknown(self, reason: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(
-            f"sink {self._sink}: nobody knows whether a commit to the Delta table {self._store.config.url} landed: "
-            f"{reason}. The table says so when it is opened again.",
+            f"sink {self._sink}: it is unknown whether a commit to the Delta table {self._store.config.url} landed: "
+            f"{reason}. The next read of the table shows it.",
             hint="try again",
             sink=self._sink,
         )

@@ -79,43 +79,43 @@ def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False)
 
 
 def _translate(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
-    said = _describe(error, config)
+    reason = _describe(error, config)
     if isinstance(error, _CONFLICTS) or (may_land and _status(error) == 404):
         return CommitConflict(
-            f"{doing}: {config.where} says that table {config.table_name} is not as it was ({said}).",
-            hint="read it back: it may be our own",
+            f"{doing}: {config.where} reports that table {config.table_name} has changed ({reason}).",
+            hint="read it again: the change may be this very commit",
         )
     if isinstance(error, _DENIED_ERRORS) or _is_denied(error):
-        return EnvironmentUnusable(f"{doing}: {config.where} denied access ({said}).", hint=_rights_hint(config))
+        return EnvironmentUnusable(f"{doing}: {config.where} denied access ({reason}).", hint=_rights_hint(config))
     if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
-            f"{doing}: no TLS connection to {config.where} could be made ({said}).",
-            hint="install its certificate (REQUESTS_CA_BUNDLE), or use the right scheme in `sinks[].catalog.uri`",
+            f"{doing}: no TLS connection to {config.where} is possible ({reason}).",
+            hint="install its certificate (REQUESTS_CA_BUNDLE), or correct the scheme in `sinks[].catalog.uri`",
         )
     if isinstance(error, ModuleNotFoundError):
         return EnvironmentUnusable(
-            f"{doing}: {config.where} needs a driver that is not installed ({said}).",
+            f"{doing}: {config.where} needs a driver that is not installed ({reason}).",
             hint=f"pip install {error.name}",
         )
     if isinstance(error, _BAD_ADDRESS):
         return EnvironmentUnusable(
-            f"{doing}: {config.where} cannot be used ({said}).",
+            f"{doing}: {config.where} cannot be used ({reason}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
         )
     if isinstance(error, UnreadableMetadata):
         return InvalidRequest(
-            f"{doing}: what {config.where} has as table {config.table_name} is none of Iceberg that can be read here.",
+            f"{doing}: table {config.table_name} of {config.where} is not a readable Iceberg table.",
             hint="give the sink another table",
         )
     if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
         return CommitOutcomeUnknown(
-            f"{doing}: nobody knows whether {config.where} did it ({said}). Nothing was deleted.",
-            hint="try again: the table is read back first",
+            f"{doing}: it is unknown whether {config.where} committed ({reason}). Nothing was deleted.",
+            hint="try again: the table is read first",
         )
     if isinstance(error, _UNANSWERED):
-        return StoreUnavailable(f"{doing}: {config.where} did not answer ({said}).", hint=_TRY_AGAIN)
+        return StoreUnavailable(f"{doing}: {config.where} did not answer ({reason}).", hint=_TRY_AGAIN)
     return EnvironmentUnusable(
-        f"{doing}: {config.where} did not do what was asked of it ({said}).",
+        f"{doing}: {config.where} refused the request ({reason}).",
         hint="check `sinks[].catalog`: its uri, its type and its options",
     )
 
@@ -141,10 +141,12 @@ def _is_denied(error: Exception) -> bool:
 
 def _rights_hint(config: CatalogConfig) -> str:
     if config.uri.startswith("sqlite"):
-        return "make the folder of that file in `sinks[].catalog.uri`, and let this user write there"
+        return "create the folder of the file in `sinks[].catalog.uri`, with write access for this user"
     if config.kind is CatalogKind.SQL:
-        return "correct user and password in `sinks[].catalog.uri`, or grant that user both of the catalog's tables"
-    return "correct `sinks[].catalog.credential` or `.token`, or grant its role reading and writing of that table"
+        return (
+            "correct user and password in `sinks[].catalog.uri`, or grant that user access to the catalog's two tables"
+        )
+    return "correct `sinks[].catalog.credential` or `.token`, or grant its role read and write access to the table"
 
 
 def _describe(error: Exception, config: CatalogConfig) -> str:
@@ -154,7 +156,7 @@ def _describe(error: Exception, config: CatalogConfig) -> str:
     elif isinstance(error, RequestException):
         text = type(error).__name__
     elif isinstance(error, UnreadableReply):
-        text = "its answer is not what Iceberg's protocol says"
+        text = "its response does not follow Iceberg's protocol"
     else:
         text = f"{type(error).__name__}: {error}"
     line = " ".join(text.split())[:300]

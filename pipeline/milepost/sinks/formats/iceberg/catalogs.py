@@ -70,7 +70,7 @@ class CatalogConfig:
             raise InvalidRequest(
                 f"table {self.table_name}: its catalog has the option {unknown[0]!r}, which is not available in this "
                 f"version for `type: {self.kind.value}`. Nothing was read or written.",
-                hint=f"leave it out; there are {', '.join(sorted(_OPTIONS[self.kind]))}",
+                hint=f"remove it; available: {', '.join(sorted(_OPTIONS[self.kind]))}",
             )
         if len(self.table) < 2 or not all(self.table):
             raise InvalidRequest(

@@ -72,7 +72,7 @@ class StoredFile(InputFile, OutputFile):
             return BytesIO(self._store.get(self._key))
         except NotFound as error:
             raise StateCorrupt(
-                f"{self.location} is missing, and the table needs it. Nothing was changed.",
+                f"{self.location} is missing, but the table needs it. Nothing was changed.",
                 hint="restore that file, or give the sink a new path",
                 key=self._key,
             ) from error

@@ -73,9 +73,9 @@ class IcebergFormat:
                 return None
         if normal_location(table.location()) != root:
             raise InvalidRequest(
-                f"sink {self._sink}: table {self._config.table_name} lies at {table.location()}, the sink's path is "
+                f"sink {self._sink}: table {self._config.table_name} is at {table.location()}, but the sink's path is "
                 f"{root}. Nothing was published.",
-                hint="give the sink the table's own location as its path, or another table",
+                hint="set the sink's path to the table's location, or give it another table",
             )
         return IcebergTable(table, TableContext(self._sink, self._config, root, self._store, self._partition_by))
 
@@ -85,7 +85,7 @@ class IcebergFormat:
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         columns = assign_fresh_schema_ids(to_iceberg(self._sink, schema))
         root = table_location(self._store.config)
-        with self._errors(f"sink {self._sink}: its table {self._config.table_name} was not made"):
+        with self._errors(f"sink {self._sink}: its table {self._config.table_name} was not created"):
             catalog = self._catalog()
             namespace = self._config.table[:-1]
             try:
@@ -104,13 +104,15 @@ class IcebergFormat:
 
     def probe(self) -> str:
         namespace = self._config.table[:-1]
-        with self._errors(f"sink {self._sink}: {self._config.where} was not asked"):
+        with self._errors(f"sink {self._sink}: {self._config.where} was not probed"):
             exists = self._catalog().namespace_exists(namespace)
         name = ".".join(namespace)
         answer = (
-            f"has namespace {name}" if exists else f"answers; namespace {name} is made by the first epoch, if that may"
+            f"has namespace {name}"
+            if exists
+            else f"answers; the first epoch creates namespace {name}, if it is allowed to"
         )
-        limits = "whether it takes commits, only a commit shows; nobody can prevent an engine that ignores gc.enabled"
+        limits = "only a commit shows if it accepts commits; Milepost cannot stop an engine that ignores gc.enabled"
         return f"{self._config.where} {answer}; {limits}"
 
     def maintain(self, retention_ms: int) -> None:

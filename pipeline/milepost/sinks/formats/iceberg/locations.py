@@ -27,8 +27,8 @@ def table_location(config: StoreConfig) -> str:
     ambiguous = _NOT_LITERAL.search(location)
     if ambiguous is not None:
         raise InvalidRequest(
-            f"{config.url}: a path of an Iceberg table has no {ambiguous.group()!r}: engines disagree about its "
-            "meaning. Nothing was read or written.",
+            f"{config.url}: the path of an Iceberg table must not contain {ambiguous.group()!r}: engines "
+            "disagree about its meaning. Nothing was read or written.",
             hint="give the sink a path without it",
         )
     return location

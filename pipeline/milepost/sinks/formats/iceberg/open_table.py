@@ -58,12 +58,12 @@ from milepost.sinks.formats.iceberg.mark import (
 from milepost.sinks.formats.iceberg.refusals import (
     GC_ENABLED,
     foreign_deletes,
-    refusal,
-    refuse_table,
+    refuse_metadata,
     with_properties,
 )
 from milepost.sinks.formats.iceberg.schemas import to_arrow, to_iceberg
 from milepost.sinks.formats.iceberg.snapshot_summaries import operation_of, summary_of
+from milepost.sinks.formats.refusals import Refusal, refuse_table
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
@@ -113,7 +113,7 @@ class IcebergTable:
 
     def check(self, schema: pa.Schema | None) -> None:
         manifests = self._reader.manifests(self._metadata.current_snapshot())
-        refuse_table(
+        refuse_metadata(
             self._place.sink,
             self._place.catalog.table_name,
             with_properties(self._metadata, self._claimed_properties()),
@@ -136,8 +136,8 @@ class IcebergTable:
         """Accept all keys: rows of other writers are in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        refused = self._foreign_deletes()
-        return None if refused is None else f"its table {refused[0]}"
+        refusal = next(self._foreign_deletes(), None)
+        return None if refusal is None else f"its table {refusal.reason}"
 
     def live_files(self) -> Mapping[str, int]:
         return {self._key(path): file.file_size_in_bytes for path, file in self._live.items()}
@@ -217,7 +217,7 @@ class IcebergTable:
         landed = self._commit(
             (self._main_is_unmoved(),),
             (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id for snapshot in old]}),),
-            f"{self._place.name} keeps its old snapshots",
+            f"{self._place.name} did not expire its old snapshots",
         )
         self._delete(self._reader.locations(old) - self._reader.locations(landed.snapshots))
 
@@ -244,20 +244,20 @@ class IcebergTable:
             snapshots.append(self._snapshot(move, what, snapshots[-1] if snapshots else None, added, removed))
         return snapshots
 
-    def _foreign_deletes(self) -> tuple[str, str] | None:
+    def _foreign_deletes(self) -> Iterator[Refusal]:
         manifests = self._reader.manifests(self._metadata.current_snapshot())
         return foreign_deletes(self._place.catalog.table_name, manifests)
 
     def _check_move(self, move: TableMove) -> None:
-        if (refused := self._foreign_deletes()) is not None:
-            raise refusal(self._place.sink, self._place.catalog.table_name, *refused)
+        refuse_table(self._place.sink, self._place.catalog.table_name, self._foreign_deletes())
         live = {self._key(path) for path in self._live}
         duplicates = [file.key for file in move.added if file.key in live]
         missing = [file.key for file in move.removed if file.key not in live]
         if duplicates or missing:
-            key, what = (duplicates[0], "is live already") if duplicates else (missing[0], "is not live")
+            key, what = (duplicates[0], "is already live") if duplicates else (missing[0], "is not live")
             raise ProtocolViolation(
-                f"{self._place.name} is not what move {move.number} says it is: {key} {what}. Nothing was published.",
+                f"{self._place.name} differs from what move {move.number} expects: {key} {what}. Nothing was "
+                "published.",
                 key=key,
             )
 
@@ -327,7 +327,7 @@ class IcebergTable:
         try:
             self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
-            _log.warning("%s keeps old files of its log: %s", self._place.name, error)
+            _log.warning("%s: old files of its log were not deleted: %s", self._place.name, error)
 
     def _checkpoint_tags(self, move: TableMove, snapshot: Snapshot) -> Iterator[TableUpdate]:
         """Yield the updates that tag the move's checkpoint and remove the tags of checkpoints no longer retained."""

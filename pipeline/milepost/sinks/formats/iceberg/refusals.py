@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.metadata import TableMetadata
 
-from milepost.errors import InvalidRequest
 from milepost.sinks.formats.iceberg.partitioning import partition_columns
+from milepost.sinks.formats.refusals import Refusal, partition_mismatch, refuse_table
 
 GC_ENABLED = "gc.enabled"
+_NEW_TABLE = "give the sink a new table"
 _VERSIONS = (1, 2)
 _OTHER_CODE = ("py-io-impl", "write.py-location-provider.impl", "write.location-provider.impl")
 """Properties that name code which decides where a table's files are, or how they are read."""
 
 
-def refuse_table(
+def refuse_metadata(
     sink: str,
     name: str,
     metadata: TableMetadata,
@@ -29,19 +31,16 @@ def refuse_table(
         name: of the table. manifests: of its current snapshot. partition_by: columns that the spec states.
     Raises: InvalidRequest: the first reason.
     """
-    refused = (
-        _unsupported_feature(name, metadata)
-        or _partition_mismatch(metadata, partition_by)
-        or _unmapped_column(name, metadata)
-        or foreign_deletes(name, manifests)
+    refuse_table(
+        sink,
+        name,
+        chain(
+            _unsupported_features(name, metadata),
+            _partition_mismatches(metadata, partition_by),
+            _unmapped_columns(name, metadata),
+            foreign_deletes(name, manifests),
+        ),
     )
-    if refused is not None:
-        raise refusal(sink, name, *refused)
-
-
-def refusal(sink: str, name: str, reason: str, hint: str) -> InvalidRequest:
-    """Return the error that refuses a table for a reason."""
-    return InvalidRequest(f"sink {sink}: its table {name} {reason}. Nothing was published.", hint=hint, sink=sink)
 
 
 def with_properties(metadata: TableMetadata, properties: Mapping[str, str]) -> TableMetadata:
@@ -49,68 +48,66 @@ def with_properties(metadata: TableMetadata, properties: Mapping[str, str]) -> T
     return metadata.model_copy(update={"properties": {**metadata.properties, **properties}})
 
 
-def _unsupported_feature(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
-    new_path = "give the sink a new table"
+def _unsupported_features(name: str, metadata: TableMetadata) -> Iterator[Refusal]:
     if metadata.format_version not in _VERSIONS:
-        return (
+        yield Refusal(
             f"has format version {metadata.format_version}; versions 1 and 2 are available",
-            f"{new_path}, or make this one with 'format-version'='2'",
+            f"{_NEW_TABLE}, or create this one with 'format-version'='2'",
         )
     for key in _OTHER_CODE:
         if key in metadata.properties:
-            return f"has the property {key!r}: its files lie where other code says", _unset(name, key)
+            yield Refusal(
+                f"has the property {key!r}, which lets other code choose the location of its files", _unset(name, key)
+            )
     if metadata.properties.get(GC_ENABLED, "true").lower() != "false":
-        return (
-            "lets engines delete files that its snapshots no longer name, which checkpoints still need",
+        yield Refusal(
+            "lets engines delete files that no snapshot names but checkpoints still need",
             f"ALTER TABLE {name} SET TBLPROPERTIES ('{GC_ENABLED}'='false')",
         )
     if metadata.sort_order().fields:
-        return "has a sort order, which the sink did not ask for", f"ALTER TABLE {name} WRITE UNORDERED"
+        yield Refusal("has a sort order, which the sink does not write", f"ALTER TABLE {name} WRITE UNORDERED")
     schema = metadata.schema()
     if schema.identifier_field_ids:
         columns = ", ".join(sorted(schema.identifier_field_names()))
-        return (
-            f"has identifier fields ({columns}), which nobody keeps unique",
+        yield Refusal(
+            f"has identifier fields ({columns}), whose uniqueness the sink does not enforce",
             f"ALTER TABLE {name} DROP IDENTIFIER FIELDS {columns}",
         )
     required = [field.name for field in schema.fields if field.required]
     if required:
-        return (
+        yield Refusal(
             f"requires values in column {required[0]!r}; the sink's columns are all nullable",
             f"ALTER TABLE {name} ALTER COLUMN {required[0]} DROP NOT NULL",
         )
-    return None
 
 
-def _partition_mismatch(metadata: TableMetadata, partition_by: tuple[str, ...]) -> tuple[str, str] | None:
-    actual = partition_columns(metadata.spec(), metadata.schema())
-    if actual == partition_by:
-        return None
-    fields = ", ".join(str(field.name) for field in metadata.spec().fields) or "nothing"
-    new_path = "give the sink a new table"
-    hint = new_path if None in actual else f"let `partition_by` say {list(actual)}, or {new_path}"
-    return f"is partitioned by {fields}, and `partition_by` says {', '.join(partition_by) or 'nothing'}", hint
+def _partition_mismatches(metadata: TableMetadata, partition_by: tuple[str, ...]) -> Iterator[Refusal]:
+    columns = partition_columns(metadata.spec(), metadata.schema())
+    if columns == partition_by:
+        return
+    fields = [str(field.name) for field in metadata.spec().fields]
+    mismatch = partition_mismatch(fields, partition_by, f"or {_NEW_TABLE}")
+    yield Refusal(mismatch.reason, _NEW_TABLE) if None in columns else mismatch
 
 
-def _unmapped_column(name: str, metadata: TableMetadata) -> tuple[str, str] | None:
-    """Return why readers would miss a column: Milepost's files carry no field ids, so the name mapping must have it."""
+def _unmapped_columns(name: str, metadata: TableMetadata) -> Iterator[Refusal]:
+    """Yield each column that readers would miss. The files carry no field ids, so the name mapping must have it."""
     mapping = metadata.name_mapping()
     numbers = {each: entry.field_id for entry in mapping or () for each in entry.names}
     for field in metadata.schema().fields:
         if numbers.get(field.name) != field.field_id:
-            return (
-                f"does not say in 'schema.name-mapping.default' by what name column {field.name!r} is found in files",
-                f"give the sink a new table, or add field {field.field_id} under that name to the property of {name}",
+            yield Refusal(
+                f"does not map column {field.name!r} to a name in its files ('schema.name-mapping.default')",
+                f"{_NEW_TABLE}, or add field {field.field_id} under that name to the property of {name}",
             )
-    return None
 
 
-def foreign_deletes(name: str, manifests: Iterable[ManifestFile]) -> tuple[str, str] | None:
-    """Return the reason and the hint if another writer's delete files remove rows; None if there are none."""
+def foreign_deletes(name: str, manifests: Iterable[ManifestFile]) -> Iterator[Refusal]:
+    """Yield a refusal if another writer's delete files remove rows."""
     if all(manifest.content != ManifestContent.DELETES for manifest in manifests):
-        return None
-    return (
-        "has delete files of another writer: rows of it are gone that its data files still have",
+        return
+    yield Refusal(
+        "has delete files of another writer, which remove rows of its data files",
         f"undo that commit: CALL CATALOG.system.rollback_to_snapshot('{name}', SNAPSHOT)",
     )
 

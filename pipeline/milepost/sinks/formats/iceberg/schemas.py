@@ -32,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from milepost.errors import InvalidRequest
+from milepost.sinks.formats.refusals import Refusal, column_refused, refuse_case_variants
 
 _PRIMITIVES: tuple[tuple[pa.DataType, IcebergType], ...] = (
     (pa.bool_(), BooleanType()),
@@ -51,7 +52,7 @@ _CAST_TO = (
     (pa.types.is_uint32, "BIGINT"),
     (pa.types.is_integer, "INT"),
     (pa.types.is_float16, "FLOAT"),
-    (pa.types.is_timestamp, "TIMESTAMP, in microseconds, of UTC or without a zone"),
+    (pa.types.is_timestamp, "TIMESTAMP in microseconds, in UTC or without a time zone"),
     (pa.types.is_date, "DATE"),
     (pa.types.is_time, "a time in microseconds"),
     (pa.types.is_decimal, "DECIMAL with at most 38 digits"),
@@ -69,38 +70,29 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
         InvalidRequest: Iceberg has no equivalent of a column's type, or two names on one level differ only in case,
             which engines treat as one name.
     """
-    _check_distinct(sink, schema)
+    _refuse_case_variants(sink, schema)
     ids = iter(range(1, 1 << 31))
     fields = []
     for field in schema:
         try:
             fields.append(_field(field, ids))
         except _UnsupportedType:
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} has the type {field.type}, which an Iceberg table cannot hold. "
-                "Nothing was published.",
-                hint=f"cast it to {_instead_of(field.type)}",
-                column=field.name,
-            ) from None
+            reason = f"has the type {field.type}, which an Iceberg table cannot hold"
+            raise column_refused(sink, field.name, Refusal(reason, f"cast it to {_instead_of(field.type)}")) from None
     return Schema(*fields)
 
 
-def _check_distinct(sink: str, fields: Iterable[pa.Field]) -> None:
-    by_lower_case: dict[str, str] = {}
+def _refuse_case_variants(sink: str, fields: Iterable[pa.Field]) -> None:
+    """Refuse names on one level that differ only in case."""
+    fields = list(fields)
+    refuse_case_variants(sink, (field.name for field in fields))
     for field in fields:
-        if (other := by_lower_case.setdefault(field.name.lower(), field.name)) != field.name:
-            raise InvalidRequest(
-                f"sink {sink}: {other!r} and {field.name!r} in an Iceberg table differ in nothing but capital letters. "
-                "Nothing was published.",
-                hint="rename one of them, `SELECT … AS other_name`",
-                column=field.name,
-            )
         if pa.types.is_nested(field.type):
-            _check_distinct(sink, (field.type.field(index) for index in range(field.type.num_fields)))
+            _refuse_case_variants(sink, (field.type.field(index) for index in range(field.type.num_fields)))
 
 
 def _instead_of(data_type: pa.DataType) -> str:
-    return next((name for matches, name in _CAST_TO if matches(data_type)), "a type that Iceberg has")
+    return next((name for matches, name in _CAST_TO if matches(data_type)), "a type that Iceberg supports")
 
 
 def _field(field: pa.Field, ids: Iterator[int]) -> NestedField:

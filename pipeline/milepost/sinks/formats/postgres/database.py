@@ -129,9 +129,9 @@ class Database:
                     if not connection.broken:
                         raise
                     raise CommitOutcomeUnknown(
-                        f"{doing}: {place.name} did not answer to COMMIT ({type(error).__name__}); nobody knows "
-                        "whether it landed.",
-                        hint="try again: the table is read back first",
+                        f"{doing}: {place.name} did not answer COMMIT ({type(error).__name__}); it is "
+                        "unknown whether it landed.",
+                        hint="try again: the table is read first",
                         sink=self._sink,
                     ) from None
         finally:
@@ -144,7 +144,7 @@ class Database:
         is_standby, encoding, version = row[-3:]
         if is_standby:
             raise StoreUnavailable(
-                f"{doing}: {place.name} is a standby, which takes no writes.",
+                f"{doing}: {place.name} is a standby, which accepts no writes.",
                 hint="name the primary, or all hosts with target_session_attrs=read-write",
                 sink=self._sink,
             )
@@ -152,7 +152,7 @@ class Database:
             actual = f"version {version // 10000}" if version < _OLDEST else f"the encoding {encoding}"
             raise EnvironmentUnusable(
                 f"{doing}: {place.name} has {actual}; expected 13 or newer, and UTF8.",
-                hint="give the sink a database that has",
+                hint="give the sink a database that meets both",
                 sink=self._sink,
             )
 
@@ -169,13 +169,13 @@ def _place(sink: str, access: PostgresAccess) -> Place:
         try:
             parameters = {name: str(value) for name, value in conninfo_to_dict(access.dsn).items() if value is not None}
         except psycopg.Error:  # its message quotes the DSN
-            raise _unusable(sink, access, "it cannot be read") from None
+            raise _unusable(sink, access, "it cannot be parsed") from None
     unknown = sorted(set(parameters) - _KNOWN)
     if unknown:
-        raise _unusable(sink, access, f"it has {', '.join(unknown)}, which is not followed here")
+        raise _unusable(sink, access, f"it has {', '.join(unknown)}, which is not supported here")
     missing = [name for name in _NEEDED if not parameters.get(name)]
     if missing:
-        raise _unusable(sink, access, f"it has no {' and no '.join(missing)}")
+        raise _unusable(sink, access, f"it lacks {' and '.join(missing)}")
     named = {"application_name": f"milepost {sink}", "connect_timeout": "10", "password": "", **parameters}
     return Place({**_FIXED, **named})
 
@@ -183,7 +183,6 @@ def _place(sink: str, access: PostgresAccess) -> Place:
 def _unusable(sink: str, access: PostgresAccess, problem: str) -> EnvironmentUnusable:
     return EnvironmentUnusable(
         f"sink {sink}: {access.origin} cannot be used: {problem}. Nothing was published.",
-        hint="expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with sslmode=verify-full on a network that "
-        "others use",
+        hint="expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with sslmode=verify-full on a shared network",
         sink=sink,
     )

@@ -44,40 +44,38 @@ def postgres_errors(sink: str, where: str, secrets: frozenset[str], doing: str) 
     except CheckpointError:
         raise
     except psycopg.Error as error:
-        said = _describe(error)
+        reason = _describe(error)
         for secret in secrets:
-            said = said.replace(secret, "***")
-        raise _translate(error, said, sink, where, doing) from None  # its details quote rows
+            reason = reason.replace(secret, "***")
+        raise _translate(error, reason, sink, where, doing) from None  # its details quote rows
 
 
-def _translate(error: psycopg.Error, said: str, sink: str, where: str, doing: str) -> CheckpointError:
+def _translate(error: psycopg.Error, reason: str, sink: str, where: str, doing: str) -> CheckpointError:
     state = error.sqlstate or ""
     if isinstance(error, errors.InsufficientPrivilege):
         return EnvironmentUnusable(
-            f"{doing}: {where} denied it ({said}).",
-            hint="GRANT the sink's user what is named; it must own the table, and need CREATE and USAGE on its schema",
+            f"{doing}: {where} denied access ({reason}).",
+            hint="GRANT the sink's user that right; it must own the table, with CREATE and USAGE on its schema",
             sink=sink,
         )
-    if state[:2] in _CONFIGURED or (not state and any(words in said.lower() for words in _DENIED)):
+    if state[:2] in _CONFIGURED or (not state and any(words in reason.lower() for words in _DENIED)):
         return EnvironmentUnusable(
-            f"{doing}: no connection to {where} is possible as configured ({said}).",
+            f"{doing}: no connection to {where} is possible as configured ({reason}).",
             hint="correct host, user, password and database of the sink's `dsn` or `conn_id`",
             sink=sink,
         )
     if isinstance(error, _NOT_THERE):
-        return CommitConflict(
-            f"{doing}: in {where} its table is not as it was ({said}).", hint="read it back", sink=sink
-        )
+        return CommitConflict(f"{doing}: its table in {where} has changed ({reason}).", hint="read it again", sink=sink)
     if not state or state[:2] in _PASSING:
         return StoreUnavailable(
-            f"{doing}: {where} did not answer, or others held what is needed too long ({said}).",
+            f"{doing}: {where} did not answer, or another transaction held a lock too long ({reason}).",
             hint="try again; if it persists, check that it is up and reachable from this machine, and "
-            "pg_stat_activity for who holds locks",
+            "pg_stat_activity for sessions that hold locks",
             sink=sink,
         )
     return InvalidRequest(
-        f"{doing}: {where} refused it ({said}).",
-        hint="undo what others changed about the table; `milepost doctor` names it",
+        f"{doing}: {where} refused the statement ({reason}).",
+        hint="undo changes to the table by others; `milepost doctor` names them",
         sink=sink,
     )
 

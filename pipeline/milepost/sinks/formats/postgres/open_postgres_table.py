@@ -21,7 +21,7 @@ from milepost.errors import (
 from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres.database import Connection, Database
 from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, required_type
-from milepost.sinks.formats.postgres.refusals import refuse_table
+from milepost.sinks.formats.postgres.refusals import refuse_relation
 from milepost.sinks.formats.postgres.row_changes import (
     LineChanges,
     RowChanges,
@@ -69,9 +69,9 @@ class OpenPostgresTable:
     def check(self, schema: pa.Schema | None) -> None:
         if schema is not None:
             check_columns(self._place.sink, schema, self._place.key)
-        with self._place.database.reading(f"{self._place.shown} was not looked at") as connection:
+        with self._place.database.reading(f"{self._place.shown} was not checked") as connection:
             place = self._place
-            refuse_table(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
+            refuse_relation(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
 
     def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
@@ -81,7 +81,7 @@ class OpenPostgresTable:
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         place = self._place
-        with place.database.reading(f"{place.shown} was not looked at") as connection:
+        with place.database.reading(f"{place.shown} was not checked") as connection:
             keys = _TempTable(connection, _KEYS, schema, place.key)
             for rows in pieces:
                 keys.add(lines_of(rows.select(place.key)))
@@ -112,16 +112,16 @@ class OpenPostgresTable:
             ).fetchone()
         assert row is not None
         missing, extra, foreign, changed = row
-        found = {
-            ("is gone", "are gone"): missing,
+        counts = {
+            ("is missing", "are missing"): missing,
             ("was changed", "were changed"): changed,
-            ("is there and no checkpoint has it", "are there and no checkpoint has them"): extra,
-            ("is another writer's under a key of this job", "are another writer's under keys of this job"): foreign,
+            ("is in no checkpoint", "are in no checkpoint"): extra,
+            ("of another writer has a key of this job", "of another writer have keys of this job"): foreign,
         }
-        said = [
-            f"{count} {'row' if count == 1 else 'rows'} {what[count > 1]}" for what, count in found.items() if count
+        differences = [
+            f"{count} {'row' if count == 1 else 'rows'} {what[count > 1]}" for what, count in counts.items() if count
         ]
-        return f"of its table {place.name}, {', '.join(said)}" if said else None
+        return f"in its table {place.name}, {', '.join(differences)}" if differences else None
 
     def widen(self, schema: pa.Schema) -> None:
         place = self._place
@@ -135,7 +135,7 @@ class OpenPostgresTable:
     def commit(self, move: TableMove) -> None:
         place = self._place
         changes = row_changes(place.files, move, place.key)
-        doing = f"{place.shown} did not take move {move.number}"
+        doing = f"{place.shown} did not confirm move {move.number}"
         try:
             with place.database.transaction(doing) as connection:
                 moved = move_head(connection, place.name, self._head, move.number, move.write_id)
@@ -155,8 +155,8 @@ class OpenPostgresTable:
             if row is not None and row[0] == self._head.oid:
                 return
         raise CommitConflict(
-            f"{self._place.shown} is not as it was read: another moved it, or made it anew.",
-            hint="read it back",
+            f"{self._place.shown} has changed since it was read: it was moved or recreated by another writer.",
+            hint="read it again",
             sink=self._place.sink,
         )
 
@@ -192,11 +192,11 @@ class OpenPostgresTable:
         """Create a temporary table with the result of applying the pieces one after another to an empty table."""
         schema, key, names = self._head.schema, self._place.key, self._names()
         columns = tuple(schema.names)
-        found = _TempTable(connection, _ROWS, schema, columns, key)
+        folded = _TempTable(connection, _ROWS, schema, columns, key)
         rows, keys = _TempTable(connection, _PIECE, schema, columns), _TempTable(connection, _KEYS, schema, key)
         for piece in pieces:
-            if found.is_empty:
-                found.add(piece.rows)
+            if folded.is_empty:
+                folded.add(piece.rows)
                 continue
             rows.fill(piece.rows)
             put = "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {piece} ON CONFLICT ({key}) DO {update}"
@@ -204,7 +204,7 @@ class OpenPostgresTable:
             if len(piece.gone):
                 keys.fill(piece.gone)
                 connection.execute(sql.SQL("DELETE FROM {rows} t USING {keys} r WHERE {same}").format(**names))
-        found.analyze()
+        folded.analyze()
 
     def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
         """Upsert the copied rows, or only those that differ; return the number written. Foreign rows are left alone."""
@@ -227,7 +227,7 @@ class OpenPostgresTable:
             name = self._place.name
             raise InvalidRequest(
                 f"{self._place.shown} has {row[0]} rows of another writer under keys of this job. {now_true}",
-                hint=f"SELECT * FROM {name} WHERE {MARK} IS NULL shows them: give them other keys, or DELETE them",
+                hint=f"SELECT * FROM {name} WHERE {MARK} IS NULL shows them: change their keys, or DELETE them",
                 sink=self._place.sink,
             )
 
@@ -245,7 +245,9 @@ class OpenPostgresTable:
         except CheckpointError:
             raise unknown from None
         if head is None or (head.number, head.write_id) != (move.number, move.write_id):
-            raise CommitConflict(f"{place.shown} did not take move {move.number}.", hint="try again", sink=place.sink)
+            raise CommitConflict(
+                f"{place.shown} did not confirm move {move.number}.", hint="try again", sink=place.sink
+            )
 
     def _names(self) -> dict[str, sql.Composable]:
         """Return the parts of SQL statements, by placeholder."""
@@ -269,10 +271,10 @@ class OpenPostgresTable:
             "key": listed.join(keys),
             "sets": listed.join([*values, mark]),
             "update": update,
-            "same": sql.SQL(" AND ").join(sql.SQL("t.{0} = r.{0}").format(one) for one in keys),
-            "ours": listed.join(sql.SQL("t.{}").format(one) for one in identifiers),
-            "theirs": listed.join(sql.SQL("r.{}").format(one) for one in identifiers),
-            "excluded": listed.join(sql.SQL("excluded.{}").format(one) for one in identifiers),
+            "same": sql.SQL(" AND ").join(sql.SQL("t.{0} = r.{0}").format(name) for name in keys),
+            "ours": listed.join(sql.SQL("t.{}").format(name) for name in identifiers),
+            "theirs": listed.join(sql.SQL("r.{}").format(name) for name in identifiers),
+            "excluded": listed.join(sql.SQL("excluded.{}").format(name) for name in identifiers),
         }
 
 

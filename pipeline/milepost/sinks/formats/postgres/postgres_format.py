@@ -70,10 +70,10 @@ class PostgresFormat:
                 return None
             oid, kind = relation
             if kind != "r":
-                raise self._not_ours(f"is {KINDS.get(kind, 'no table')}, where a plain table is expected")
+                raise self._unusable_table(f"is {KINDS.get(kind, 'no table')}; expected a plain table")
             head = read_head(connection, self._name, oid)
             if head is None:
-                raise self._not_ours("exists, and is none that Milepost made")
+                raise self._unusable_table("exists, but Milepost did not create it")
             table_id = f"{_system_id(connection)}/{oid}"
         self._check_owner(head.owner)
         files = TableFiles(self._sink, self._store)
@@ -85,7 +85,7 @@ class PostgresFormat:
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         check_columns(self._sink, schema, self._key)
-        doing = f"sink {self._sink}: its table {self._name} was not made"
+        doing = f"sink {self._sink}: its table {self._name} was not created"
         with self._database.transaction(doing) as connection:
             if not is_true(connection, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", self._name.schema):
                 raise EnvironmentUnusable(
@@ -119,18 +119,18 @@ class PostgresFormat:
         reserved = read_reservation(self._store)
         if reserved is None or reserved.owner == owner:
             return
-        another = " (of another storage, or an earlier life of this job)" if owner.job == reserved.owner.job else ""
+        another = " (with another storage, or before this job was recreated)" if owner.job == reserved.owner.job else ""
         raise InvalidRequest(
             f"sink {self._sink}: its table {self._name} is reserved for sink {owner.sink} of job {owner.job}{another}. "
             "Nothing was published.",
-            hint=f"give the sink another table; or, if {owner.job} is gone, DROP TABLE {self._name}",
+            hint=f"give the sink another table; or, if {owner.job} no longer exists, DROP TABLE {self._name}",
             sink=self._sink,
         )
 
-    def _not_ours(self, why: str) -> InvalidRequest:
+    def _unusable_table(self, reason: str) -> InvalidRequest:
         return InvalidRequest(
-            f"sink {self._sink}: {self._name} {why}. Nothing was published.",
-            hint="give the sink a table that does not exist yet: it makes it itself",
+            f"sink {self._sink}: {self._name} {reason}. Nothing was published.",
+            hint="give the sink a table that does not exist yet: the sink creates it",
             sink=self._sink,
         )
 

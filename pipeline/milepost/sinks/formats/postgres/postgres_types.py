@@ -16,6 +16,7 @@ from milepost.sinks.formats.postgres.postgres_sizes import (
     longest_row_bytes,
     table_row_bytes,
 )
+from milepost.sinks.formats.refusals import Refusal, column_refused
 
 MARK = "_milepost"
 """The column with the number of the move that wrote the row; null for a foreign row."""
@@ -23,7 +24,7 @@ MARK = "_milepost"
 _MAX_NAME_BYTES = 63
 _MAX_COLUMNS = 1599
 _MAX_KEY_COLUMNS = 32
-_FEWER_COLUMNS = "select fewer columns by an operator of `kind: sql`, or write them to several sinks"
+_FEWER_COLUMNS = "select fewer columns in an operator of `kind: sql`, or write them to several sinks"
 _SYSTEM_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", MARK})
 _SIMPLE = {
     pa.bool_(): "boolean",
@@ -71,22 +72,19 @@ def required_type(data_type: pa.DataType) -> str:
 def check_columns(sink: str, schema: pa.Schema, key: tuple[str, ...]) -> None:
     """Refuse columns that no Postgres table can hold. Raises InvalidRequest, naming the column."""
     for field in schema:
-        reason = _column_fault(field) or (_key_fault(field.type) if field.name in key else None)
-        if reason is not None:
-            said, hint = reason
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} {said}. Nothing was published.", hint=hint, column=field.name
-            )
+        refusal = _column_refusal(field) or (_key_refusal(field.type) if field.name in key else None)
+        if refusal is not None:
+            raise column_refused(sink, field.name, refusal)
     if len(key) > _MAX_KEY_COLUMNS:
         raise InvalidRequest(
-            f"sink {sink}: its key has {len(key)} columns; Postgres takes {_MAX_KEY_COLUMNS}. Nothing was published.",
-            hint="key by a digest of them, computed by an operator of `kind: sql`",
+            f"sink {sink}: its key has {len(key)} columns; Postgres allows {_MAX_KEY_COLUMNS}. Nothing was published.",
+            hint="use a digest of them as the key, computed in an operator of `kind: sql`",
             sink=sink,
         )
     width = table_row_bytes(_types(schema), POINTER_BYTES)
     if len(schema) > _MAX_COLUMNS or width > MAX_ROW_BYTES:
         raise InvalidRequest(
-            f"sink {sink}: {len(schema)} columns of at least {width} bytes a row; Postgres takes {_MAX_COLUMNS} "
+            f"sink {sink}: {len(schema)} columns, of at least {width} bytes per row; Postgres allows {_MAX_COLUMNS} "
             f"columns and {MAX_ROW_BYTES} bytes. Nothing was published.",
             hint=_FEWER_COLUMNS,
         )
@@ -97,34 +95,28 @@ def check_rows(sink: str, rows: pa.Table, key: tuple[str, ...]) -> None:
     for field in rows.schema:
         column = rows.column(field.name)
         if field.name in key and column.null_count:
-            raise _refused(
-                sink,
-                field.name,
-                f"is of the key and null in {column.null_count} rows; a primary key holds no nulls",
-                f"WHERE {field.name} IS NOT NULL in an operator of `kind: sql` before it, or coalesce({field.name}, …)",
-            )
+            reason = f"is part of the key and null in {column.null_count} rows; a primary key cannot be null"
+            hint = f"use WHERE {field.name} IS NOT NULL, or coalesce({field.name}, …), in an operator of `kind: sql`"
+            raise column_refused(sink, field.name, Refusal(reason, hint))
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            found = pc.sum(pc.match_substring(column, "\0")).as_py()
-            if found:
-                raise _refused(
-                    sink,
-                    field.name,
-                    f"has a NUL character in {found} rows; text in Postgres has none",
-                    f"replace({field.name}, '\\0', '') in an operator of `kind: sql`, or a column of type binary",
-                )
+            count = pc.sum(pc.match_substring(column, "\0")).as_py()
+            if count:
+                reason = f"has a NUL character in {count} rows; Postgres cannot store it in text"
+                hint = f"use replace({field.name}, '\\0', '') in an operator of `kind: sql`, or the type binary"
+                raise column_refused(sink, field.name, Refusal(reason, hint))
         if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
             _check_times(sink, field, column)
     types = _types(rows.schema)
     if (longest := key_bytes(rows, types, key)) > MAX_KEY_BYTES:
         raise InvalidRequest(
-            f"sink {sink}: a row's key ({', '.join(key)}) takes {longest} bytes in an index of Postgres, which has "
+            f"sink {sink}: the key of a row ({', '.join(key)}) takes {longest} bytes in an index; Postgres allows "
             f"{MAX_KEY_BYTES}. Nothing was published.",
-            hint="key by a digest of it, computed by an operator of `kind: sql`",
+            hint="use a digest of it as the key, computed in an operator of `kind: sql`",
             sink=sink,
         )
     if (longest := longest_row_bytes(rows, types)) > MAX_ROW_BYTES:
         raise InvalidRequest(
-            f"sink {sink}: one of the rows takes {longest} bytes in a page of Postgres, which has {MAX_ROW_BYTES}. "
+            f"sink {sink}: a row takes {longest} bytes in a page; Postgres allows {MAX_ROW_BYTES}. "
             "Nothing was published.",
             hint=_FEWER_COLUMNS,
             sink=sink,
@@ -139,45 +131,40 @@ def _check_times(sink: str, field: pa.Field, column: pa.ChunkedArray) -> None:
     per_second = {"s": 1, **_UNITS}[plain.type.unit]
     per_day = per_second * 86_400
     if ends["min"] // per_day < _FIRST_DAY or ends["max"] // per_day > _LAST_DAY:
-        raise _refused(
-            sink,
-            field.name,
-            "has times before the year 1 or after 9999, which are not available in this version",
-            "leave such rows out by an operator of `kind: sql`",
-        )
+        reason = "has times before the year 1 or after 9999, which are not available in this version"
+        raise column_refused(sink, field.name, Refusal(reason, "filter such rows out in an operator of `kind: sql`"))
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: required_type(field.type) for field in schema}
 
 
-def _column_fault(field: pa.Field) -> tuple[str, str] | None:
+def _column_refusal(field: pa.Field) -> Refusal | None:
     if field.name.lower() in _SYSTEM_COLUMNS:
-        return "has a name that Postgres or Milepost has a column of its own by", "give it another name"
+        return Refusal("has a name that Postgres or Milepost reserves", "rename it")
     if "\0" in field.name or len(field.name.encode()) > _MAX_NAME_BYTES:
-        return f"has a name of more than {_MAX_NAME_BYTES} bytes, or with NUL", "give it a shorter name"
+        return Refusal(f"has a name of more than {_MAX_NAME_BYTES} bytes, or one that contains NUL", "rename it")
     if column_type(field.type) is not None:
         return None
     if pa.types.is_nested(field.type):
-        return (
+        return Refusal(
             f"has the type {field.type}; nested types are not available in this version for `format: postgres`",
-            "take its parts into columns of their own, or write it as text, by an operator of `kind: sql`",
+            "select its parts as separate columns, or as text, in an operator of `kind: sql`",
         )
     if pa.types.is_timestamp(field.type):
-        return (
-            f"has the type {field.type}; times in Postgres have microseconds, in files those or milliseconds",
+        return Refusal(
+            f"has the type {field.type}; Postgres stores times in microseconds, files also in milliseconds",
             "declare it as timestamp[us]",
         )
-    return f"has the type {field.type}, which Postgres has none for that loses nothing", "cast it to another type"
-
-
-def _key_fault(data_type: pa.DataType) -> tuple[str, str] | None:
-    if pa.types.is_floating(data_type):
-        return f"is of the key and has the type {data_type}; 0.0 and -0.0 are one key there", "cast it to a decimal"
-    return None
-
-
-def _refused(sink: str, column: str, why: str, hint: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"sink {sink}: column {column!r} {why}. Nothing was published.", hint=hint, sink=sink, column=column
+    return Refusal(
+        f"has the type {field.type}, which no type of Postgres holds without loss", "cast it to another type"
     )
+
+
+def _key_refusal(data_type: pa.DataType) -> Refusal | None:
+    if pa.types.is_floating(data_type):
+        return Refusal(
+            f"is part of the key and has the type {data_type}; 0.0 and -0.0 are one key in Postgres",
+            "cast it to a decimal",
+        )
+    return None

@@ -9,8 +9,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from milepost.jobmaster import Session
-from milepost.sinks.formats.delta.delta_checks import FILE_RETENTION
 from milepost.sinks.formats.delta.delta_log import OurCommit
+from milepost.sinks.formats.delta.refusals import FILE_RETENTION
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines

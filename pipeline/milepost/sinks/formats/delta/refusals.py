@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import InvalidRequest
 from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
-from milepost.sinks.formats.delta.delta_types import check_columns, check_distinct
+from milepost.sinks.formats.delta.delta_types import check_columns
+from milepost.sinks.formats.refusals import (
+    Refusal,
+    column_refused,
+    partition_mismatch,
+    refuse_case_variants,
+    refuse_table,
+    table_refused,
+)
 
 FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
@@ -64,35 +71,37 @@ def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
     return int(match[1]) * unit_ms if match and unit_ms else None
 
 
-def check_traits(sink: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:
+def refuse_traits(sink: str, table: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:
     """Refuse a table with features or properties that Milepost's commits would break, or that would break them.
 
+    Args:
+        table: its URL.
     Raises: InvalidRequest.
     """
+    refuse_table(sink, table, _refusals(traits, partition_by))
+
+
+def _refusals(traits: TableTraits, partition_by: tuple[str, ...]) -> Iterator[Refusal]:
     if traits.protocol.writer_version == _IDENTITY_COLUMNS:
-        raise _refused(
-            sink, f"the table has the writer version {_IDENTITY_COLUMNS}, which Milepost does not write",
+        yield Refusal(
+            f"has writer version {_IDENTITY_COLUMNS}, which Milepost cannot write",
             f"copy it to a table with a lower version, {_OTHER_PATH}",
-        )  # fmt: skip
+        )
     if unknown := sorted(traits.protocol.writer_features - _WRITABLE):
-        raise _refused(
-            sink, f"the table uses {', '.join(unknown)}, of Delta's features, which Milepost does not write",
+        yield Refusal(
+            f"uses the Delta features {', '.join(unknown)}, which Milepost cannot write",
             f"drop the feature (ALTER TABLE … DROP FEATURE {unknown[0]}), {_OTHER_PATH}",
-        )  # fmt: skip
-    for fault, hint in _property_faults(traits.properties):
-        raise _refused(sink, fault, f"{hint}, {_OTHER_PATH}")
+        )
+    for refusal in _property_refusals(traits.properties):
+        yield Refusal(refusal.reason, f"{refusal.hint}, {_OTHER_PATH}")
     if traits.partition_columns != partition_by:
-        actual, stated = (", ".join(names) or "nothing" for names in (traits.partition_columns, partition_by))
-        raise _refused(
-            sink, f"the table is partitioned by {actual}, and `partition_by` says {stated}",
-            f"let it say {list(traits.partition_columns)}, {_OTHER_PATH}",
-        )  # fmt: skip
+        yield partition_mismatch(traits.partition_columns, partition_by, _OTHER_PATH)
     for field in traits.fields:
         if (trait := _column_fault(field)) is not None:
-            raise _refused(sink, f"column {field['name']!r} of the table {trait}", f"drop that, {_OTHER_PATH}")
+            yield Refusal(f"has a column {field['name']!r} that {trait}", f"drop that, {_OTHER_PATH}")
 
 
-def short_retentions(sink: str, properties: Mapping[str, str], retention_ms: int) -> dict[str, str]:
+def short_retentions(sink: str, table: str, properties: Mapping[str, str], retention_ms: int) -> dict[str, str]:
     """Return the new values of the table's retentions that are too short. A longer one is never lowered.
 
     Raises: InvalidRequest: a retention cannot be parsed, so it may be longer.
@@ -101,11 +110,14 @@ def short_retentions(sink: str, properties: Mapping[str, str], retention_ms: int
     for name in (FILE_RETENTION, LOG_RETENTION):
         current_ms = duration_ms(properties, name)
         if current_ms is None:
-            raise _refused(
+            raise table_refused(
                 sink,
-                f"the table's {name} is {properties[name]!r}, which is no number of weeks, days, hours or seconds; "
-                f"retained checkpoints need {interval(retention_ms)}",
-                f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}')",
+                table,
+                Refusal(
+                    f"has {name} = {properties[name]!r}, which cannot be parsed as a number of weeks, days, hours or "
+                    f"seconds; retained checkpoints need {interval(retention_ms)}",
+                    f"ALTER TABLE … SET TBLPROPERTIES ('{name}' = '{interval(retention_ms)}')",
+                ),
             )
         if current_ms < retention_ms:
             short[name] = interval(retention_ms)
@@ -121,47 +133,40 @@ def check_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> None:
     columns = table if table is not None else pa.schema([])
     for field in rows:
         if field.name in columns.names and not columns.field(field.name).type.equals(field.type):
-            raise InvalidRequest(
-                f"sink {sink}: column {field.name!r} has the type {field.type}, in the table it is "
-                f"{columns.field(field.name).type}. Nothing was published.",
-                hint=f"cast it to {columns.field(field.name).type}, {_OTHER_PATH}",
-                column=field.name,
-            )
-    check_distinct(sink, dict.fromkeys((*columns.names, *rows.names)))
+            reason = f"has the type {field.type}, in the table it is {columns.field(field.name).type}"
+            hint = f"cast it to {columns.field(field.name).type}, {_OTHER_PATH}"
+            raise column_refused(sink, field.name, Refusal(reason, hint))
+    refuse_case_variants(sink, dict.fromkeys((*columns.names, *rows.names)))
 
 
-def _property_faults(properties: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Yield the unsupported properties of a table, each with a hint."""
+def _property_refusals(properties: Mapping[str, str]) -> Iterator[Refusal]:
+    """Yield a refusal for each unsupported property of a table."""
 
     def unset(name: str) -> str:
         return f"ALTER TABLE … UNSET TBLPROPERTIES ('{name}')"
 
     for name in ("delta.appendOnly", "delta.enableDeletionVectors"):
         if properties.get(name, "").lower() == "true":
-            yield f"the table has {name} set: files of it could not be replaced whole", unset(name)
+            yield Refusal(f"has {name} set, so its files could not be replaced as a whole", unset(name))
     if properties.get("delta.columnMapping.mode", "none").lower() != "none":
-        yield "the table maps its columns to other names (delta.columnMapping.mode)", "write it anew without"
+        yield Refusal("maps its columns to other names (delta.columnMapping.mode)", "rewrite it without")
     if "delta.setTransactionRetentionDuration" in properties:
         name = "delta.setTransactionRetentionDuration"
-        yield f"the table has {name} set: it would forget which checkpoint it shows", unset(name)
+        yield Refusal(f"has {name} set, so it would forget which checkpoint it shows", unset(name))
     for name in sorted(properties):
         if name.startswith("delta.constraints."):
             constraint = name.removeprefix("delta.constraints.")
-            yield f"the table has the constraint {constraint}", f"ALTER TABLE … DROP CONSTRAINT {constraint}"
+            yield Refusal(f"has the constraint {constraint}", f"ALTER TABLE … DROP CONSTRAINT {constraint}")
 
 
 def _column_fault(field: Mapping[str, Any]) -> str | None:
     metadata = field.get("metadata") or {}
     if "delta.generationExpression" in metadata:
-        return "is generated from others"
+        return "is generated from other columns"
     if any(name.startswith("delta.identity.") for name in metadata):
         return "is an identity column"
     if "delta.invariants" in metadata:
         return "has an invariant"
     if not field["nullable"]:
-        return "is NOT NULL, and rows from before a column was added have no value for it"
+        return "is NOT NULL, but rows that are older than a column have no value for it"
     return None
-
-
-def _refused(sink: str, fault: str, hint: str) -> InvalidRequest:
-    return InvalidRequest(f"sink {sink}: {fault}. Nothing was published.", hint=hint, sink=sink)
