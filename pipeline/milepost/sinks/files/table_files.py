@@ -51,8 +51,8 @@ _MAX_LISTINGS = 8
 """Above this number of folders, one listing covers all of them."""
 
 _RESTORE = (
-    "restore it from a copy, or go back to a checkpoint whose files are there (milepost rollback); --to 0 begins the "
-    "table anew"
+    "restore it from a copy, or roll back to a checkpoint whose files exist (milepost rollback); --to 0 empties "
+    "the table"
 )
 
 
@@ -125,7 +125,7 @@ class TableFiles:
             if sizes.get(file.key) != file.size:
                 actual = f"{sizes[file.key]} bytes" if file.key in sizes else "missing"
                 raise StateCorrupt(
-                    f"sink {self._sink}: the table's file {file.key} is {actual}, recorded are {file.size} bytes. "
+                    f"sink {self._sink}: the table's file {file.key} is {actual}, its record says {file.size} bytes. "
                     "Nothing was published.",
                     hint=_RESTORE,
                     key=file.key,

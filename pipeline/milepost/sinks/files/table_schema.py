@@ -87,23 +87,23 @@ def merged_schema(sink: str, table: pa.Schema | None, rows: pa.Schema) -> pa.Sch
     return pa.schema([*table, *added])
 
 
-def widened_schema(sink: str, table: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """Return the table's schema widened to hold `wanted`: its own columns, then the new ones, nullable.
+def widened_schema(sink: str, table: pa.Schema, rows: pa.Schema) -> pa.Schema:
+    """Return the table's schema widened to hold the rows: its own columns, then the new ones, nullable.
 
     A rollback does not remove columns that were added later.
 
     Raises: InvalidRequest: a column has another type.
     """
-    for field in wanted:
+    for field in rows:
         if field.name in table.names:
             _check_type(sink, table.field(field.name), field)
-    return pa.schema([*table, *(field.with_nullable(True) for field in wanted if field.name not in table.names)])
+    return pa.schema([*table, *(field.with_nullable(True) for field in rows if field.name not in table.names)])
 
 
-def _check_type(sink: str, field: pa.Field, found: pa.Field) -> None:
-    if not found.type.equals(field.type):
+def _check_type(sink: str, field: pa.Field, column: pa.Field) -> None:
+    if not column.type.equals(field.type):
         raise InvalidRequest(
-            f"sink {sink}: column {field.name!r} has the type {found.type}, in the table it is {field.type}. "
+            f"sink {sink}: column {field.name!r} has the type {column.type}, in the table it is {field.type}. "
             "Nothing was published.",
             hint=f"cast it to {field.type}, or give the sink a new path",
             column=field.name,

@@ -20,24 +20,24 @@ from milepost.sinks.records.table_keys import OWN, staged_by
 
 GARBAGE = f"{OWN}garbage/"
 MAX_LISTED = 10_000
-"""Files in one list; what is more waits for the next look."""
+"""Files in one list. The next collection lists the rest."""
 
 _LIST_KEY = re.compile(rf"{GARBAGE}(\d{{20}})-([0-9a-f]{{64}})\.json")
 
-_HINT = "it only lists files that may be deleted later: delete the list; the next look writes a new one"
+_HINT = "delete the list: it only names files to delete later, and the next collection writes a new one"
 
 
 def _file_fault(key: str) -> str | None:
-    return None if staged_by(key) is not None else f"{key!r} is no file that was staged for a table"
+    return None if staged_by(key) is not None else f"{key!r} is not a staged file of a table"
 
 
 @dataclass(frozen=True, slots=True)
 class TableGarbageList:
-    """Files of one table that one look at it found needed by nothing.
+    """Files of one table that one collection found unreferenced.
 
     Attributes:
-        manifest_version: of the look. since_ms: when it began, by the clock of the sink's store.
-        files: keys below the table, ascending, each of the shape that staging gives.
+        manifest_version: of the collection. since_ms: when it began, by the clock of the sink's store.
+        files: keys below the table, ascending, each a key that staging could have chosen.
     """
 
     stored_format: ClassVar[str] = "milepost.table-garbage/2"
@@ -49,11 +49,11 @@ class TableGarbageList:
     def check(self) -> str | None:
         """Return what is wrong with values that fit one by one; None when they belong together."""
         ordered = self.files == tuple(sorted(set(self.files)))
-        return None if ordered and self.manifest_version > 0 else "its files are out of order, or of no look"
+        return None if ordered and self.manifest_version > 0 else "its files are out of order, or it has no version"
 
     @property
     def key(self) -> str:
-        """Where it is stored."""
+        """The key of the list's object."""
         return f"{GARBAGE}{self.manifest_version:020d}-{hashlib.sha256(list_to_bytes(self)).hexdigest()}.json"
 
 

@@ -82,6 +82,6 @@ class TableStaging:
     def check_committable(self, committable: Committable) -> None:
         """Refuse what another sink staged. Raises ProtocolViolation, StateCorrupt."""
         if committable.sink != self.name:
-            raise ProtocolViolation(f"sink {self.name}: was given what sink {committable.sink} staged.")
+            raise ProtocolViolation(f"sink {self.name}: the committable belongs to sink {committable.sink}.")
         for file in committable.written:
             check_staged_key(file)

@@ -193,7 +193,9 @@ class ParquetReader:
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._declared.timed_schema(self._declared.file_schema))
 
-    def _column(self, key: str, found: pa.Array, column: pa.Field, first_row: int) -> tuple[pa.Array, BadRecord | None]:
+    def _column(
+        self, key: str, stored: pa.Array, column: pa.Field, first_row: int
+    ) -> tuple[pa.Array, BadRecord | None]:
         """Convert one column; also return the error of its first value that does not fit, or None."""
 
         def bad(at: int, value: pa.Scalar | None, reason: str) -> BadRecord:
@@ -201,18 +203,18 @@ class ParquetReader:
             return BadRecord(key, None, column.name, text, reason, row=first_row + at + 1)
 
         type_ = self._declared.types[column.name]
-        at, complaint = _first_refused(found, partial(pa.Array.cast, target_type=column.type))
+        at, complaint = _first_refused(stored, partial(pa.Array.cast, target_type=column.type))
         if complaint is not None:
-            return found, bad(at, found[at], f"does not fit {type_}")
-        array = found.cast(column.type)
+            return stored, bad(at, stored[at], f"does not fit {type_}")
+        array = stored.cast(column.type)
         at, complaint = _first_refused(array, partial(pa.Array.validate, full=True))
         if complaint is not None:
-            return found, bad(at, array[at], f"is not valid {'UTF-8' if 'UTF8' in complaint else type_}")
+            return stored, bad(at, array[at], f"is not valid {'UTF-8' if 'UTF8' in complaint else type_}")
         times = self._times(column, array)
         if times is not None and times.null_count:
             at = times.is_null().index(True).as_py()
             value = array[at] if array[at].is_valid else None
-            return found, bad(at, value, self._declared.fault(array[at]))
+            return stored, bad(at, value, self._declared.fault(array[at]))
         return (array if times is None else times), None
 
     def _times(self, column: pa.Field, array: pa.Array) -> pa.Array | None:
@@ -242,9 +244,9 @@ class ParquetReader:
         batch = self._converted(key, raw.take(pa.array(good, pa.int64())), first_row)
         return batch, [bad for _, bad in sorted(refused.items(), key=itemgetter(0))]
 
-    def _fits(self, found: pa.Array, column: pa.Field) -> bool:
+    def _fits(self, stored: pa.Array, column: pa.Field) -> bool:
         try:
-            array = found.cast(column.type)
+            array = stored.cast(column.type)
             array.validate(full=True)
         except pa.ArrowInvalid:
             return False
@@ -275,15 +277,15 @@ def _rows_of(bytes_per_row: int) -> int:
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(bytes_per_row, 1)))
 
 
-def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
+def _may_cast(stored: pa.DataType, declared: pa.DataType) -> bool:
     """Return whether a value keeps its meaning when cast from the file's type, if it fits at all."""
     t = pa.types
-    if t.is_dictionary(found):
-        found = found.value_type
-    if found == declared:
+    if t.is_dictionary(stored):
+        stored = stored.value_type
+    if stored == declared:
         return True
-    if t.is_timestamp(found) and t.is_timestamp(declared):
-        return (found.tz is None) == (declared.tz is None)
+    if t.is_timestamp(stored) and t.is_timestamp(declared):
+        return (stored.tz is None) == (declared.tz is None)
     kinds = (
         t.is_integer,
         t.is_decimal,
@@ -292,14 +294,14 @@ def _may_cast(found: pa.DataType, declared: pa.DataType) -> bool:
         lambda type_: t.is_binary(type_) or t.is_large_binary(type_) or t.is_fixed_size_binary(type_),
         t.is_date,
     )
-    if any(kind(found) and kind(declared) for kind in kinds):
-        return not (t.is_floating(found) and found.bit_width > declared.bit_width)
-    if (t.is_list(found) or t.is_large_list(found)) and t.is_list(declared):
-        return _may_cast(found.value_type, declared.value_type)
-    if t.is_struct(found) and t.is_struct(declared):
+    if any(kind(stored) and kind(declared) for kind in kinds):
+        return not (t.is_floating(stored) and stored.bit_width > declared.bit_width)
+    if (t.is_list(stored) or t.is_large_list(stored)) and t.is_list(declared):
+        return _may_cast(stored.value_type, declared.value_type)
+    if t.is_struct(stored) and t.is_struct(declared):
         names = [field.name for field in declared]
-        return [field.name for field in found] == names and all(
-            _may_cast(found.field(name).type, declared.field(name).type) for name in names
+        return [field.name for field in stored] == names and all(
+            _may_cast(stored.field(name).type, declared.field(name).type) for name in names
         )
     return False
 

@@ -166,6 +166,6 @@ def _without(consumed: pa.Table, forgets: ForgottenRows) -> pa.Table:
 def _corrupt(handle: ObjectHandle, problem: str) -> StateCorrupt:
     return StateCorrupt(
         f"run {handle.key} of a source's consumed objects cannot be used: {problem}. Nothing was planned or changed.",
-        hint="Run `milepost verify JOB` for all that is broken, and restore those objects from a copy of the store.",
+        hint="`milepost verify JOB` lists all damaged objects: restore them from a copy of the store.",
         key=handle.key,
     )

@@ -12,7 +12,7 @@ import pytest
 from deltalake import CommitProperties
 
 from milepost.errors import CommitConflict, InvalidRequest
-from milepost.sinks.formats.delta.delta_log import OurCommit
+from milepost.sinks.formats.delta.delta_log import JobCommit
 from milepost.sinks.records.reservation import TableOwner
 from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import (
@@ -241,7 +241,7 @@ def bricked(table: DeltaTableUnderTest, schema: pa.Schema = NTZ) -> None:
     table.move(1, [table.stage(rows(1, schema=schema))])
     table.others.alter.set_table_properties(
         {"delta.logRetentionDuration": f"interval {14 * DAY_MS // 1000} seconds"},
-        commit_properties=CommitProperties(OurCommit(OWNER.identity, OWNER.sink).as_metadata()),
+        commit_properties=CommitProperties(JobCommit(OWNER.identity, OWNER.sink).as_metadata()),
     )
     assert "variantType" in protocol_of(table)["readerFeatures"]
 
@@ -280,7 +280,7 @@ def test_the_feature_stays_where_we_only_repeated_it(table: DeltaTableUnderTest)
     table.others.alter.set_table_properties(
         {"ours": "1"},
         raise_if_not_exists=False,
-        commit_properties=CommitProperties(OurCommit(OWNER.identity, OWNER.sink).as_metadata()),
+        commit_properties=CommitProperties(JobCommit(OWNER.identity, OWNER.sink).as_metadata()),
     )
     before = protocol_of(table)
     table.move(1)

@@ -188,7 +188,7 @@ class TestRefusals(PostgresCase):
     )
     def test_an_address_that_is_not_followed_is_refused_by_name(self, dsn: str) -> None:
         with wording.raises(EnvironmentUnusable) as refused:
-            Place("table", lambda: PostgresAccess("the `dsn` of sink table", dsn=dsn)).place()
+            Place("table", lambda: PostgresAccess("the `dsn` of sink table", dsn=dsn)).target()
         assert "hush" not in f"{refused.value!r}{refused.value.hint}{refused.value.__cause__!r}"
 
     def test_nothing_is_taken_from_the_home_folder_or_the_environment(

@@ -10,7 +10,7 @@ from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailab
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
-from milepost.sinks.formats.delta.delta_log import LOG, OurCommit, last_checkpoint
+from milepost.sinks.formats.delta.delta_log import LOG, JobCommit, last_checkpoint
 from milepost.sinks.formats.delta.delta_log_faults import LogFault, log_fault, realign_hint
 from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.sinks.formats.delta.delta_probe import probe_commits
@@ -59,7 +59,7 @@ class DeltaFormat:
         check_columns(self._sink, schema)
         location = delta_location(self._sink, self._store.config)
         retention = interval(self._retention_ms)
-        properties = CommitProperties(OurCommit(owner.identity, owner.sink).as_metadata(), max_commit_retries=0)
+        properties = CommitProperties(JobCommit(owner.identity, owner.sink).as_metadata(), max_commit_retries=0)
         reason = None
         try:
             DeltaTable.create(

@@ -25,7 +25,7 @@ _MAX_PARALLEL_READS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class OurCommit:
+class JobCommit:
     """The metadata that a commit of the job carries.
 
     Attributes:
@@ -49,11 +49,11 @@ class LogTail:
     """The commits of a log from the job's newest move on.
 
     Attributes:
-        ours: the newest move; None if there is none, or the log no longer has it.
+        job_commit: the newest move; None if there is none, or the log no longer has it.
         foreign: later commits of other writers, oldest first.
     """
 
-    ours: OurCommit | None
+    job_commit: JobCommit | None
     foreign: tuple[ForeignCommit, ...]
 
 
@@ -65,7 +65,7 @@ def read_log_tail(
     Usually that is one object. Versions that the log no longer has are returned as one commit without files.
 
         versions  7 move of the job   8 OPTIMIZE by Spark   9 ADD COLUMNS by the job
-        newest 9  ->  ours: 7, foreign: 8
+        newest 9  ->  job_commit: 7, foreign: 8
 
     Args:
         owner: the owner in the table's properties; None if it is unowned, and every commit is foreign.
@@ -78,19 +78,19 @@ def read_log_tail(
         batch = range(version, max(version - step, -1), -1)
         for number, body in zip(batch, parallel_map(store, lambda each: _body(store, each), batch), strict=True):
             if body is None:
-                what = f"the versions up to {number}, which the log no longer has"
+                what = f"the versions up to {number}, which are no longer in the log"
                 return LogTail(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
             actions = _actions(number, body)
-            ours = _our_commit(actions, owner)
-            if ours is None:
+            job_commit = _job_commit(actions, owner)
+            if job_commit is None:
                 foreign.append(_foreign_commit(number, actions, partition_by))
-            elif ours.number is not None:
-                return LogTail(ours, tuple(reversed(foreign)))
+            elif job_commit.number is not None:
+                return LogTail(job_commit, tuple(reversed(foreign)))
         version, step = version - step, min(2 * step, _MAX_PARALLEL_READS)
     return LogTail(None, tuple(reversed(foreign)))
 
 
-def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | None) -> list[int]:
+def job_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | None) -> list[int]:
     """Return the newest versions in which a commit of the sink changed the protocol, newest first.
 
     Reads a bounded number of versions. Raises: as `read_log_tail`.
@@ -99,7 +99,7 @@ def our_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | No
     changes = []
     for version, body in zip(versions, parallel_map(store, lambda each: _body(store, each), versions), strict=True):
         actions = _actions(version, body) if body is not None else []
-        if _our_commit(actions, owner) is not None and any("protocol" in action for action in actions):
+        if _job_commit(actions, owner) is not None and any("protocol" in action for action in actions):
             changes.append(version)
     return changes
 
@@ -136,16 +136,16 @@ def _actions(version: int, body: bytes) -> list[dict[str, Any]]:
 
 def _unreadable(version: int) -> StateCorrupt:
     key = log_key(version)
-    return StateCorrupt(f"{key} of a Delta table is not a commit: no lines of JSON objects.", key=key)
+    return StateCorrupt(f"{key} of a Delta table is not a commit: expected JSON objects, one per line.", key=key)
 
 
-def _our_commit(actions: list[dict[str, Any]], owner: TableOwner | None) -> OurCommit | None:
+def _job_commit(actions: list[dict[str, Any]], owner: TableOwner | None) -> JobCommit | None:
     entry = _info(actions).get(_OURS)
     if owner is None or not isinstance(entry, dict):
         return None
     if (entry.get("identity"), entry.get("sink")) != (owner.identity, owner.sink):
         return None
-    return OurCommit(owner.identity, owner.sink, entry.get("number"), entry.get("writeId"))
+    return JobCommit(owner.identity, owner.sink, entry.get("number"), entry.get("writeId"))
 
 
 def _foreign_commit(version: int, actions: list[dict[str, Any]], partition_by: tuple[str, ...]) -> ForeignCommit:
@@ -153,7 +153,7 @@ def _foreign_commit(version: int, actions: list[dict[str, Any]], partition_by: t
     removed = [action["remove"] for action in actions if "remove" in action]
     return ForeignCommit(
         version,
-        str(_info(actions).get("operation") or "a commit that does not say what it is"),
+        str(_info(actions).get("operation") or "a commit without an operation"),
         frozenset(unquote(file["path"]) for file in removed),
         tuple(_foreign_file(file, partition_by) for file in added),
         not any(file.get("dataChange", True) for file in (*added, *removed)),

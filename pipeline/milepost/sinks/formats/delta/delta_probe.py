@@ -42,14 +42,14 @@ def probe_commits(sink: str, store: ObjectStore) -> str:
     Raises: EnvironmentUnusable: not exactly one won, or the library cannot write there.
     """
     name = f"{OWN}probe-{uuid4().hex}"
-    place = open_store(replace(store.config, url=child_url(store.config.url, name)))
-    location = delta_location(sink, place.config)
+    probe_store = open_store(replace(store.config, url=child_url(store.config.url, name)))
+    location = delta_location(sink, probe_store.config)
     try:
         with translated_errors(location, lambda reason: _unusable(sink, store, f"it cannot be written: {reason}.")):
             _make(location)
-            won = _race(place, location)
+            won = _race(probe_store, location)
     finally:
-        _remove(sink, place)
+        _remove(sink, probe_store)
     if won != 1:
         raise _unusable(sink, store, f"of {RACERS} commits that raced for one version, {won} won.")
     return f"of {RACERS} commits that raced for one version of a temporary table, one won"
@@ -60,7 +60,7 @@ def _make(location: DeltaLocation) -> None:
     DeltaTable.create(location.uri, columns, storage_options=location.options, post_commithook_properties=NO_HOOKS)
 
 
-def _race(place: ObjectStore, location: DeltaLocation) -> int:
+def _race(probe_store: ObjectStore, location: DeltaLocation) -> int:
     """Return how many racers committed the version after the one that all of them have read."""
     handle = DeltaTable(location.uri, storage_options=location.options)
     ready = Barrier(RACERS, timeout=_TIMEOUT_S)
@@ -76,7 +76,7 @@ def _race(place: ObjectStore, location: DeltaLocation) -> int:
         )
 
     def commit_by_store() -> None:
-        place.create(log_key(handle.version() + 1), commit_body("SET TBLPROPERTIES", {}, 0, {}, []))
+        probe_store.create(log_key(handle.version() + 1), commit_body("SET TBLPROPERTIES", {}, 0, {}, []))
 
     def wins(commit: Callable[[], None]) -> bool:
         ready.wait()
@@ -90,11 +90,11 @@ def _race(place: ObjectStore, location: DeltaLocation) -> int:
         return sum(pool.map(wins, [commit_by_library, commit_by_store]))
 
 
-def _remove(sink: str, place: ObjectStore) -> None:
+def _remove(sink: str, probe_store: ObjectStore) -> None:
     try:
-        place.delete([stat.key for stat in place.list("")])
+        probe_store.delete([stat.key for stat in probe_store.list("")])
     except CheckpointError as error:
-        _LOG.warning("sink %s: the temporary table %s was not deleted: %s", sink, place.config.url, error.message)
+        _LOG.warning("sink %s: the temporary table %s was not deleted: %s", sink, probe_store.config.url, error.message)
 
 
 def _unusable(sink: str, store: ObjectStore, what: str) -> EnvironmentUnusable:

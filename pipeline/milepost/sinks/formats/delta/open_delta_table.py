@@ -33,10 +33,10 @@ from milepost.protocol.records import ObjectStore, cached_property
 from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
 from milepost.sinks.formats.delta.delta_location import DeltaLocation
 from milepost.sinks.formats.delta.delta_log import (
+    JobCommit,
     LogTail,
-    OurCommit,
+    job_protocol_changes,
     log_key,
-    our_protocol_changes,
     read_log_tail,
 )
 from milepost.sinks.formats.delta.delta_metadata import (
@@ -121,7 +121,7 @@ class OpenDeltaTable:
 
     def claim(self, owner: TableOwner, properties: Mapping[str, str], mark: tuple[int, str] | None) -> None:
         transactions: list[Transaction] = []
-        commit = OurCommit(owner.identity, owner.sink)
+        commit = JobCommit(owner.identity, owner.sink)
         if mark is not None:
             commit, transactions = _mark(owner, *mark)
         metadata = metadata_action(self._table, self._columns, properties)
@@ -163,7 +163,7 @@ class OpenDeltaTable:
         self._commit_metadata(
             "ADD COLUMNS",
             {"columns": json.dumps(fields)},
-            OurCommit(self.owner.identity, self.owner.sink) if self.owner is not None else None,
+            JobCommit(self.owner.identity, self.owner.sink) if self.owner is not None else None,
             [*([after.action()] if after != before else []), metadata_action(self._table, columns, {})],
         )
 
@@ -178,7 +178,7 @@ class OpenDeltaTable:
             self._commit_metadata(
                 "DROP FEATURE",
                 {"featureName": VARIANT},
-                OurCommit(self.owner.identity, self.owner.sink),
+                JobCommit(self.owner.identity, self.owner.sink),
                 [Protocol.of(self._table).without(VARIANT).action()],
             )
 
@@ -210,10 +210,11 @@ class OpenDeltaTable:
     def _log_tail(self) -> LogTail:
         columns = tuple(self._table.metadata().partition_columns)
         tail = read_log_tail(self._store, self._table.version(), self.owner, columns)
-        if tail.ours is not None and (tail.ours.number, tail.ours.write_id) != (self.number, self.write_id):
+        commit = tail.job_commit
+        if commit is not None and (commit.number, commit.write_id) != (self.number, self.write_id):
             raise StateCorrupt(
                 f"sink {self._sink}: the Delta table {self._store.config.url} is inconsistent: the newest commit of "
-                f"this sink has number {tail.ours.number}, its transaction {self.number}. Nothing was published.",
+                f"this sink has number {commit.number}, its transaction {self.number}. Nothing was published.",
                 hint="find out who wrote to its log, and restore it",
                 sink=self._sink,
             )
@@ -221,7 +222,7 @@ class OpenDeltaTable:
 
     def _added_variant_feature(self) -> bool:
         """Return whether a recent commit of this sink added the feature to a protocol that did not have it."""
-        for version in our_protocol_changes(self._store, self.version, self.owner):
+        for version in job_protocol_changes(self._store, self.version, self.owner):
             with suppress(*FAULTS):  # the log may no longer have that version
                 before = DeltaTable(self._location.uri, version=version - 1, storage_options=self._location.options)
                 if VARIANT not in Protocol.of(before).writer_features:
@@ -243,7 +244,7 @@ class OpenDeltaTable:
         return number, _joined(first, second) if first is not None and second is not None else None
 
     @contextmanager
-    def _committing(self, ours: OurCommit | None, transactions: list[Transaction]) -> Iterator[CommitProperties]:
+    def _committing(self, job_commit: JobCommit | None, transactions: list[Transaction]) -> Iterator[CommitProperties]:
         """Yield the commit's properties, without retries, and translate its errors.
 
         With retries the library would commit on top of a foreign commit.
@@ -254,7 +255,7 @@ class OpenDeltaTable:
         with translated_errors(self._location, self._unknown):
             try:
                 yield CommitProperties(
-                    ours.as_metadata() if ours is not None else None,
+                    job_commit.as_metadata() if job_commit is not None else None,
                     max_commit_retries=0,
                     app_transactions=transactions or None,
                 )
@@ -264,10 +265,10 @@ class OpenDeltaTable:
             raise self._conflict(conflict)
 
     def _commit_metadata(
-        self, operation: str, parameters: Mapping[str, str], ours: OurCommit | None, actions: Iterable[Action]
+        self, operation: str, parameters: Mapping[str, str], job_commit: JobCommit | None, actions: Iterable[Action]
     ) -> None:
         """Commit actions that change no rows as the next version, by a conditional write. Raises: as `commit`."""
-        info = ours.as_metadata() if ours is not None else {}
+        info = job_commit.as_metadata() if job_commit is not None else {}
         body = commit_body(operation, parameters, time.time_ns() // 1_000_000, info, actions)
         try:
             self._store.create(log_key(self.version + 1), body)
@@ -301,11 +302,11 @@ class OpenDeltaTable:
         )
 
 
-def _mark(owner: TableOwner, number: int, write_id: str) -> tuple[OurCommit, list[Transaction]]:
+def _mark(owner: TableOwner, number: int, write_id: str) -> tuple[JobCommit, list[Transaction]]:
     """Return the commit metadata of a move, and its transactions. Number 0: the owner adopted the table."""
     versions = (number, *_halves(write_id))
     transactions = [Transaction(*pair) for pair in zip(_applications(owner), versions, strict=True)]
-    return OurCommit(owner.identity, owner.sink, number, write_id), transactions
+    return JobCommit(owner.identity, owner.sink, number, write_id), transactions
 
 
 def _applications(owner: TableOwner) -> tuple[str, str, str]:

@@ -55,11 +55,11 @@ _TRY_AGAIN = "try again; if it persists, check that it is up and reachable from 
 
 
 @contextmanager
-def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False) -> Iterator[None]:
+def catalog_errors(config: CatalogConfig, failure: str, *, may_land: bool = False) -> Iterator[None]:
     """Translate errors of the catalog client that the block raises. Milepost's own errors pass through.
 
     Args:
-        doing: what did not happen, or is not confirmed, as the start of the message.
+        failure: what did not happen, or is not confirmed, as the start of the message.
         may_land: the block is a commit, so a commit without an answer may have landed.
     Raises:
         CommitConflict: the table has changed, *possibly by this very commit*.
@@ -72,50 +72,50 @@ def catalog_errors(config: CatalogConfig, doing: str, *, may_land: bool = False)
     except CheckpointError:
         raise
     except _CATALOG_ERRORS as error:
-        translated = _translate(error, config, doing, may_land)
+        translated = _translate(error, config, failure, may_land)
         if any(secret in text for text in _chain(error) for secret in config.secrets):
             raise translated from None
         raise translated from error
 
 
-def _translate(error: Exception, config: CatalogConfig, doing: str, may_land: bool) -> CheckpointError:
+def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: bool) -> CheckpointError:
     reason = _describe(error, config)
     if isinstance(error, _CONFLICTS) or (may_land and _status(error) == 404):
         return CommitConflict(
-            f"{doing}: {config.where} reports that table {config.table_name} has changed ({reason}).",
+            f"{failure}: {config.where} reports that table {config.table_name} has changed ({reason}).",
             hint="read it again: the change may be this very commit",
         )
     if isinstance(error, _DENIED_ERRORS) or _is_denied(error):
-        return EnvironmentUnusable(f"{doing}: {config.where} denied access ({reason}).", hint=_rights_hint(config))
+        return EnvironmentUnusable(f"{failure}: {config.where} denied access ({reason}).", hint=_rights_hint(config))
     if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
-            f"{doing}: no TLS connection to {config.where} is possible ({reason}).",
+            f"{failure}: no TLS connection to {config.where} is possible ({reason}).",
             hint="install its certificate (REQUESTS_CA_BUNDLE), or correct the scheme in `sinks[].catalog.uri`",
         )
     if isinstance(error, ModuleNotFoundError):
         return EnvironmentUnusable(
-            f"{doing}: {config.where} needs a driver that is not installed ({reason}).",
+            f"{failure}: {config.where} needs a driver that is not installed ({reason}).",
             hint=f"pip install {error.name}",
         )
     if isinstance(error, _BAD_ADDRESS):
         return EnvironmentUnusable(
-            f"{doing}: {config.where} cannot be used ({reason}).",
+            f"{failure}: {config.where} cannot be used ({reason}).",
             hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
         )
     if isinstance(error, UnreadableMetadata):
         return InvalidRequest(
-            f"{doing}: table {config.table_name} of {config.where} is not a readable Iceberg table.",
+            f"{failure}: table {config.table_name} of {config.where} is not a readable Iceberg table.",
             hint="give the sink another table",
         )
     if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
         return CommitOutcomeUnknown(
-            f"{doing}: it is unknown whether {config.where} committed ({reason}). Nothing was deleted.",
+            f"{failure}: it is unknown whether {config.where} committed ({reason}). Nothing was deleted.",
             hint="try again: the table is read first",
         )
     if isinstance(error, _UNANSWERED):
-        return StoreUnavailable(f"{doing}: {config.where} did not answer ({reason}).", hint=_TRY_AGAIN)
+        return StoreUnavailable(f"{failure}: {config.where} did not answer ({reason}).", hint=_TRY_AGAIN)
     return EnvironmentUnusable(
-        f"{doing}: {config.where} refused the request ({reason}).",
+        f"{failure}: {config.where} refused the request ({reason}).",
         hint="check `sinks[].catalog`: its uri, its type and its options",
     )
 

@@ -126,8 +126,8 @@ class IcebergFormat:
         except CommitConflict:
             return
 
-    def _errors(self, doing: str) -> AbstractContextManager[None]:
-        return catalog_errors(self._config, doing)
+    def _errors(self, failure: str) -> AbstractContextManager[None]:
+        return catalog_errors(self._config, failure)
 
     def _catalog(self) -> Catalog:
         """Return the catalog. Each process opens its own, because connections must not cross a fork."""

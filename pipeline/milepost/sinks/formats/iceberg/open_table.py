@@ -96,9 +96,9 @@ class TableContext:
 class IcebergTable:
     """An open table; see `table_format.OpenTable`."""
 
-    def __init__(self, table: Table, place: TableContext) -> None:
+    def __init__(self, table: Table, context: TableContext) -> None:
         self._table = table
-        self._place = place
+        self._context = context
         self._reader = ManifestReader(table.io)
         metadata = table.metadata
         self._mark = find_mark(metadata)
@@ -114,14 +114,14 @@ class IcebergTable:
     def check(self, schema: pa.Schema | None) -> None:
         manifests = self._reader.manifests(self._metadata.current_snapshot())
         refuse_metadata(
-            self._place.sink,
-            self._place.catalog.table_name,
+            self._context.sink,
+            self._context.catalog.table_name,
             with_properties(self._metadata, self._claimed_properties()),
             manifests,
-            self._place.partition_by,
+            self._context.partition_by,
         )
         if schema is not None:
-            to_iceberg(self._place.sink, schema)
+            to_iceberg(self._context.sink, schema)
 
     def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {} if is_same_owner(self.owner, owner) else owner_properties(owner) | self._claimed_properties()
@@ -130,7 +130,7 @@ class IcebergTable:
         number, write_id = mark if mark is not None else (self.number, self.write_id or uuid4().hex)
         move = TableMove(number, write_id, (), (), pa.schema([]))
         carried = {**properties, NUMBER: str(number), WRITE_ID: write_id}
-        self._commit_move(move, carried, f"{self._place.name} did not change its owner")
+        self._commit_move(move, carried, f"{self._context.name} did not change its owner")
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Accept all keys: rows of other writers are in files of their own."""
@@ -167,10 +167,10 @@ class IcebergTable:
         return tuple(commits)
 
     def widen(self, schema: pa.Schema) -> None:
-        wider = to_iceberg(self._place.sink, schema)
+        wider = to_iceberg(self._context.sink, schema)
         names = set(self._metadata.schema().column_names)
         base = self._metadata
-        with catalog_errors(self._place.catalog, f"{self._place.name} was not widened", may_land=True):
+        with catalog_errors(self._context.catalog, f"{self._context.name} was not widened", may_land=True):
             with self._table.transaction() as transaction, transaction.update_schema() as update:
                 for field in wider.fields:
                     if field.name not in names:
@@ -179,9 +179,9 @@ class IcebergTable:
 
     def commit(self, move: TableMove) -> None:
         properties = {NUMBER: str(move.number), WRITE_ID: move.write_id}
-        self._commit_move(move, properties, f"{self._place.name} did not confirm move {move.number}")
+        self._commit_move(move, properties, f"{self._context.name} did not confirm move {move.number}")
 
-    def _commit_move(self, move: TableMove, properties: Mapping[str, str], doing: str) -> None:
+    def _commit_move(self, move: TableMove, properties: Mapping[str, str], failure: str) -> None:
         snapshots = self._snapshots(move)
         newest = snapshots[-1]
         self._commit(
@@ -197,7 +197,7 @@ class IcebergTable:
                 *self._checkpoint_tags(move, newest),
                 SetPropertiesUpdate(updates=dict(properties)),
             ),
-            doing,
+            failure,
         )
 
     def expire(self, before_ms: int, *, at_most: int, at_least: int) -> None:
@@ -217,7 +217,7 @@ class IcebergTable:
         landed = self._commit(
             (self._main_is_unmoved(),),
             (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot.snapshot_id for snapshot in old]}),),
-            f"{self._place.name} did not expire its old snapshots",
+            f"{self._context.name} did not expire its old snapshots",
         )
         self._delete(self._reader.locations(old) - self._reader.locations(landed.snapshots))
 
@@ -246,17 +246,17 @@ class IcebergTable:
 
     def _foreign_deletes(self) -> Iterator[Refusal]:
         manifests = self._reader.manifests(self._metadata.current_snapshot())
-        return foreign_deletes(self._place.catalog.table_name, manifests)
+        return foreign_deletes(self._context.catalog.table_name, manifests)
 
     def _check_move(self, move: TableMove) -> None:
-        refuse_table(self._place.sink, self._place.catalog.table_name, self._foreign_deletes())
+        refuse_table(self._context.sink, self._context.catalog.table_name, self._foreign_deletes())
         live = {self._key(path) for path in self._live}
         duplicates = [file.key for file in move.added if file.key in live]
         missing = [file.key for file in move.removed if file.key not in live]
         if duplicates or missing:
             key, what = (duplicates[0], "is already live") if duplicates else (missing[0], "is not live")
             raise ProtocolViolation(
-                f"{self._place.name} differs from what move {move.number} expects: {key} {what}. Nothing was "
+                f"{self._context.name} differs from what move {move.number} expects: {key} {what}. Nothing was "
                 "published.",
                 key=key,
             )
@@ -275,7 +275,7 @@ class IcebergTable:
             earlier: the preceding snapshot of the same commit; None if the new one follows the current snapshot.
         """
         schema, spec = self._metadata.schema(), self._metadata.spec()
-        added_files = [data_file(self._place.root, file, schema, spec) for file in added]
+        added_files = [data_file(self._context.root, file, schema, spec) for file in added]
         parent = earlier or self._metadata.current_snapshot()
         before = self._reader.files(parent)
         keys = {file.key for file in removed}
@@ -305,12 +305,12 @@ class IcebergTable:
         )
 
     def _commit(
-        self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], doing: str
+        self, required: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...], failure: str
     ) -> TableMetadata:
         """Send one request, without retries, and return the metadata that landed."""
         base = self._metadata
         required = (AssertTableUUID(uuid=base.table_uuid), *required)
-        with catalog_errors(self._place.catalog, doing, may_land=True):
+        with catalog_errors(self._context.catalog, failure, may_land=True):
             landed = self._table.catalog.commit_table(self._table, required, updates)
         self._drop_old_metadata(base, landed.metadata)
         return landed.metadata
@@ -325,9 +325,9 @@ class IcebergTable:
     def _delete(self, locations: Collection[str]) -> None:
         """Delete unreferenced files of the table's log. A file that cannot be deleted is only garbage."""
         try:
-            self._place.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
+            self._context.store.delete(key for key in sorted(map(self._key, locations)) if "://" not in key)
         except CheckpointError as error:
-            _log.warning("%s: old files of its log were not deleted: %s", self._place.name, error)
+            _log.warning("%s: old files of its log were not deleted: %s", self._context.name, error)
 
     def _checkpoint_tags(self, move: TableMove, snapshot: Snapshot) -> Iterator[TableUpdate]:
         """Yield the updates that tag the move's checkpoint and remove the tags of checkpoints no longer retained."""
@@ -361,14 +361,14 @@ class IcebergTable:
         return self._reader.files(self._metadata.current_snapshot())
 
     def _key(self, location: str) -> str:
-        return key_below(self._place.root, location)
+        return key_below(self._context.root, location)
 
     def _foreign_commit(
         self, snapshot: Snapshot, what: str, before: Mapping[str, DataFile], keeps_rows: bool
     ) -> ForeignCommit:
         after = self._reader.files(snapshot)
         added: tuple[StagedFile, ...] = tuple(
-            foreign_file(self._place.root, file, self._metadata.schema(), self._metadata.specs()[file.spec_id])
+            foreign_file(self._context.root, file, self._metadata.schema(), self._metadata.specs()[file.spec_id])
             for path, file in after.items()
             if path not in before
         )

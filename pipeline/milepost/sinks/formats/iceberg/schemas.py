@@ -101,9 +101,9 @@ def _field(field: pa.Field, ids: Iterator[int]) -> NestedField:
 
 
 def _type(data_type: pa.DataType, ids: Iterator[int]) -> IcebergType:
-    for ours, theirs in _PRIMITIVES:
-        if data_type == ours:
-            return theirs
+    for arrow_type, iceberg_type in _PRIMITIVES:
+        if data_type == arrow_type:
+            return iceberg_type
     if pa.types.is_decimal128(data_type) and data_type.scale >= 0:
         return DecimalType(data_type.precision, data_type.scale)
     if pa.types.is_fixed_size_binary(data_type):
@@ -140,9 +140,9 @@ def _arrow_field(field: NestedField) -> pa.Field:
 
 
 def _arrow_type(iceberg_type: IcebergType) -> pa.DataType:
-    for ours, theirs in _PRIMITIVES:
-        if iceberg_type == theirs:
-            return ours
+    for arrow_type, primitive in _PRIMITIVES:
+        if iceberg_type == primitive:
+            return arrow_type
     match iceberg_type:
         case DecimalType():
             return pa.decimal128(iceberg_type.precision, iceberg_type.scale)

@@ -59,7 +59,7 @@ _OLDEST = 130000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DatabaseTarget:
     """The connection parameters of a database.
 
     Attributes:
@@ -91,45 +91,45 @@ class Database:
         self._sink = sink
         self._find_access = find_access
 
-    def place(self) -> Place:
+    def target(self) -> DatabaseTarget:
         """Return the connection parameters. Raises EnvironmentUnusable."""
-        return _place(self._sink, self._find_access())
+        return _target(self._sink, self._find_access())
 
-    def reading(self, doing: str) -> AbstractContextManager[Connection]:
+    def reading(self, failure: str) -> AbstractContextManager[Connection]:
         """Open a transaction that is rolled back at the end. Args and Raises as `transaction`."""
-        return self.transaction(doing, rolls_back=True)
+        return self.transaction(failure, rolls_back=True)
 
     @contextmanager
-    def transaction(self, doing: str, *, rolls_back: bool = False) -> Iterator[Connection]:
+    def transaction(self, failure: str, *, rolls_back: bool = False) -> Iterator[Connection]:
         """Open a connection and a transaction for a block. It is committed at the end, or rolled back on an error.
 
         Args:
-            doing: what did not happen if something fails, as the start of a message.
+            failure: what did not happen if something fails, as the start of a message.
         Raises:
             CommitOutcomeUnknown: COMMIT got no answer. After every other error nothing has changed.
             StoreUnavailable: no answer, or a lock timeout. EnvironmentUnusable: it cannot be used as configured.
             CommitConflict: a table or column no longer exists. InvalidRequest: the database refused a statement.
         """
-        place = self.place()
-        with postgres_errors(self._sink, place.name, place.secrets, doing):
-            connection = psycopg.connect(**dict(place.parameters), autocommit=False)  # type: ignore[arg-type]
+        target = self.target()
+        with postgres_errors(self._sink, target.name, target.secrets, failure):
+            connection = psycopg.connect(**dict(target.parameters), autocommit=False)  # type: ignore[arg-type]
         try:
-            with postgres_errors(self._sink, place.name, place.secrets, doing):
+            with postgres_errors(self._sink, target.name, target.secrets, failure):
                 connection.prepare_threshold = None  # a connection pool may give each transaction another session
                 connection.isolation_level = IsolationLevel.READ_COMMITTED
                 connection.read_only = False
-                self._begin(connection, place, doing)
+                self._begin(connection, target, failure)
                 yield connection
             if rolls_back:
                 return
-            with postgres_errors(self._sink, place.name, place.secrets, doing):
+            with postgres_errors(self._sink, target.name, target.secrets, failure):
                 try:
                     connection.commit()
                 except psycopg.OperationalError as error:
                     if not connection.broken:
                         raise
                     raise CommitOutcomeUnknown(
-                        f"{doing}: {place.name} did not answer COMMIT ({type(error).__name__}); it is "
+                        f"{failure}: {target.name} did not answer COMMIT ({type(error).__name__}); it is "
                         "unknown whether it landed.",
                         hint="try again: the table is read first",
                         sink=self._sink,
@@ -137,21 +137,21 @@ class Database:
         finally:
             connection.close()
 
-    def _begin(self, connection: Connection, place: Place, doing: str) -> None:
+    def _begin(self, connection: Connection, target: DatabaseTarget, failure: str) -> None:
         bounds = [f"{seconds}s" for seconds in (LOCK_WAIT_S, _STATEMENT_S, _IDLE_S)]
         row = connection.execute(_SETTINGS, bounds).fetchone()
         assert row is not None
         is_standby, encoding, version = row[-3:]
         if is_standby:
             raise StoreUnavailable(
-                f"{doing}: {place.name} is a standby, which accepts no writes.",
+                f"{failure}: {target.name} is a standby, which accepts no writes.",
                 hint="name the primary, or all hosts with target_session_attrs=read-write",
                 sink=self._sink,
             )
         if encoding != "UTF8" or version < _OLDEST:
             actual = f"version {version // 10000}" if version < _OLDEST else f"the encoding {encoding}"
             raise EnvironmentUnusable(
-                f"{doing}: {place.name} has {actual}; expected 13 or newer, and UTF8.",
+                f"{failure}: {target.name} has {actual}; expected 13 or newer, and UTF8.",
                 hint="give the sink a database that meets both",
                 sink=self._sink,
             )
@@ -163,7 +163,7 @@ def is_true(connection: Connection, query: str, *parameters: object) -> bool:
     return row is not None and bool(row[0])
 
 
-def _place(sink: str, access: PostgresAccess) -> Place:
+def _target(sink: str, access: PostgresAccess) -> DatabaseTarget:
     parameters = dict(access.parameters)
     if access.dsn:
         try:
@@ -177,7 +177,7 @@ def _place(sink: str, access: PostgresAccess) -> Place:
     if missing:
         raise _unusable(sink, access, f"it lacks {' and '.join(missing)}")
     named = {"application_name": f"milepost {sink}", "connect_timeout": "10", "password": "", **parameters}
-    return Place({**_FIXED, **named})
+    return DatabaseTarget({**_FIXED, **named})
 
 
 def _unusable(sink: str, access: PostgresAccess, problem: str) -> EnvironmentUnusable:

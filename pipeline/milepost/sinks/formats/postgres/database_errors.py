@@ -33,11 +33,11 @@ _LONGEST = 300
 
 
 @contextmanager
-def postgres_errors(sink: str, where: str, secrets: frozenset[str], doing: str) -> Iterator[None]:
+def postgres_errors(sink: str, where: str, secrets: frozenset[str], failure: str) -> Iterator[None]:
     """Translate errors of psycopg that the block raises. Milepost's own errors pass through.
 
     Args:
-        where: the database, for messages. doing: what did not happen, as the start of a message.
+        where: the database, for messages. failure: what did not happen, as the start of a message.
     """
     try:
         yield
@@ -47,34 +47,36 @@ def postgres_errors(sink: str, where: str, secrets: frozenset[str], doing: str) 
         reason = _describe(error)
         for secret in secrets:
             reason = reason.replace(secret, "***")
-        raise _translate(error, reason, sink, where, doing) from None  # its details quote rows
+        raise _translate(error, reason, sink, where, failure) from None  # its details quote rows
 
 
-def _translate(error: psycopg.Error, reason: str, sink: str, where: str, doing: str) -> CheckpointError:
+def _translate(error: psycopg.Error, reason: str, sink: str, where: str, failure: str) -> CheckpointError:
     state = error.sqlstate or ""
     if isinstance(error, errors.InsufficientPrivilege):
         return EnvironmentUnusable(
-            f"{doing}: {where} denied access ({reason}).",
+            f"{failure}: {where} denied access ({reason}).",
             hint="GRANT the sink's user that right; it must own the table, with CREATE and USAGE on its schema",
             sink=sink,
         )
     if state[:2] in _CONFIGURED or (not state and any(words in reason.lower() for words in _DENIED)):
         return EnvironmentUnusable(
-            f"{doing}: no connection to {where} is possible as configured ({reason}).",
+            f"{failure}: no connection to {where} is possible as configured ({reason}).",
             hint="correct host, user, password and database of the sink's `dsn` or `conn_id`",
             sink=sink,
         )
     if isinstance(error, _NOT_THERE):
-        return CommitConflict(f"{doing}: its table in {where} has changed ({reason}).", hint="read it again", sink=sink)
+        return CommitConflict(
+            f"{failure}: its table in {where} has changed ({reason}).", hint="read it again", sink=sink
+        )
     if not state or state[:2] in _PASSING:
         return StoreUnavailable(
-            f"{doing}: {where} did not answer, or another transaction held a lock too long ({reason}).",
+            f"{failure}: {where} did not answer, or another transaction held a lock too long ({reason}).",
             hint="try again; if it persists, check that it is up and reachable from this machine, and "
             "pg_stat_activity for sessions that hold locks",
             sink=sink,
         )
     return InvalidRequest(
-        f"{doing}: {where} refused the statement ({reason}).",
+        f"{failure}: {where} refused the statement ({reason}).",
         hint="undo changes to the table by others; `milepost doctor` names them",
         sink=sink,
     )

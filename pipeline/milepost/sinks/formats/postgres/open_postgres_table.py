@@ -58,8 +58,8 @@ class TableContext:
 class OpenPostgresTable:
     """An open table; see `table_format.OpenTable`. It holds no connection."""
 
-    def __init__(self, place: TableContext, head: TableHead, table_id: str) -> None:
-        self._place, self._head = place, head
+    def __init__(self, context: TableContext, head: TableHead, table_id: str) -> None:
+        self._context, self._head = context, head
         self.version, self.table_id = head.version, table_id
         self.readers_version: str | None = None
         self.owner: TableOwner | None = head.owner
@@ -68,10 +68,10 @@ class OpenPostgresTable:
 
     def check(self, schema: pa.Schema | None) -> None:
         if schema is not None:
-            check_columns(self._place.sink, schema, self._place.key)
-        with self._place.database.reading(f"{self._place.shown} was not checked") as connection:
-            place = self._place
-            refuse_relation(connection, place.sink, place.name, self._head.oid, self._head.schema, place.key)
+            check_columns(self._context.sink, schema, self._context.key)
+        with self._context.database.reading(f"{self._context.shown} was not checked") as connection:
+            context = self._context
+            refuse_relation(connection, context.sink, context.name, self._head.oid, self._head.schema, context.key)
 
     def missing_properties(self, owner: TableOwner) -> Mapping[str, str]:
         return {}
@@ -80,11 +80,11 @@ class OpenPostgresTable:
         """Do nothing: the head names the owner since the table was created, and no other job can take it over."""
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        place = self._place
-        with place.database.reading(f"{place.shown} was not checked") as connection:
-            keys = _TempTable(connection, _KEYS, schema, place.key)
+        context = self._context
+        with context.database.reading(f"{context.shown} was not checked") as connection:
+            keys = _TempTable(connection, _KEYS, schema, context.key)
             for rows in pieces:
-                keys.add(lines_of(rows.select(place.key)))
+                keys.add(lines_of(rows.select(context.key)))
             keys.analyze()
             self._refuse_foreign(connection, _KEYS, "Nothing was published.")
 
@@ -98,17 +98,17 @@ class OpenPostgresTable:
         return ()
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
-        place, schema = self._place, self._head.schema
-        with place.database.reading(f"{place.shown} was not compared") as connection:
-            self._fold(connection, line_changes(place.files, files, schema, place.key))
+        context, schema = self._context, self._head.schema
+        with context.database.reading(f"{context.shown} was not compared") as connection:
+            self._fold(connection, line_changes(context.files, files, schema, context.key))
             row = connection.execute(
                 sql.SQL(
-                    "SELECT count(*) FILTER (WHERE t.{one} IS NULL), "
-                    "count(*) FILTER (WHERE r.{one} IS NULL AND t.{mark} IS NOT NULL), "
-                    "count(*) FILTER (WHERE r.{one} = t.{one} AND t.{mark} IS NULL), "
-                    "count(*) FILTER (WHERE r.{one} = t.{one} AND t.{mark} IS NOT NULL "
-                    "AND ({ours}) IS DISTINCT FROM ({theirs})) FROM {rows} r FULL JOIN {table} t ON {same}"
-                ).format(**self._names(), one=sql.Identifier(place.key[0]))
+                    "SELECT count(*) FILTER (WHERE t.{first} IS NULL), "
+                    "count(*) FILTER (WHERE r.{first} IS NULL AND t.{mark} IS NOT NULL), "
+                    "count(*) FILTER (WHERE r.{first} = t.{first} AND t.{mark} IS NULL), "
+                    "count(*) FILTER (WHERE r.{first} = t.{first} AND t.{mark} IS NOT NULL "
+                    "AND ({stored}) IS DISTINCT FROM ({expected})) FROM {rows} r FULL JOIN {table} t ON {same}"
+                ).format(**self._names(), first=sql.Identifier(context.key[0]))
             ).fetchone()
         assert row is not None
         missing, extra, foreign, changed = row
@@ -121,24 +121,26 @@ class OpenPostgresTable:
         differences = [
             f"{count} {'row' if count == 1 else 'rows'} {what[count > 1]}" for what, count in counts.items() if count
         ]
-        return f"in its table {place.name}, {', '.join(differences)}" if differences else None
+        return f"in its table {context.name}, {', '.join(differences)}" if differences else None
 
     def widen(self, schema: pa.Schema) -> None:
-        place = self._place
-        check_columns(place.sink, schema, place.key)
+        context = self._context
+        check_columns(context.sink, schema, context.key)
         new = [field for field in schema if field.name not in self._head.schema.names]
-        with place.database.transaction(f"{place.shown} was not widened") as connection:
-            self._assert_unmoved(widen_head(connection, place.name, self._head, schema), connection)
+        with context.database.transaction(f"{context.shown} was not widened") as connection:
+            self._assert_unmoved(widen_head(connection, context.name, self._head, schema), connection)
             for field in new:
-                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(place.name.quoted, column_sql(field)))
+                connection.execute(
+                    sql.SQL("ALTER TABLE {} ADD COLUMN {}").format(context.name.quoted, column_sql(field))
+                )
 
     def commit(self, move: TableMove) -> None:
-        place = self._place
-        changes = row_changes(place.files, move, place.key)
-        doing = f"{place.shown} did not confirm move {move.number}"
+        context = self._context
+        changes = row_changes(context.files, move, context.key)
+        failure = f"{context.shown} did not confirm move {move.number}"
         try:
-            with place.database.transaction(doing) as connection:
-                moved = move_head(connection, place.name, self._head, move.number, move.write_id)
+            with context.database.transaction(failure) as connection:
+                moved = move_head(connection, context.name, self._head, move.number, move.write_id)
                 self._assert_unmoved(moved, connection)
                 self._write(connection, move, changes)
         except CommitOutcomeUnknown as unknown:
@@ -148,16 +150,16 @@ class OpenPostgresTable:
 
     def _assert_unmoved(self, is_unmoved: bool, connection: Connection) -> None:
         """Lock the table, and refuse it unless it is the one that was opened. Raises CommitConflict."""
-        name = self._place.name
+        name = self._context.name
         if is_unmoved:
             connection.execute(sql.SQL("LOCK TABLE {} IN ROW EXCLUSIVE MODE").format(name.quoted))
             row = connection.execute("SELECT to_regclass(%s)::oid", [str(name)]).fetchone()
             if row is not None and row[0] == self._head.oid:
                 return
         raise CommitConflict(
-            f"{self._place.shown} has changed since it was read: it was moved or recreated by another writer.",
+            f"{self._context.shown} has changed since it was read: it was moved or recreated by another writer.",
             hint="read it again",
-            sink=self._place.sink,
+            sink=self._context.sink,
         )
 
     def _write(self, connection: Connection, move: TableMove, changes: RowChanges) -> None:
@@ -174,7 +176,7 @@ class OpenPostgresTable:
             return
         schema = self._head.schema
         rows = _TempTable(connection, _ROWS, schema, tuple(schema.names))
-        keys = _TempTable(connection, _KEYS, schema, self._place.key)
+        keys = _TempTable(connection, _KEYS, schema, self._context.key)
         for piece in changes.pieces:
             if len(piece.rows):
                 rows.fill(piece.rows)
@@ -190,7 +192,7 @@ class OpenPostgresTable:
 
     def _fold(self, connection: Connection, pieces: Iterable[LineChanges]) -> None:
         """Create a temporary table with the result of applying the pieces one after another to an empty table."""
-        schema, key, names = self._head.schema, self._place.key, self._names()
+        schema, key, names = self._head.schema, self._context.key, self._names()
         columns = tuple(schema.names)
         folded = _TempTable(connection, _ROWS, schema, columns, key)
         rows, keys = _TempTable(connection, _PIECE, schema, columns), _TempTable(connection, _KEYS, schema, key)
@@ -209,7 +211,7 @@ class OpenPostgresTable:
     def _put(self, connection: Connection, move: TableMove, *, differing: bool) -> int:
         """Upsert the copied rows, or only those that differ; return the number written. Foreign rows are left alone."""
         names = self._names()
-        only = sql.SQL("AND ({ours}) IS DISTINCT FROM ({excluded})").format(**names) if differing else sql.SQL("")
+        only = sql.SQL("AND ({stored}) IS DISTINCT FROM ({excluded})").format(**names) if differing else sql.SQL("")
         return connection.execute(
             sql.SQL(
                 "INSERT INTO {table} AS t ({columns}, {mark}) SELECT {columns}, {number} FROM {rows} "
@@ -224,11 +226,11 @@ class OpenPostgresTable:
             sql.SQL("SELECT count(*) FROM {keys} r JOIN {table} t ON {same} WHERE t.{mark} IS NULL").format(**names)
         ).fetchone()
         if row is not None and row[0]:
-            name = self._place.name
+            name = self._context.name
             raise InvalidRequest(
-                f"{self._place.shown} has {row[0]} rows of another writer under keys of this job. {now_true}",
+                f"{self._context.shown} has {row[0]} rows of another writer under keys of this job. {now_true}",
                 hint=f"SELECT * FROM {name} WHERE {MARK} IS NULL shows them: change their keys, or DELETE them",
-                sink=self._place.sink,
+                sink=self._context.sink,
             )
 
     def _resolve_outcome(self, move: TableMove, unknown: CommitOutcomeUnknown) -> None:
@@ -238,15 +240,15 @@ class OpenPostgresTable:
 
         Raises: CommitConflict: it did not land, and no longer can. CommitOutcomeUnknown: the head cannot be read.
         """
-        place = self._place
+        context = self._context
         try:
-            with place.database.reading(f"{place.shown} was not read back") as connection:
-                head = read_head(connection, place.name, self._head.oid, for_update=True)
+            with context.database.reading(f"{context.shown} was not read back") as connection:
+                head = read_head(connection, context.name, self._head.oid, for_update=True)
         except CheckpointError:
             raise unknown from None
         if head is None or (head.number, head.write_id) != (move.number, move.write_id):
             raise CommitConflict(
-                f"{place.shown} did not confirm move {move.number}.", hint="try again", sink=place.sink
+                f"{context.shown} did not confirm move {move.number}.", hint="try again", sink=context.sink
             )
 
     def _names(self) -> dict[str, sql.Composable]:
@@ -254,15 +256,15 @@ class OpenPostgresTable:
         columns = self._head.schema.names
         identifiers = [sql.Identifier(column) for column in columns]
         listed = sql.SQL(", ")
-        keys = [sql.Identifier(column) for column in self._place.key]
+        keys = [sql.Identifier(column) for column in self._context.key]
         *values, mark = [
             sql.SQL("{0} = excluded.{0}").format(sql.Identifier(column))
             for column in (*columns, MARK)
-            if column not in self._place.key
+            if column not in self._context.key
         ]
         update = sql.SQL("UPDATE SET {}").format(listed.join(values)) if values else sql.SQL("NOTHING")
         return {
-            "table": self._place.name.quoted,
+            "table": self._context.name.quoted,
             "rows": _ROWS,
             "keys": _KEYS,
             "piece": _PIECE,
@@ -272,8 +274,8 @@ class OpenPostgresTable:
             "sets": listed.join([*values, mark]),
             "update": update,
             "same": sql.SQL(" AND ").join(sql.SQL("t.{0} = r.{0}").format(name) for name in keys),
-            "ours": listed.join(sql.SQL("t.{}").format(name) for name in identifiers),
-            "theirs": listed.join(sql.SQL("r.{}").format(name) for name in identifiers),
+            "stored": listed.join(sql.SQL("t.{}").format(name) for name in identifiers),
+            "expected": listed.join(sql.SQL("r.{}").format(name) for name in identifiers),
             "excluded": listed.join(sql.SQL("excluded.{}").format(name) for name in identifiers),
         }
 

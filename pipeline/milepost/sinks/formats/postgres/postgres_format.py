@@ -77,19 +77,19 @@ class PostgresFormat:
             table_id = f"{_system_id(connection)}/{oid}"
         self._check_owner(head.owner)
         files = TableFiles(self._sink, self._store)
-        place = TableContext(self._sink, self._name, self._key, self._database, files)
-        return OpenPostgresTable(place, head, table_id)
+        context = TableContext(self._sink, self._name, self._key, self._database, files)
+        return OpenPostgresTable(context, head, table_id)
 
     def recent(self) -> None:
         """Return None: every commit opens the table first."""
 
     def create(self, owner: TableOwner, schema: pa.Schema) -> None:
         check_columns(self._sink, schema, self._key)
-        doing = f"sink {self._sink}: its table {self._name} was not created"
-        with self._database.transaction(doing) as connection:
+        failure = f"sink {self._sink}: its table {self._name} was not created"
+        with self._database.transaction(failure) as connection:
             if not is_true(connection, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", self._name.schema):
                 raise EnvironmentUnusable(
-                    f"{doing}: there is no schema {self._name.schema}.",
+                    f"{failure}: there is no schema {self._name.schema}.",
                     hint=f'CREATE SCHEMA "{self._name.schema}" AUTHORIZATION the sink\'s user',
                     sink=self._sink,
                 )

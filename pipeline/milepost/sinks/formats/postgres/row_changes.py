@@ -63,25 +63,25 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     if move.before is None:
         return whole
     same_before, same_after = common_prefix(move.before, move.after)
-    left, entered = move.before[same_before:], move.after[same_after:]
-    if not left:
+    removed, entered = move.before[same_before:], move.after[same_after:]
+    if not removed:
         return RowChanges(line_changes(files, entered, move.schema, key))
-    if sum(file.rows for file in (*left, *entered)) > MOST_ROWS:
+    if sum(file.rows for file in (*removed, *entered)) > MOST_ROWS:
         return whole
     try:
-        rows_left = files.rows(left, Reading(move.schema, verify=True, deletes=True))
+        rows_removed = files.rows(removed, Reading(move.schema, verify=True, deletes=True))
     except StateCorrupt:  # the target files may be intact: this may be the rollback that repairs the table
         return whole
     rows_entered = files.rows(entered, Reading(move.schema, verify=True, deletes=True))
-    concerned = pc.unique(lines_of(pa.concat_tables([rows_left.select(key), rows_entered.select(key)])))
-    below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, concerned))
-    now = latest_rows([*below, rows_left], key)
-    then = latest_rows([*below, rows_entered], key)
-    lines_then = lines_of(then)
-    changed = pc.invert(pc.is_in(lines_then, value_set=lines_of(now)))
-    keys_now = lines_of(now.select(key))
-    gone = pc.invert(pc.is_in(keys_now, value_set=lines_of(then.select(key))))
-    return RowChanges((LineChanges(lines_then.filter(changed), keys_now.filter(gone)),))
+    affected = pc.unique(lines_of(pa.concat_tables([rows_removed.select(key), rows_entered.select(key)])))
+    below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, affected))
+    before = latest_rows([*below, rows_removed], key)
+    after = latest_rows([*below, rows_entered], key)
+    lines_after = lines_of(after)
+    changed = pc.invert(pc.is_in(lines_after, value_set=lines_of(before)))
+    keys_before = lines_of(before.select(key))
+    deleted = pc.invert(pc.is_in(keys_before, value_set=lines_of(after.select(key))))
+    return RowChanges((LineChanges(lines_after.filter(changed), keys_before.filter(deleted)),))
 
 
 def line_changes(

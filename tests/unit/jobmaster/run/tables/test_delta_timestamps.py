@@ -9,7 +9,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from milepost.jobmaster import Session
-from milepost.sinks.formats.delta.delta_log import OurCommit
+from milepost.sinks.formats.delta.delta_log import JobCommit
 from milepost.sinks.formats.delta.refusals import FILE_RETENTION
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -116,7 +116,7 @@ def test_a_table_that_an_earlier_version_changed_is_freed_by_the_next_epoch(job:
     assert owner is not None
     seen(job).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 90 days"},
-        commit_properties=CommitProperties(OurCommit(owner.identity, owner.sink).as_metadata()),
+        commit_properties=CommitProperties(JobCommit(owner.identity, owner.sink).as_metadata()),
     )
     assert NEVER_HAD in (seen(job).protocol().reader_features or [])
     run(job)
