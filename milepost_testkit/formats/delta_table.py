@@ -24,9 +24,8 @@ from milepost.sinks.formats.delta.delta_format import DeltaFormat
 from milepost.sinks.formats.delta.delta_location import delta_location
 from milepost.sinks.formats.delta.delta_types import delta_schema
 from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
-from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 

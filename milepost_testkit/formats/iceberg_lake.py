@@ -20,9 +20,8 @@ from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.sinks.formats.iceberg.open_table import IcebergTable
-from milepost.sinks.records.committables import StagedFile
+from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 from milepost_testkit.servers.s3_servers import SeaweedTables

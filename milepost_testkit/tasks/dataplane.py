@@ -36,8 +36,7 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUi
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.sources.contract import ObjectPart, SourceObject, whole_object
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt

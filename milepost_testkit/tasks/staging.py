@@ -6,9 +6,15 @@ import pyarrow as pa
 
 from milepost.sinks.contract import PreparingSink, Sink, StagingSink
 from milepost.sinks.files.table_files import TableFiles
-from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagedRows, decode_schema
+from milepost.sinks.records.committables import (
+    Committable,
+    RowsPiece,
+    StagedFile,
+    StagedRows,
+    StagingContext,
+    decode_schema,
+)
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
 from milepost.sinks.staging.join_staging import JoinStaging

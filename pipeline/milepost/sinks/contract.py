@@ -24,14 +24,13 @@ from milepost.sinks.records.committables import (
     SchemaText,
     StagedFile,
     StagedRows,
+    StagingContext,
     encode_schema,
 )
 from milepost.sinks.records.contents import ContentsChange, TableContents
-from milepost.sinks.records.marks import Mark
+from milepost.sinks.records.marks import Mark, TableView
 from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_garbage import TableGarbage
-from milepost.sinks.records.table_view import TableView
 from milepost.sinks.table_format import OpenTable
 
 

@@ -17,9 +17,8 @@ from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.files.deletes import align_deletes
 from milepost.sinks.files.file_cuts import cut_by_bytes
 from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, decode_schema
+from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagingContext, decode_schema
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 
 COPIED_BYTES = 64 << 20

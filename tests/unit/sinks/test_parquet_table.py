@@ -25,10 +25,10 @@ from milepost.sinks.records.committables import (
     RowsPiece,
     StagedFile,
     StagedRows,
+    StagingContext,
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import DATA
 from milepost.sinks.staging import compaction
 from milepost_testkit import wording

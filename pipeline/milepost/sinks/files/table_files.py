@@ -33,8 +33,7 @@ from milepost.sinks.files.file_encoding import encode_parquet
 from milepost.sinks.files.file_statistics import statistics_of
 from milepost.sinks.files.partition_values import with_partition
 from milepost.sinks.files.table_schema import conform, sorted_latest
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.spill import ordered_rows, reading_scratch
 from milepost.storage import digest_of, on_scratch_disk, scratch_file

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from milepost.sinks.records.committables import SchemaText as SchemaText
     from milepost.sinks.records.committables import StagedFile as StagedFile
     from milepost.sinks.records.committables import StagedRows as StagedRows
+    from milepost.sinks.records.committables import StagingContext as StagingContext
     from milepost.sinks.records.committables import decode_schema as decode_schema
     from milepost.sinks.records.contents import ContentsChange as ContentsChange
     from milepost.sinks.records.contents import ContentsRecords as ContentsRecords
     from milepost.sinks.records.contents import TableContents as TableContents
     from milepost.sinks.records.contents import identity_of as identity_of
     from milepost.sinks.records.marks import Mark as Mark
+    from milepost.sinks.records.marks import TableView as TableView
     from milepost.sinks.records.reservation import RESERVATION as RESERVATION
-    from milepost.sinks.records.staging_context import StagingContext as StagingContext
     from milepost.sinks.records.table_address import CatalogAddress as CatalogAddress
     from milepost.sinks.records.table_address import TableAddress as TableAddress
     from milepost.sinks.records.table_address import address_of as address_of
@@ -31,6 +32,5 @@ if TYPE_CHECKING:
     from milepost.sinks.records.table_keys import staged_by as staged_by
     from milepost.sinks.records.table_registry import RegisteredTable as RegisteredTable
     from milepost.sinks.records.table_registry import TableRegistry as TableRegistry
-    from milepost.sinks.records.table_view import TableView as TableView
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

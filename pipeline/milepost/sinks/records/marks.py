@@ -23,13 +23,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from weakref import WeakKeyDictionary
 
 from milepost.codec import decode, encode
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records import ObjectStore, mark_key, marks_prefix
 from milepost.sinks.records.contents import TableContents, identity_of
+from milepost.sinks.records.table_keys import table_key_fault
 from milepost.storage import require_own_key
 
 _WRITE_ID = re.compile(r"[0-9a-f]{32}")
@@ -153,3 +154,24 @@ class MarkRecords:
 
     def delete(self, numbers: list[int]) -> None:
         self._store.delete([mark_key(self._sink, number) for number in numbers])
+
+
+@dataclass(frozen=True, slots=True)
+class ViewMark:
+    """A mark with which a table shows the savepoint."""
+
+    number: int
+    write_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table that shows a savepoint.
+
+    Attributes:
+        table_id: the table's own identity. marks: the table carries one of these. keys: of its files, in commit order.
+    """
+
+    table_id: str
+    marks: tuple[ViewMark, ...]
+    keys: tuple[Annotated[str, table_key_fault], ...]

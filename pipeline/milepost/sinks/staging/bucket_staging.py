@@ -22,8 +22,7 @@ from milepost.sinks.files.deletes import (
 from milepost.sinks.files.file_cuts import cut_by_size
 from milepost.sinks.files.table_files import Reading, TableFiles
 from milepost.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.sinks.staging.bucketed_rows import BucketedRows
 from milepost.sinks.staging.table_buckets import (
     MAX_BUCKETS,

@@ -25,8 +25,7 @@ import pyarrow as pa
 
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import StagingSink
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys

@@ -17,10 +17,10 @@ from milepost.sinks.records.committables import (
     Committable,
     RowsPiece,
     StagedRows,
+    StagingContext,
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.staging_context import StagingContext
 from milepost.sinks.records.table_keys import check_staged_key
 
 

@@ -44,8 +44,7 @@ from milepost.sinks.records.contents import ContentsChange, ContentsRecords, Tab
 from milepost.sinks.records.marks import Mark, MarkRecords
 from milepost.sinks.records.reservation import read_reservation
 from milepost.sinks.staging.small_files import same_rows
-from milepost.sinks.table.foreign_commits import follow_foreign_commits
-from milepost.sinks.table.own_files import find_own_files
+from milepost.sinks.table.foreign_commits import find_own_files, follow_foreign_commits
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.storage.concurrency import prefetch

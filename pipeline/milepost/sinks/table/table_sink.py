@@ -38,11 +38,10 @@ from milepost.sinks.files.table_files import Reading
 from milepost.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
-from milepost.sinks.records.marks import Mark, MarkRecords
+from milepost.sinks.records.marks import Mark, MarkRecords, TableView
 from milepost.sinks.records.reservation import Reservation, TableOwner, check_reservable, new_reservation, reserve
 from milepost.sinks.records.table_garbage import TableGarbage
 from milepost.sinks.records.table_keys import staged_by, staged_prefix
-from milepost.sinks.records.table_view import TableView
 from milepost.sinks.staging.small_files import valid_joins
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.epoch_change import epoch_change

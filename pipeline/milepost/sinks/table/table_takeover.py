@@ -19,10 +19,9 @@ from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TableTarget
 from milepost.sinks.records.committables import decode_schema
 from milepost.sinks.records.contents import ContentsRecords, TableContents, identity_of
-from milepost.sinks.records.marks import Mark, MarkRecords
+from milepost.sinks.records.marks import Mark, MarkRecords, TableView, ViewMark
 from milepost.sinks.records.reservation import TableOwner, describe_owner, is_same_owner, write_successor
 from milepost.sinks.records.table_keys import staged_by
-from milepost.sinks.records.table_view import TableView, ViewMark
 from milepost.sinks.table.table_mover import MAX_LOST_RACES
 from milepost.sinks.table_format import OpenTable, TableFormat
 

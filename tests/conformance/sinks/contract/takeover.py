@@ -12,8 +12,8 @@ from milepost.errors import CheckpointError, CommitOutcomeUnknown, InvalidReques
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.contract import Sink, TableTarget
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
+from milepost.sinks.records.marks import TableView
 from milepost.sinks.records.reservation import read_reservation
-from milepost.sinks.records.table_view import TableView
 from milepost.storage.layout import contents_prefix
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest

@@ -27,8 +27,7 @@ from milepost.sinks.files.partitions import (
     PartitionBy,
     split_by_values,
 )
-from milepost.sinks.records.committables import RowsPiece
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import RowsPiece, StagingContext
 from milepost.sinks.staging import small_files
 from milepost_testkit import wording
 from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines

@@ -24,8 +24,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.files import table_files
 from milepost.sinks.files.deletes import latest_rows
 from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
 from milepost.spill import external_sort, spilled_rows
 from milepost.storage.open import open_store

@@ -18,8 +18,7 @@ from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres import row_changes as changes_of_rows
 from milepost.sinks.formats.postgres.row_changes import RowChanges, row_changes
 from milepost.sinks.formats.postgres.row_lines import lines_of
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store

@@ -18,8 +18,7 @@ from milepost.sinks.contract import SinkMode
 from milepost.sinks.files import table_files
 from milepost.sinks.files.file_cuts import cut_by_size
 from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.records.committables import StagedFile, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import StagedFile, StagedRows, StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction

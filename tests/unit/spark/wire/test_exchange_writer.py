@@ -19,8 +19,7 @@ from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows
-from milepost.sinks.records.staging_context import StagingContext
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combine_buffer
