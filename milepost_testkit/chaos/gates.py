@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.graph.graph import JobGraph
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost_testkit.chaos.tries import Try
 from milepost_testkit.law.job import last_of_each_key
 

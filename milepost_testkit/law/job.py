@@ -20,8 +20,8 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import NotFound, StoreUnavailable
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.load.load import LoadedJob, load_job
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.sinks.files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from milepost.jobspec.graph.rules.join import LEFT_ALONE
+from milepost.operators.join.spec import LEFT_ALONE
 from milepost_testkit.law.readable import BASE_KEYS, CALLS, OVER_CHOSEN, Readable, over_updates
 from milepost_testkit.law.rows import Digits
 from milepost_testkit.law.sql_operators import sql_operator

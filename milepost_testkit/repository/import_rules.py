@@ -18,8 +18,8 @@ GROUND = {"codec", "errors"}
 MODULES = {"api", "errors", "exports", "extras", "__main__", ""}
 """Rooms that are a single module, which has no door."""
 
-RULES = GROUND | {"protocol", "language", "jobspec"}
-LOWER = RULES | {"storage", "state", "sources", "operators", "sinks", "quality", "spill"}
+RULES = GROUND | {"protocol", "language", "operators", "jobspec"}
+LOWER = RULES | {"storage", "state", "sources", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
     "exports": set(),
     "errors": set(),
@@ -28,10 +28,10 @@ ALLOWED: dict[str, set[str]] = {
     "extras": GROUND | {"protocol"},
     "runbook": GROUND | {"protocol"},
     "language": GROUND | {"protocol"},
-    "jobspec": GROUND | {"protocol", "language"},
+    "operators": GROUND | {"protocol", "language"},
+    "jobspec": GROUND | {"protocol", "language", "operators"},
     "storage": GROUND | {"protocol", "extras"},
     "state": GROUND | {"protocol"},
-    "operators": RULES,
     "sources": RULES,
     "quality": RULES | {"extras"},
     "spill": GROUND | {"state", "storage"},
@@ -79,13 +79,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "jobspec": ("job", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
         "event_time_spec",
-        "checkpointing_spec connections notifier_spec operators prices_spec source_spec",
+        "checkpointing_spec connections notifier_spec prices_spec source_spec",
         "spec",
-        "availability environment",
+        "environment",
     ),
     "jobspec.graph": (
-        "edges event_time secret_checks sink_checks state_rules static_rules",
-        "checks condition_columns rules",
+        "event_time output_checks secret_checks sink_checks static_rules",
+        "checks",
         "graph",
         "compatibility in_flight",
         "read_columns",
@@ -120,12 +120,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "formats planning",
     ),
     "operators": (
-        "contract",
+        "base contract",
         "rows",
-        "aggregation joins",
-        "windows functions",
-        "deduplicate latest top materialized",
-        "build",
+        "aggregation materialized pairs",
+        "aggregate asof deduplicate join latest lookup process sql top window",
+        "build kinds",
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
     TESTKIT: (

@@ -21,8 +21,8 @@ import pyarrow as pa
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.gate_shares import GateShare, judged_here
 from milepost.epoch.plan import EpochPlan
-from milepost.jobspec.graph.edges import conditions_output
 from milepost.jobspec.job.spec import JobSpec
+from milepost.operators.base.edges import conditions_output
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.quality.partial_results import PartialResult

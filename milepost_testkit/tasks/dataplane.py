@@ -20,14 +20,14 @@ from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.plan import EpochAlignment
 from milepost.jobmaster.run.checkpoint_metadata import newest_event_us
 from milepost.jobmaster.run.payloads import payloads_of
-from milepost.jobspec.graph.rules.node import LAST_MOMENT_US
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregate.run import AggregateByKey
 from milepost.operators.contract import OperatorInput, StatefulOperator
-from milepost.operators.deduplicate import DeduplicateByKey
-from milepost.operators.windows.window import TumblingWindowByKey
-from milepost.operators.windows.window_bounds import FixedWindows
-from milepost.operators.windows.windowed import Emission
+from milepost.operators.deduplicate.run import DeduplicateByKey
+from milepost.operators.window.spec import LAST_MOMENT_US
+from milepost.operators.window.tumbling import TumblingWindowByKey
+from milepost.operators.window.window_bounds import FixedWindows
+from milepost.operators.window.windowed import Emission
 from milepost.protocol.exchange.acknowledgements import SubtaskAnswer, verify
 from milepost.protocol.exchange.barrier import SubtaskIdentity
 from milepost.protocol.exchange.watermarks import latest, source_watermark

@@ -140,7 +140,7 @@ def reasons_page() -> str:
 
 def event_time_page() -> str:
     """Return, per kind, what times its rows, what it holds back, and what is late."""
-    rows = [(f"`{one.kind}`", one.event_time, one.holds_back, one.late) for one in EVENT_TIME_RULES]
+    rows = [(f"`{kind}`", rule.event_time, rule.holds_back, rule.late) for kind, rule in EVENT_TIME_RULES.items()]
     return "\n".join([
         "# Event time\n",
         note("`milepost.jobspec.graph.event_time`"),

@@ -21,10 +21,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.graph.graph import JobGraph
-from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.language.aggregates import AggregateCall
+from milepost.operators.aggregate.spec import AggregateOperator
+from milepost.operators.base.edges import DELETED_COLUMN
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.window.spec import WindowOperator
 from milepost_testkit.models.data.aggregate_calls import FLOATS, said, shown
 
 UNITS = {"d": "day", "w": "week", "mo": "month"}

@@ -18,8 +18,10 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from milepost.jobspec.job.spec import DeduplicateOperator, JobSpec, SqlOperator, StatefulSpec
+from milepost.jobspec.job.spec import JobSpec, StatefulSpec
 from milepost.language.types import ColumnType
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.sql.spec import SqlOperator
 from milepost.protocol.records.object_store import ObjectStore
 from milepost_testkit.models.data.batch import Place, microseconds
 from milepost_testkit.models.data.laws import law_of

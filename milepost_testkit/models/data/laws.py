@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from milepost.jobspec.job.operators.asof import AsofOperator
-from milepost.jobspec.job.operators.join import JoinOperator
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.job.spec import (
-    AggregateOperator,
-    DeduplicateOperator,
-    ProcessOperator,
-    StatefulSpec,
-    WindowOperator,
-)
+from milepost.jobspec.job.spec import StatefulSpec
+from milepost.operators.aggregate.spec import AggregateOperator
+from milepost.operators.asof.spec import AsofOperator
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.join.spec import JoinOperator
+from milepost.operators.latest.spec import LatestOperator
+from milepost.operators.process.spec import ProcessOperator
+from milepost.operators.top.spec import TopOperator
+from milepost.operators.window.spec import WindowOperator
 from milepost_testkit.models.data.batch import AggregateLaw, DeduplicateLaw, Law
 from milepost_testkit.models.data.kinds.asof_law import AsofLaw
 from milepost_testkit.models.data.kinds.join_law import JoinLaw

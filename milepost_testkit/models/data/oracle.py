@@ -11,10 +11,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.spec import JobSpec, RowWiseSpec, SqlOperator
+from milepost.jobspec.job.spec import JobSpec, RowWiseSpec
+from milepost.operators.base.edges import DELETED_COLUMN, edge_names, late_output
+from milepost.operators.lookup.spec import LookupOperator
+from milepost.operators.sql.spec import SqlOperator
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, output_watermark
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost_testkit.models.data.batch import (

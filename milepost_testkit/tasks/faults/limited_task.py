@@ -67,7 +67,7 @@ def _epoch(store, epoch, handles, memory, cache):  # type: ignore[no-untyped-def
     from milepost.epoch.metadata import StateTableSnapshot
     from milepost.epoch.plan import EpochAlignment
     from milepost.language.aggregates import parse_aggregate
-    from milepost.operators.aggregation.aggregate import AggregateByKey
+    from milepost.operators.aggregate.run import AggregateByKey
     from milepost.operators.contract import ONLY_TABLE
     from milepost.protocol.exchange.barrier import AckEvent
     from milepost.protocol.records.ids import CheckpointId, FencingToken

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.jobspec.graph.rules.join import SIDES
+from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state

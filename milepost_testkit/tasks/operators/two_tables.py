@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregate.run import AggregateByKey
 from milepost.operators.contract import (
     ONLY_TABLE,
     CheckpointListener,

@@ -16,12 +16,13 @@ from milepost.epoch.dimensions import DimensionInput, DimensionSnapshot
 from milepost.epoch.metadata import StateTableSnapshot
 from milepost.epoch.spark_answers import SparkAnswers
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph import OUTPUT_TABLE, JobGraph
+from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import LoadedJob
 from milepost.language import SparkRemote
 from milepost.operators import StatefulOperator
-from milepost.operators.functions import ProcessFunction
+from milepost.operators.base import OUTPUT_TABLE
+from milepost.operators.process import ProcessFunction
 from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId
 from milepost.protocol.subtask import Notifications
 from milepost.sinks.staging import BucketPlan, MaintenancePlan

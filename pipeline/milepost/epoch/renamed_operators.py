@@ -12,7 +12,8 @@ from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_updates_of
-from milepost.jobspec.job import JobSpec, RowWiseSpec
+from milepost.jobspec.job import JobSpec
+from milepost.operators.base import RowWiseSpec
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from milepost.language.problems import Path as Path
     from milepost.language.problems import Problem as Problem
     from milepost.language.problems import invalid_spec as invalid_spec
+    from milepost.language.problems import not_available as not_available
     from milepost.language.problems import shortened as shortened
     from milepost.language.problems import show_path as show_path
     from milepost.language.sink_formats import FORMAT_KEYS as FORMAT_KEYS

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -38,7 +39,16 @@ T = TypeVar("T")
 
 
 class SpecModel(BaseModel):
-    """Base of all spec models: frozen, rejects unknown keys, coerces nothing."""
+    """Base of all spec models: frozen, rejects unknown keys, coerces nothing.
+
+    Attributes:
+        unavailable_keys: keys that are planned but not available in this version. Set to null, which means "off" and is
+            what this version does, such a key is accepted.
+        unavailable_values: key -> values that are planned but not available in this version.
+    """
+
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset()
+    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {}
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, arbitrary_types_allowed=True

@@ -14,6 +14,11 @@ _SHOWN = 10
 _LINE_CHARACTERS = 400
 
 
+def not_available(what: str) -> str:
+    """Return the standard refusal: `` `kind: join` is not available in this version``."""
+    return f"`{what}` is not available in this version"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One problem of a spec.

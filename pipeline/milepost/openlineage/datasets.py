@@ -11,12 +11,13 @@ from openlineage.client import facet_v2 as facets
 from openlineage.client.event_v2 import InputDataset, OutputDataset
 
 from milepost.epoch import SINK, CheckpointMetadata, InputRecord, SourceSnapshot, shares_of
-from milepost.jobspec.column_lineage import Origins, RowsLineage, sink_lineage
+from milepost.jobspec.column_lineage import sink_lineage
 from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.load import LoadedJob
 from milepost.language import SINK_FORMATS
 from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_name, source_name
 from milepost.openlineage.table_versions import TableVersions
+from milepost.operators.base import Origins, RowsLineage
 from milepost.protocol.records import cached_property
 from milepost.quality import Verdict
 from milepost.sinks.records import TableContents, decode_schema

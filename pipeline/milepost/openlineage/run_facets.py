@@ -8,9 +8,10 @@ from openlineage.client import facet_v2 as facets
 
 from milepost import __version__
 from milepost.epoch import iso_ms
-from milepost.jobspec.job import JobSpec, SqlOperator
-from milepost.jobspec.job.operators import ProcessOperator
+from milepost.jobspec.job import JobSpec
 from milepost.openlineage.settings import ParentRun
+from milepost.operators.process import ProcessOperator
+from milepost.operators.sql import SqlOperator
 from milepost.protocol.records import CheckpointFailureReason, Run
 
 INTEGRATION = "MILEPOST"

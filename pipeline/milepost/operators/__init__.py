@@ -1,4 +1,8 @@
-"""Stateful operators, which implement the contract in `contract.py`. `build.py` creates them from the spec."""
+"""The kinds of operators: what each declares in a spec, and how it runs.
+
+A kind is a folder with `spec.py` (keys and their meaning, without Arrow) and `run.py` (`build`). `base` has what specs
+share; `rows`, `aggregation`, `pairs` and `materialized.py` have what runs share. `kinds.py` lists the kinds.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -6,11 +10,11 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.operators.build import build_operator as build_operator
-    from milepost.operators.build import window_bounds as window_bounds
     from milepost.operators.contract import ONLY_TABLE as ONLY_TABLE
     from milepost.operators.contract import TOTAL_COLUMN as TOTAL_COLUMN
     from milepost.operators.contract import TYPE_OF as TYPE_OF
     from milepost.operators.contract import Bools as Bools
+    from milepost.operators.contract import BuildOptions as BuildOptions
     from milepost.operators.contract import Combiner as Combiner
     from milepost.operators.contract import OperatorFailed as OperatorFailed
     from milepost.operators.contract import OperatorInput as OperatorInput
@@ -19,8 +23,10 @@ if TYPE_CHECKING:
     from milepost.operators.contract import RetractingRun as RetractingRun
     from milepost.operators.contract import StatefulOperator as StatefulOperator
     from milepost.operators.contract import UpdatedRun as UpdatedRun
-    from milepost.operators.latest import LatestByKey as LatestByKey
+    from milepost.operators.kinds import KINDS as KINDS
+    from milepost.operators.kinds import STATEFUL_KINDS as STATEFUL_KINDS
+    from milepost.operators.kinds import UNAVAILABLE_KINDS as UNAVAILABLE_KINDS
+    from milepost.operators.kinds import AnyOperator as AnyOperator
     from milepost.operators.materialized import MaterializedOperator as MaterializedOperator
-    from milepost.operators.top import TopByKey as TopByKey
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -300,6 +300,23 @@ class CheckpointListener(Protocol):
         """Handle the outcome of one checkpoint. Raises OperatorFailed."""
 
 
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How an operator is used in a job.
+
+    Attributes:
+        function: user code of a process operator.
+        timed: whether a source with event time is upstream.
+        in_pieces: whether an epoch of the job may be cut when its time is up.
+        retracts: whether operators read its updates.
+    """
+
+    function: object = None
+    timed: bool = True
+    in_pieces: bool = False
+    retracts: bool = False
+
+
 class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. It is built from its spec and the schemas of its inputs.
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.graph import DELETED_COLUMN, OUTPUT_TABLE, WINDOW_END
+from milepost.operators.base.edges import DELETED_COLUMN, WINDOW_END
+from milepost.operators.base.state_bounds import OUTPUT_TABLE
 from milepost.operators.contract import (
     Ints,
     KeyedState,

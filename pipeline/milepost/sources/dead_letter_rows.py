@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.jobspec.graph.rules import BAD_COLUMNS
+from milepost.jobspec.graph import BAD_COLUMNS
 from milepost.language import to_arrow
 from milepost.sources.contract import BadRecord
 

@@ -10,8 +10,8 @@ import pytest
 
 from milepost.epoch.gate_shares import GateRowKind, gate_shares_of, judge_share, judged_here, partition_count
 from milepost.errors import StateCorrupt
-from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.job.spec import QualitySpec
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.quality.gate import evaluate

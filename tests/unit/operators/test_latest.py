@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import OperatorInput
-from milepost.operators.latest import TOMBSTONE_COLUMN, LatestByKey
+from milepost.operators.latest.run import TOMBSTONE_COLUMN, LatestByKey
+from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.rows.row_order import last_rows
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore

@@ -15,14 +15,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
 from milepost.language.aggregates import parse_aggregate
+from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.aggregation.exact_sums import exact_sums_as_decimal, stored_sums
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
-from milepost.operators.windows.window import TumblingWindowByKey
-from milepost.operators.windows.window_bounds import FixedWindows
-from milepost.operators.windows.windowed import Emission
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.window.spec import WindowOperator
+from milepost.operators.window.tumbling import TumblingWindowByKey
+from milepost.operators.window.window_bounds import FixedWindows
+from milepost.operators.window.windowed import Emission
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.runs.evolution import compare_schemas
 from milepost.storage.local.store import LocalStore

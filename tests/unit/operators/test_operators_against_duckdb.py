@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.jobspec.job.spec import AggregateOperator, DeduplicateOperator, WindowOperator
+from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorInput
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import profiles

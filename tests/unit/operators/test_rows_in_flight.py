@@ -16,18 +16,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.jobspec.job.spec import (
-    AggregateOperator,
-    DeduplicateOperator,
-    ProcessOperator,
-    StatefulSpec,
-    WindowOperator,
-)
+from milepost.jobspec.job.spec import StatefulSpec
+from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.build import build_operator
-from milepost.operators.contract import OperatorInput, StatefulOperator
-from milepost.operators.functions.declared import declare
-from milepost.operators.functions.process import ProcessFunction
-from milepost.operators.functions.user_code import read_function
+from milepost.operators.contract import BuildOptions, OperatorInput, StatefulOperator
+from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.process.declared import declare
+from milepost.operators.process.run import ProcessFunction
+from milepost.operators.process.spec import ProcessOperator
+from milepost.operators.process.user_code import read_function
+from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
@@ -83,7 +81,7 @@ def operator(kind: str, folder: Path) -> StatefulOperator:
     (folder / "ops.py").write_text(FUNCTION)
     code = read_function("op", "ops:Sessions", folder)
     function = ProcessFunction(code, declare("op", ["k"], code.load()))
-    return build_operator(spec, [OperatorInput(SCHEMA, "t")], function, in_pieces=True)
+    return build_operator(spec, [OperatorInput(SCHEMA, "t")], BuildOptions(function, in_pieces=True))
 
 
 class Stream:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregate.run import AggregateByKey
 from milepost.operators.contract import ONLY_TABLE
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from milepost.errors import InvalidRequest
 from milepost.operators.contract import OperatorFailed, OperatorInput
 from milepost.operators.rows.row_order import sorted_rows
-from milepost.operators.top import TopByKey
+from milepost.operators.top.run import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import profiles, wording

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.operators.contract import ONLY_TABLE, OperatorInput
-from milepost.operators.top import TopByKey
+from milepost.operators.top.run import TopByKey
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.storage.local.store import LocalStore

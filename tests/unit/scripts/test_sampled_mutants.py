@@ -36,7 +36,9 @@ def never() -> int:
     return 3
 '''
 TESTS = """\
-from milepost.state.small import LIMIT, kept, waits
+from milepost.state.small import LIMIT
+from milepost.state.small import kept
+from milepost.state.small import waits
 
 
 def test_kept():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.jobspec.job.operators.asof import AsofOperator
+from milepost.operators.asof.spec import AsofOperator
 from milepost_testkit.models.data.batch import FLOATS, Claim, Place, differing, names
 
 

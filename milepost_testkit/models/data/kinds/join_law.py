@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.jobspec.graph.rules.join import LEFT_ALONE
-from milepost.jobspec.job.operators.join import JoinOperator
+from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing, microseconds, names
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.job.operators.latest import LatestOperator
+from milepost.operators.base.edges import DELETED_COLUMN
+from milepost.operators.latest.spec import LatestOperator
 from milepost_testkit.models.data.batch import Claim, Place, declared_order, differing, microseconds, names, whole_order
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.epoch.dimensions import DimensionSnapshot
-from milepost.jobspec.job.operators.lookup import LookupOperator
+from milepost.operators.lookup.spec import LookupOperator
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sources.dimension import encode_dimension

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.jobspec.job.spec import ProcessOperator
+from milepost.operators.process.spec import ProcessOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing
 
 MODULE = "counting"

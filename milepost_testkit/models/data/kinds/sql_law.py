@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import sqlglot
 
-from milepost.jobspec.job.spec import JobSpec, SqlOperator
+from milepost.jobspec.job.spec import JobSpec
 from milepost.language.sql.union import branches
+from milepost.operators.sql.spec import SqlOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing, names, there
 
 

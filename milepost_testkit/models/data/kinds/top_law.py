@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from milepost.jobspec.job.operators.top import TopOperator
+from milepost.operators.top.spec import TopOperator
 from milepost_testkit.models.data.batch import Claim, Place, declared_order, differing, names, there, whole_order
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from milepost.jobspec.job.spec import WindowOperator
+from milepost.operators.window.spec import WindowOperator
 from milepost_testkit.models.data.aggregate_calls import shown
 from milepost_testkit.models.data.batch import (
     UNITS,

@@ -39,7 +39,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the stateful operators of the job that was typed."""
-    from milepost.jobspec.job import RowWiseSpec
+    from milepost.operators.base import RowWiseSpec
 
     job = _typed_job(ctx)
     operators = job.spec.operators if job is not None else ()

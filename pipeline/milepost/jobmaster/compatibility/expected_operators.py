@@ -11,12 +11,11 @@ from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import has_known_columns
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobspec.graph import JobGraph
-from milepost.jobspec.graph.rules import SIDES
-from milepost.jobspec.job import StatefulSpec
-from milepost.jobspec.job.operators import PairedOperator, ProcessOperator
 from milepost.language import ColumnType, to_arrow
-from milepost.operators import ONLY_TABLE, OperatorInput, StatefulOperator, build_operator
+from milepost.operators import BuildOptions, OperatorInput, StatefulOperator, build_operator
 from milepost.operators.aggregation import VALUE_COLUMN
+from milepost.operators.base import StatefulSpec
+from milepost.operators.process import ProcessOperator
 from milepost.protocol.records import WEIGHT_COLUMN
 
 
@@ -38,27 +37,17 @@ def expected_operator(
     calls = getattr(spec, "aggregates", {}).values()
     value_fields = [field for table in recorded.values() for field in table if field.name == VALUE_COLUMN]
     inputs = []
-    for name, (table, required) in zip(spec.inputs, _required_columns(spec), strict=True):
+    for name, (table, required) in zip(spec.inputs, spec.state_columns(), strict=True):
         columns = dict.fromkeys([*graph.nodes[name].columns, *required])
         types = recorded_types(pa.schema([*recorded.get(table, ()), *value_fields]), columns, calls)
         inputs.append(_expected_input(graph, name, types))
     condition_flags = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].conditions]
     inputs = [replace(item, schema=_with_fields(item.schema, condition_flags)) for item in inputs]
-    return build_operator(spec, inputs, function, retracts=graph.nodes[spec.uid].retracts)
+    return build_operator(spec, inputs, BuildOptions(function, retracts=graph.nodes[spec.uid].retracts))
 
 
 def _with_fields(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([*schema, *(field for field in fields if field.name not in schema.names)])
-
-
-def _required_columns(spec: StatefulSpec) -> list[tuple[str, list[str]]]:
-    """Return, per input, the state table that records its types and the columns that the operator reads."""
-    if isinstance(spec, PairedOperator):
-        return [(side, [pair[index] for pair in spec.key]) for index, side in enumerate(SIDES)]
-    ordered = [*getattr(spec, "sequence_by", ()), *(name for name, _ in getattr(spec, "order_by", ()))]
-    calls = getattr(spec, "aggregates", {}).values()
-    required = [*spec.key, *ordered, *(column for call in calls for column in call.columns)]
-    return [(ONLY_TABLE, required)] * len(spec.inputs)
 
 
 def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataType]) -> OperatorInput:

@@ -45,10 +45,11 @@ from milepost.jobspec.graph import (
     retimed_sources,
     state_signatures,
 )
-from milepost.jobspec.job import JobSpec, RowWiseSpec, SourceSpec
-from milepost.jobspec.job.operators import LookupOperator
+from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import from_text
 from milepost.operators import StatefulOperator
+from milepost.operators.base import RowWiseSpec
+from milepost.operators.lookup import LookupOperator
 from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
 

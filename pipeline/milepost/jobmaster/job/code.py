@@ -16,8 +16,14 @@ from milepost.epoch import CheckpointMetadata, code_by_name, code_hash_of
 from milepost.errors import InvalidRequest, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph
-from milepost.jobspec.job.operators import ProcessOperator
-from milepost.operators.functions import ProcessFunction, UserCodeFailed, UserFunction, declare, read_function
+from milepost.operators.process import (
+    ProcessFunction,
+    ProcessOperator,
+    UserCodeFailed,
+    UserFunction,
+    declare,
+    read_function,
+)
 from milepost.protocol.records import CheckpointFailureReason, PendingCheckpoint
 
 

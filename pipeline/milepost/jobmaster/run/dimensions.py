@@ -13,10 +13,9 @@ from milepost.epoch import DimensionInput, DimensionSnapshot, read_as
 from milepost.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.jobspec.job.operators import LookupOperator
 from milepost.language import to_arrow
 from milepost.operators import OperatorFailed
-from milepost.operators.joins import Lookup
+from milepost.operators.lookup import Lookup, LookupOperator
 from milepost.protocol.records import CheckpointFailureReason, ObjectHandle
 from milepost.sources import BadRecord, build_reader, encode_dimension, read_dimension
 from milepost.storage import dimensions_prefix, open_store, read_handle, write_content_addressed

@@ -36,9 +36,11 @@ from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.jobmaster.savepoints.state_table import read_table
 from milepost.jobspec.graph import state_signatures
-from milepost.jobspec.job import AggregateOperator, DeduplicateOperator, StatefulSpec
-from milepost.jobspec.job.operators import ProcessOperator
 from milepost.operators import ONLY_TABLE, StatefulOperator
+from milepost.operators.aggregate import AggregateOperator
+from milepost.operators.base import StatefulSpec
+from milepost.operators.deduplicate import DeduplicateOperator
+from milepost.operators.process import ProcessOperator
 from milepost.protocol.records import OperatorUid, PendingCheckpoint, TimelineId
 from milepost.quality import GateVerdict
 from milepost.spill import SpilledRows, ordered_rows

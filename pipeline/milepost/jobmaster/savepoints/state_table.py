@@ -19,8 +19,8 @@ from milepost.jobmaster.compatibility.expected_operators import expected_operato
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.savepoints.csv_content import CsvContent
-from milepost.jobspec.job import StatefulSpec
 from milepost.operators import ONLY_TABLE, StatefulOperator
+from milepost.operators.base import StatefulSpec
 from milepost.protocol.records import file_url
 from milepost.spill import SpilledRows, ordered_rows, reading_scratch
 from milepost.state.layers import key_numbers

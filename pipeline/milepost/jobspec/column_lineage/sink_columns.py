@@ -1,7 +1,7 @@
 """Column lineage of sinks: the source columns that each sink column depends on.
 
 It is a pure function of the spec and its graph. It may name too many origins, for example of a user's class, but never
-too few, except for columns that only break ties (`operator_lineage.py`).
+too few, except for columns that only break ties (`OperatorSpec.lineage`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from milepost.jobspec.column_lineage.operator_lineage import late_lineage, operator_lineage
-from milepost.jobspec.column_lineage.origins import IDENTITY, Origins, RowsLineage, SourceColumn
 from milepost.jobspec.graph.checks import late_outputs
-from milepost.jobspec.graph.edges import BAD
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
+from milepost.operators.base import BAD, FILTERED, IDENTITY, Origins, RowsLineage, SourceColumn
 
 
 def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
@@ -28,7 +26,7 @@ def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
             nodes[node.uid] = RowsLineage(origins)
             continue
         times = [graph.nodes[name].event_time for name in node.inputs]
-        nodes[node.uid] = operator_lineage(spec.operator(node.uid), [nodes[name] for name in node.inputs], times)
+        nodes[node.uid] = spec.operator(node.uid).lineage([nodes[name] for name in node.inputs], times)
     return {sink.name: _output_lineage(spec, graph, nodes, sink.input) for sink in spec.sinks}
 
 
@@ -37,7 +35,8 @@ def _output_lineage(spec: JobSpec, graph: JobGraph, nodes: Mapping[str, RowsLine
     if late is not None:
         uid, position = late
         origin = graph.nodes[graph.nodes[uid].inputs[position]]
-        return late_lineage(nodes[origin.uid], origin.event_time)
+        rows = nodes[origin.uid]
+        return rows.decided_by(rows.by(FILTERED, (origin.event_time,)))
     return RowsLineage({}) if output.endswith(BAD) else nodes[output]
 
 

@@ -24,23 +24,13 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import with_answers as with_answers
     from milepost.jobspec.graph.compatibility import with_rows_of as with_rows_of
     from milepost.jobspec.graph.compatibility import with_updates_of as with_updates_of
-    from milepost.jobspec.graph.edges import BAD as BAD
-    from milepost.jobspec.graph.edges import DELETED_COLUMN as DELETED_COLUMN
-    from milepost.jobspec.graph.edges import RETRACT as RETRACT
-    from milepost.jobspec.graph.edges import WINDOW_COLUMNS as WINDOW_COLUMNS
-    from milepost.jobspec.graph.edges import WINDOW_END as WINDOW_END
-    from milepost.jobspec.graph.edges import WINDOW_START as WINDOW_START
-    from milepost.jobspec.graph.edges import conditions_output as conditions_output
-    from milepost.jobspec.graph.edges import edge_names as edge_names
-    from milepost.jobspec.graph.edges import late_output as late_output
-    from milepost.jobspec.graph.edges import user_columns as user_columns
     from milepost.jobspec.graph.graph import JobGraph as JobGraph
     from milepost.jobspec.graph.graph import Node as Node
     from milepost.jobspec.graph.graph import SinkInput as SinkInput
     from milepost.jobspec.graph.graph import analyse as analyse
     from milepost.jobspec.graph.in_flight import consumed_columns as consumed_columns
     from milepost.jobspec.graph.in_flight import input_signatures as input_signatures
+    from milepost.jobspec.graph.output_checks import BAD_COLUMNS as BAD_COLUMNS
     from milepost.jobspec.graph.read_columns import columns_read as columns_read
-    from milepost.jobspec.graph.state_rules import OUTPUT_TABLE as OUTPUT_TABLE
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

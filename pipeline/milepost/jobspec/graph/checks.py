@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from milepost.jobspec.graph.edges import BAD, LATE, WINDOW_COLUMNS, edge_names, late_output
 from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
 from milepost.jobspec.job.environment import reference_problems
-from milepost.jobspec.job.operators.join import PairedOperator
-from milepost.jobspec.job.spec import (
-    DeduplicateOperator,
-    JobSpec,
-    RowWiseSpec,
-    SourceSpec,
-    WindowOperator,
-)
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.spec import JobSpec
 from milepost.language import (
     SOURCE_FORMATS,
     Path,
@@ -27,6 +20,7 @@ from milepost.language import (
     remote_problem,
 )
 from milepost.language.times import format_duration
+from milepost.operators.base import BAD, LATE, RowWiseSpec, edge_names, late_output
 from milepost.protocol.records import endpoint_problem, location_problem
 
 _BAD_KEYS = ("max_bad_ratio", "min_rows", "max_bad_records", "on_bad_object")
@@ -66,8 +60,7 @@ def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
     """Return late output -> (operator uid, position of the input whose late rows it holds)."""
     outputs: dict[str, tuple[str, int]] = {}
     for operator in spec.operators:
-        ttl = getattr(operator, "ttl" if isinstance(operator, DeduplicateOperator) else "tombstone_ttl", None)
-        if ttl is not None or isinstance(operator, WindowOperator | PairedOperator):
+        if operator.has_late_rows:
             edges = edge_names(operator.inputs)
             outputs |= {late_output(operator.uid, edges, at): (operator.uid, at) for at in range(len(edges))}
     return outputs
@@ -94,10 +87,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
     for name, source in spec.sources.items():
         yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
     for index, operator in enumerate(spec.operators):
-        if not isinstance(operator, RowWiseSpec | PairedOperator):
-            own = WINDOW_COLUMNS if isinstance(operator, WindowOperator) else ()
-            names = [*operator.key, *own, *getattr(operator, "aggregates", {})]
-            yield from _columns(("operators", index), names)
+        yield from _columns(("operators", index), operator.named_columns)
 
 
 def _renames(spec: JobSpec) -> Iterator[Problem]:
@@ -115,7 +105,7 @@ def _renames(spec: JobSpec) -> Iterator[Problem]:
         taken.setdefault(former, operator.uid)
 
 
-def _columns(path: Path, names: list[str]) -> Iterator[Problem]:
+def _columns(path: Path, names: Sequence[str]) -> Iterator[Problem]:
     folded: set[str] = set()
     for name in names:
         if name.casefold() in folded:

@@ -14,24 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
-from milepost.jobspec.graph.checks import late_outputs
 from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.job.operators.join import JoinOperator, PairedOperator
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.job.spec import (
-    AggregateOperator,
-    DeduplicateOperator,
-    JobSpec,
-    ProcessOperator,
-    SinkSpec,
-    SourceSpec,
-    SqlOperator,
-    WindowOperator,
-    key_texts,
-)
-from milepost.language import BY_EVENT_TIME
-from milepost.language.times import accepts_all_of, format_duration, format_signed_duration, parse_duration, zone_digest
+from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.spec import JobSpec, SinkSpec
+from milepost.language.times import accepts_all_of, parse_duration
+from milepost.operators import KINDS
+from milepost.operators.base import FOR_EVER, REMEMBERS, StatefulSpec
+from milepost.operators.sql import SqlOperator
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
@@ -47,11 +36,6 @@ REMOVED = "was removed from the spec"
 RENAMED_FROM = "renamed_from"
 """In a signature that was read, never in a recorded one: the uid under which the checkpoint has the operator."""
 
-_REMEMBERS = "remembers"
-"""How long after its watermark an operator keeps keys: allowed lateness or ttl."""
-_LIFETIMES = {"window": "allowed_lateness", "deduplicate": "ttl", "latest": "tombstone_ttl"}
-"""Operator kind -> spec key of `_REMEMBERS`."""
-_FOR_EVER = "for ever"
 _MODES = "modes of its inputs"
 """Per input: append, updates or retract. State built from append rows cannot tell which row an update replaces."""
 _OUTPUT_KEY = "output_key"
@@ -89,69 +73,25 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
 
 def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     operator = spec.operator(node.uid)
+    assert isinstance(operator, StatefulSpec), node.uid
+    modes = [graph.nodes[name].output_kind for name in node.inputs]
     signature: dict[str, Any] = {
         "kind": node.kind,
-        "key": key_texts(operator),
-        _MODES: _modes(graph, node),
+        "key": operator.key_texts,
+        _MODES: modes if operator.ordered_inputs else sorted({*modes}),
     }
-    if _is_timed(spec, graph, node):
+    if operator.holds_event_times(graph.nodes[node.inputs[0]].event_time):
         times = {name: spec.sources[name].event_time for name in sorted(node.sources)}
         signature |= {_EVENT_TIME_OF + name: time.reading for name, time in times.items() if time is not None}
-    if isinstance(operator, WindowOperator | DeduplicateOperator | PairedOperator):
+    if operator.uses_watermark:
         # The watermarks of these sources decided which rows were late and which windows have fired.
         input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
         signature["sources"] = input_sources if len(input_sources) > 1 else input_sources[0]
-    if isinstance(operator, JoinOperator):
-        # State holds the rows that can still match within these bounds.
-        signature["within"] = list(map(format_signed_duration, operator.bounds))
-        if operator.how != "inner":  # a signature without `how` means inner
-            signature["how"] = operator.how
-    if isinstance(operator, WindowOperator):
-        signature["window"] = operator.window.model_dump(mode="json", exclude_none=True)
-        if operator.window.timezone is not None:
-            # With other rules of the time zone, windows would begin at other times.
-            signature["time zone data"] = zone_digest(operator.window.timezone)
-        signature[_REMEMBERS] = format_duration(operator.allowed_lateness)
-    if isinstance(operator, TopOperator):
-        # State does not hold the rows below the n-th.
-        signature |= {"order_by": operator.order_texts, "n": operator.n}
-    if isinstance(operator, ProcessOperator) and node.retracts:
-        # State holds the emitted rows by this key.
-        signature[_OUTPUT_KEY] = list(node.key)
+    signature |= operator.signature(retracts=node.retracts)
     for name in node.inputs:
         if graph.nodes[name].retracts:
             signature |= _updates_of(spec, graph, graph.nodes[name])
-    if isinstance(operator, LatestOperator):
-        # State does not hold the older rows.
-        signature["sequence_by"] = list(operator.sequence_by)
-        if operator.delete_when is not None:
-            ttl = operator.tombstone_ttl
-            signature[_REMEMBERS] = _FOR_EVER if ttl is None else format_duration(ttl)
-        if operator.tombstone_ttl is not None:
-            signature["sources"] = sorted(graph.nodes[node.inputs[0]].sources)
-    if isinstance(operator, DeduplicateOperator):
-        signature[_REMEMBERS] = _FOR_EVER if operator.ttl is None else format_duration(operator.ttl)
     return signature
-
-
-def _is_timed(spec: JobSpec, graph: JobGraph, node: Node) -> bool:
-    """Return whether state contains event times or depends on them. The state of a user's class may."""
-    operator = spec.operator(node.uid)
-    if isinstance(operator, AggregateOperator):
-        return any(call.function in BY_EVENT_TIME for call in operator.aggregates.values())
-    column = graph.nodes[node.inputs[0]].event_time
-    if isinstance(operator, LatestOperator) and column in operator.sequence_by:
-        return True
-    if isinstance(operator, TopOperator):
-        return any(name == column for name, _ in operator.order_by)
-    has_late_rows = any(uid == node.uid for uid, _ in late_outputs(spec).values())
-    return has_late_rows or isinstance(operator, ProcessOperator)
-
-
-def _modes(graph: JobGraph, node: Node) -> list[str]:
-    """Return the mode of each input; for `process` only the set of modes, so that it may get more inputs."""
-    modes = [graph.nodes[name].output_kind for name in node.inputs]
-    return sorted({*modes}) if node.kind == "process" else modes
 
 
 def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any]:
@@ -318,7 +258,7 @@ def _is_changed(key: str, before: Any, after: Any) -> bool:
 
 def _spec_key(key: str, signature: Mapping[str, Any]) -> str:
     """Return the spec key for a signature's key."""
-    return _LIFETIMES.get(signature["kind"], key) if key == _REMEMBERS else key
+    return KINDS[signature["kind"]].lifetime_key if key == REMEMBERS else key
 
 
 def _grows(before: str | None, after: str | None) -> bool:
@@ -327,7 +267,7 @@ def _grows(before: str | None, after: str | None) -> bool:
     A change from "for ever" to a time counts as well: state does not record when its keys were last seen.
     """
     # "1h" -> "30m": False.  "1h" -> "2h": True.  "for ever" -> "1h": True.
-    if before is None or after is None or _FOR_EVER in (before, after):
+    if before is None or after is None or FOR_EVER in (before, after):
         return before is not None and after is not None and before != after
     return parse_duration(after) > parse_duration(before)
 
@@ -348,7 +288,7 @@ def _times_differ(before: Any, after: Any) -> bool:
 
 
 _CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
-    _REMEMBERS: _grows,
+    REMEMBERS: _grows,
     _ROWS_OF: _differs,
     _MODES: _differs,
     _OUTPUT_KEY: _differs,

@@ -13,49 +13,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.graph.checks import late_outputs, structure_problems
-from milepost.jobspec.graph.condition_columns import condition_columns
-from milepost.jobspec.graph.edges import BAD, LATE, RETRACT
-from milepost.jobspec.graph.rules.asof import asof_rows
-from milepost.jobspec.graph.rules.join import join_rows
-from milepost.jobspec.graph.rules.latest import latest_rows
-from milepost.jobspec.graph.rules.lookup import lookup_rows
-from milepost.jobspec.graph.rules.node import (
-    APPEND,
+from milepost.jobspec.graph.output_checks import (
     BAD_COLUMNS,
     CHANGELOG_COLUMNS,
-    RETRACTIONS,
-    UPDATES,
-    OutputRows,
-    aggregate_rows,
-    deduplicate_rows,
+    early_window_problems,
     partition_problems,
     sink_problems,
     source_rows,
     suite_problems,
 )
-from milepost.jobspec.graph.rules.process import process_rows
-from milepost.jobspec.graph.rules.sql import sql_rows
-from milepost.jobspec.graph.rules.top import top_rows
-from milepost.jobspec.graph.rules.window import early_window_problems, window_rows
 from milepost.jobspec.graph.static_rules import unread_problems
-from milepost.jobspec.job.operators.asof import AsofOperator
-from milepost.jobspec.job.operators.join import JoinOperator
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.job.spec import (
-    AggregateOperator,
-    JobSpec,
-    ProcessOperator,
-    RowWiseSpec,
-    SqlOperator,
-    StatefulSpec,
-    WindowOperator,
-    key_texts,
-)
+from milepost.jobspec.job.spec import JobSpec
 from milepost.language import ColumnType, Path, Problem
-
-STATEFUL_KINDS = ("aggregate", "window", "deduplicate", "process", "join", "asof", "top", "latest")
+from milepost.operators import STATEFUL_KINDS
+from milepost.operators.base import (
+    APPEND,
+    BAD,
+    LATE,
+    RETRACT,
+    RETRACTIONS,
+    UPDATES,
+    OutputRows,
+    RowWiseSpec,
+    StatefulSpec,
+)
+from milepost.operators.sql import SqlOperator
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Process operator -> columns that its class declares. Without an entry its columns are not known."""
@@ -82,7 +64,7 @@ class Node:
         deletes: whether rows may be deleted. Its updates then have `DELETED_COLUMN` after `columns`.
         retracts: whether operators read its updates, directly or through SQL, together with the rows they replace.
         shown: whether a sink reads its rows, directly or through SQL.
-        conditions: (column name, SQL condition) that Spark adds to its input, see `condition_columns`.
+        conditions: (column name, SQL condition) that Spark adds to its input, see `OperatorSpec.conditions`.
         sources: the sources it descends from, which determine its watermark.
         columns_known: whether `columns` is known. It is not downstream of a process operator without a loaded class.
     """
@@ -234,7 +216,7 @@ class _Builder:
 
     def graph(self) -> JobGraph:
         operators = self.spec.operators
-        conditions = {operator.uid: condition_columns(operator) for operator in operators}
+        conditions = {operator.uid: operator.conditions for operator in operators}
         nodes = {
             uid: replace(
                 node,
@@ -275,27 +257,7 @@ class _Builder:
     def _visit(self, path: Path, operator: RowWiseSpec | StatefulSpec) -> None:
         sources = [self.nodes[name] for name in operator.inputs]
         inputs = [_rows_of(node) for node in sources]
-        source, rows = sources[0], inputs[0]
-        if isinstance(operator, JoinOperator):
-            result = join_rows(operator, inputs, path)
-        elif isinstance(operator, AsofOperator):
-            result = asof_rows(operator, inputs, path)
-        elif isinstance(operator, SqlOperator):
-            result = sql_rows(operator, dict(zip(operator.inputs, inputs, strict=True)), path)
-        elif isinstance(operator, LookupOperator):
-            result = lookup_rows(operator, inputs, path)
-        elif isinstance(operator, AggregateOperator):
-            result = aggregate_rows(operator, source.uid, rows, path)
-        elif isinstance(operator, WindowOperator):
-            result = window_rows(operator, source.uid, rows, path)
-        elif isinstance(operator, ProcessOperator):
-            result = process_rows(operator, inputs, path, self.outputs.get(operator.uid))
-        elif isinstance(operator, TopOperator):
-            result = top_rows(operator, source.uid, rows, path)
-        elif isinstance(operator, LatestOperator):
-            result = latest_rows(operator, source.uid, rows, path)
-        else:
-            result = deduplicate_rows(operator, source.uid, rows, path)
+        result = operator.output_rows(inputs, path, self.outputs.get(operator.uid))
         if isinstance(result, list):
             self.problems += result
         else:
@@ -363,7 +325,7 @@ class _Builder:
         """Return the columns of a node's key that route its rows to subtasks, under the node's names for them."""
         keyed = self._keyed_by(node)
         names = dict(zip(keyed.key, node.key, strict=True))
-        return tuple(names[column] for column in key_texts(self.spec.operator(keyed.uid)))
+        return tuple(names[column] for column in self.spec.operator(keyed.uid).key_texts)
 
     def _idle_timeouts(self) -> None:
         """Refuse `idle_timeout` of a source that no operator reads together with another: it has no effect."""

@@ -11,12 +11,9 @@ import hashlib
 import json
 from typing import Any
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
 from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.job.operators.join import PairedOperator
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.spec import AggregateOperator, JobSpec, RowWiseSpec, SqlOperator, WindowOperator, key_texts
+from milepost.jobspec.job.spec import JobSpec
+from milepost.operators.base import DELETED_COLUMN, RowWiseSpec, StatefulSpec
 
 
 def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str] | None:
@@ -27,25 +24,10 @@ def consumed_columns(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]
     # aggregate(key=[city], m=sum(minutes) filter (where paid)) needs city, minutes and paid; a window operator with
     # the same aggregate needs the event time as well.
     node, operator = graph.nodes[uid], spec.operator(uid)
-    if isinstance(operator, LatestOperator):
-        return None if node.late_sinks else _consumed_by_latest(graph, node, operator)
-    if node.late_sinks or not isinstance(operator, AggregateOperator | WindowOperator):
+    if node.late_sinks or not isinstance(operator, StatefulSpec):
         return None
-    event_time = graph.nodes[node.inputs[0]].event_time
-    calls = [call.timed(event_time) for call in operator.aggregates.values()]
-    needed = {*operator.key, *(column for call in calls for column in call.columns)}
-    if isinstance(operator, WindowOperator) and event_time is not None:
-        needed.add(event_time)
-    # Rows that are only counted need one column: Arrow rows without columns have no count.
-    return frozenset(needed or list(graph.nodes[node.inputs[0]].columns)[:1]) or None
-
-
-def _consumed_by_latest(graph: JobGraph, node: Node, operator: LatestOperator) -> frozenset[str] | None:
-    """Return the columns that a `latest` operator needs. Columns that only `delete_when` reads are not included."""
-    if operator.columns is None:
-        return None
-    event_time = graph.nodes[node.inputs[0]].event_time if operator.tombstone_ttl is not None else None
-    return frozenset({*operator.key, *operator.sequence_by, *operator.columns, *filter(None, [event_time])})
+    producer = graph.nodes[node.inputs[0]]
+    return operator.needed_columns([*producer.columns], producer.event_time)
 
 
 def input_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, str]:
@@ -62,11 +44,11 @@ def _inputs(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     operator = spec.operator(node.uid)
     marked = {("delete_when" if name == DELETED_COLUMN else name): condition for name, condition in node.conditions}
     # Joins route a row with a null in its key by all of its columns, so that such rows do not go to one subtask.
-    apart = {"nulls": "apart"} if isinstance(operator, PairedOperator) else {}
+    apart = {"nulls": "apart"} if isinstance(operator, StatefulSpec) and operator.spreads_null_keys else {}
     return {
         **marked,
         **apart,
-        "key": key_texts(operator),
+        "key": operator.key_texts,
         "columns": None if consumed is None else sorted(consumed),
         "modes": [graph.nodes[name].output_kind for name in node.inputs],
         "made": [_origin(spec, graph, graph.nodes[name], consumed) for name in node.inputs],
@@ -81,10 +63,8 @@ def _origin(spec: JobSpec, graph: JobGraph, node: Node, needed: frozenset[str] |
     ]
     origin: dict[str, Any] = {"uid": node.uid, "kind": node.kind, "columns": columns, "event_time": node.event_time}
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
-    if isinstance(operator, SqlOperator):
-        origin["sql"] = operator.sql
-    if isinstance(operator, LookupOperator):
-        origin["lookup"] = operator.model_dump(mode="json", include={"key", "how", "order_by", "columns"})
+    if isinstance(operator, RowWiseSpec):
+        origin |= operator.definition
     if isinstance(operator, RowWiseSpec) or any(type_ is None for _, type_ in columns):
         origin["inputs"] = [_origin(spec, graph, graph.nodes[name]) for name in node.inputs]
     return origin

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.graph.in_flight import consumed_columns
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.spec import JobSpec, SqlOperator
-from milepost.language.sql import branches
+from milepost.jobspec.job.spec import JobSpec
+from milepost.operators.base import RowWiseSpec
 
 
 def columns_read(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]:
@@ -29,10 +28,7 @@ def columns_read(spec: JobSpec, graph: JobGraph, uid: str) -> frozenset[str]:
 def _read_by(spec: JobSpec, graph: JobGraph, node: Node, consumer: str) -> frozenset[str]:
     """Return the columns that one consumer reads. They may include columns that the node does not have."""
     operator = spec.operator(consumer)
-    if isinstance(operator, SqlOperator):
-        selects = [select for select in branches(operator.sql, operator.inputs) if select.input == node.uid]
-        return frozenset().union(*(select.plan([*node.columns]).read for select in selects))
-    if isinstance(operator, LookupOperator):
-        return columns_read(spec, graph, consumer).union(left for left, _ in operator.key)
+    if isinstance(operator, RowWiseSpec):
+        return operator.columns_read(node.uid, [*node.columns], lambda: columns_read(spec, graph, consumer))
     consumed = None if graph.nodes[consumer].has_conditions else consumed_columns(spec, graph, consumer)
     return frozenset(node.columns) if consumed is None else consumed.union(filter(None, [node.event_time]))

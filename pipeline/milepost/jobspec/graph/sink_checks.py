@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.jobspec.job.availability import not_available
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
-from milepost.language import FORMAT_KEYS, SINK_FORMATS, Path, Problem
+from milepost.language import FORMAT_KEYS, SINK_FORMATS, Path, Problem, not_available
 
 
 def sink_problems(spec: JobSpec) -> list[Problem]:

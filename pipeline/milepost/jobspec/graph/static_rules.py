@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from milepost.jobspec.job.operators.lookup import LookupOperator
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import Problem, did_you_mean
 
@@ -45,9 +44,8 @@ def _keys(spec: JobSpec) -> Iterator[Problem]:
 
 def _readers(spec: JobSpec) -> Iterator[Problem]:
     for index, operator in enumerate(spec.operators):
-        is_lookup = isinstance(operator, LookupOperator)
         for position, name in enumerate(operator.inputs):
-            is_dimension = is_lookup and position == 1
+            is_dimension = operator.dimension is not None and position == 1
             path = ("operators", index, "inputs", position)
             if name in spec.dimensions and not is_dimension:
                 message = f"{name} is a static source; it can only be the second input of a lookup"
@@ -67,7 +65,7 @@ def _readers(spec: JobSpec) -> Iterator[Problem]:
 
 def unread_problems(spec: JobSpec) -> Iterator[Problem]:
     """Yield a problem for each static source that no lookup reads, because every epoch would read it in vain."""
-    read = {name for operator in spec.operators if isinstance(operator, LookupOperator) for name in operator.inputs}
+    read = {operator.dimension for operator in spec.operators}
     for name in spec.dimensions:
         if name not in read:
             yield Problem(("sources", name), f"no lookup reads the static source {name}; remove it")

@@ -24,17 +24,12 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
     from milepost.jobspec.job.source_spec import EpochLimits as EpochLimits
     from milepost.jobspec.job.source_spec import SourceSpec as SourceSpec
-    from milepost.jobspec.job.spec import AggregateOperator as AggregateOperator
     from milepost.jobspec.job.spec import CatalogSpec as CatalogSpec
-    from milepost.jobspec.job.spec import DeduplicateOperator as DeduplicateOperator
     from milepost.jobspec.job.spec import Expectation as Expectation
     from milepost.jobspec.job.spec import JobSpec as JobSpec
     from milepost.jobspec.job.spec import QualitySpec as QualitySpec
-    from milepost.jobspec.job.spec import RowWiseSpec as RowWiseSpec
     from milepost.jobspec.job.spec import ScheduleSpec as ScheduleSpec
     from milepost.jobspec.job.spec import SinkSpec as SinkSpec
     from milepost.jobspec.job.spec import SparkSpec as SparkSpec
-    from milepost.jobspec.job.spec import SqlOperator as SqlOperator
-    from milepost.jobspec.job.spec import StatefulSpec as StatefulSpec
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

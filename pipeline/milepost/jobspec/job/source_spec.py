@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -95,6 +96,8 @@ class SourceSpec(SpecModel):
         on_bad_object: what to do when an object cannot be read at all, or its record boundaries cannot be determined:
             fail, or dead_letter (one row in `<source>.bad`; none of its records are read).
     """
+
+    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"nexmark", "spark"})}
 
     format: Literal["csv", "json", "parquet"]
     path: Text

@@ -6,20 +6,13 @@ Constraints on a single key are checked here (DESIGN 8.1). Constraints between k
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from milepost.jobspec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.jobspec.job.notifier_spec import NotifierSpec
-from milepost.jobspec.job.operators.asof import AsofOperator
-from milepost.jobspec.job.operators.join import JoinOperator, PairedOperator
-from milepost.jobspec.job.operators.keyed import Aggregates, AnyColumns, KeyedOperator, distinct
-from milepost.jobspec.job.operators.latest import LatestOperator
-from milepost.jobspec.job.operators.lookup import LookupOperator
-from milepost.jobspec.job.operators.process import ProcessOperator
-from milepost.jobspec.job.operators.top import TopOperator
-from milepost.jobspec.job.operators.window import WindowOperator
 from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.language import (
@@ -30,7 +23,6 @@ from milepost.language import (
     JobName,
     Many,
     NodeName,
-    PositiveDuration,
     QueueUrl,
     SinkName,
     Size,
@@ -38,6 +30,8 @@ from milepost.language import (
     Text,
     TimeZone,
 )
+from milepost.operators import AnyOperator
+from milepost.operators.base import RowWiseSpec, StatefulSpec, distinct
 
 
 class StoreSpec(SpecModel):
@@ -54,79 +48,6 @@ class StoreSpec(SpecModel):
     conn_id: ConnId | None = None
     endpoint_url: str = ""
     region: Text = "us-east-1"
-
-
-class SqlOperator(SpecModel):
-    """A row-wise SELECT over one input, or several SELECTs combined by UNION ALL.
-
-    Attributes:
-        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
-        inputs: names of sources and operators, each once. At least one SELECT must read each.
-        sql: Spark SQL, `SELECT … FROM input WHERE …`, where FROM names an input. Several SELECTs are combined by
-            `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
-    """
-
-    uid: NodeName
-    kind: Literal["sql"]
-    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
-    sql: Text
-
-
-class AggregateOperator(KeyedOperator):
-    """Running aggregates per key. Each epoch emits the keys that changed.
-
-    Attributes:
-        key: key columns, each once. []: one row of totals over all rows, which exists from the first epoch on.
-        inputs: name of one source or operator. Its rows may be append or updates. Over updates, sum, avg, stddev and
-            var of floats are refused.
-        aggregates: output column -> aggregate call. Nulls are treated as in SQL. Sums of integers are int64, averages
-            are float64. `var` and `stddev` are sample statistics, null for fewer than two values. `first` and `last`
-            are by event time, `arg_min(x, y)` and `arg_max(x, y)` by y; among rows with equal y, the smallest or
-            largest x is taken. `any` and `every` take boolean columns. `filter (where z)` restricts the call to rows
-            where z is true; z is a boolean column or a Spark SQL condition over one row.
-    """
-
-    kind: Literal["aggregate"]
-    key: AnyColumns
-    aggregates: Aggregates
-
-
-class DeduplicateOperator(KeyedOperator):
-    """The first row of each key.
-
-    Attributes:
-        ttl: how long a key is remembered, in event time, above 0s. Rows older than that are late and go to
-            `<uid>.late`. null: keys are remembered permanently, and no row is late.
-    """
-
-    kind: Literal["deduplicate"]
-    ttl: PositiveDuration | None = None
-
-
-RowWiseSpec = SqlOperator | LookupOperator
-"""Operators without state, which need no exchange."""
-StatefulSpec = (
-    AggregateOperator
-    | WindowOperator
-    | DeduplicateOperator
-    | ProcessOperator
-    | JoinOperator
-    | AsofOperator
-    | TopOperator
-    | LatestOperator
-)
-
-Operator = Annotated[RowWiseSpec | StatefulSpec, Field(discriminator="kind")]
-
-
-def key_texts(operator: RowWiseSpec | StatefulSpec) -> list[str]:
-    """Return the key of an operator as signatures record it.
-
-    A column is its name, a pair of columns of two inputs is ``left = right``. A `sql` operator has none.
-    """
-    if isinstance(operator, PairedOperator | LookupOperator):
-        return operator.key_texts
-    return list(getattr(operator, "key", ()))
 
 
 class CatalogSpec(SpecModel):
@@ -244,6 +165,11 @@ class QualitySpec(SpecModel):
     """
 
     sink: SinkName
+    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {
+        "scope": frozenset({"table"}),
+        "engine": frozenset({"spark"}),
+    }
+
     scope: Literal["epoch"] = "epoch"
     engine: Literal["pandas"] = "pandas"
     rows: Annotated[int, Field(ge=0, le=20)] = 20
@@ -343,7 +269,7 @@ class JobSpec(SpecModel):
     storage: Text
     store: StoreSpec = StoreSpec()
     sources: Annotated[dict[NodeName, SourceSpec], Field(min_length=1)]
-    operators: Many[Operator] = ()
+    operators: Many[AnyOperator] = ()
     sinks: Many[SinkSpec] = ()
     quality: Many[QualitySpec] = ()
     checkpointing: CheckpointingSpec = CheckpointingSpec()

@@ -9,12 +9,9 @@ from typing import Any
 from milepost.jobspec.graph.checks import late_outputs
 from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.graph.rules.node import APPEND, RETRACTIONS, UPDATES
-from milepost.jobspec.graph.state_rules import bound_of_output, bounds_over_updates, state_bounds
-from milepost.jobspec.job.spec import JobSpec, ProcessOperator, WindowOperator
+from milepost.jobspec.job.spec import JobSpec
 from milepost.language.times import format_duration
-
-_LATE_RULES = {rule.kind: rule.late for rule in EVENT_TIME_RULES}
+from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, StateBound, StatefulSpec
 
 
 def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
@@ -28,22 +25,6 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
         ``{"output", "rule", "sinks"}``. ``whole_because``: the setting that forces one reader per object of a source;
         null: large uncompressed objects have several.
     """
-    operator = None if node.uid in spec.sources else spec.operator(node.uid)
-    bounds = () if operator is None else state_bounds(operator)
-    updates = [graph.nodes[name] for name in node.inputs if node.is_stateful and graph.nodes[name].retracts]
-    if operator is not None and updates:
-        bounds = tuple(
-            bound
-            for producer in updates
-            for bound in bounds_over_updates(
-                operator,
-                producer.uid,
-                producer.key if producer.output_kind == UPDATES else None,
-                producer.event_time,
-            )
-        )
-    if node.retracts and isinstance(operator, WindowOperator | ProcessOperator):
-        bounds = (*bounds, bound_of_output(operator, node.key))
     return {
         "mode": mode_of(node),
         "event_time_shift_us": node.shift_us,
@@ -59,7 +40,7 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
                 "grows_with": bound.grows_with,
                 "bound": bound.text,
             }
-            for bound in bounds
+            for bound in _state_bounds(spec, graph, node)
         ],
         "late": [
             {"output": output, "rule": _late_rule(node.kind), "sinks": _readers(graph, output)}
@@ -67,6 +48,20 @@ def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]
             if uid == node.uid
         ],
     }
+
+
+def _state_bounds(spec: JobSpec, graph: JobGraph, node: Node) -> Iterator[StateBound]:
+    operator = None if node.uid in spec.sources else spec.operator(node.uid)
+    if not isinstance(operator, StatefulSpec):
+        return
+    updates = [graph.nodes[name] for name in node.inputs if graph.nodes[name].retracts]
+    for producer in updates:
+        key = producer.key if producer.output_kind == UPDATES else None
+        yield from operator.bounds_over_updates(producer.uid, key, producer.event_time)
+    if not updates:
+        yield from operator.state_bounds()
+    if node.retracts and (emitted := operator.output_bound(node.key)) is not None:
+        yield emitted
 
 
 def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
@@ -115,7 +110,7 @@ def _side_output(graph: JobGraph, node: Node, late: tuple[str, int] | None) -> d
 
 def _late_rule(kind: str) -> str:
     """Return the rule by which rows of a kind are late, without the name of their output."""
-    return _LATE_RULES[kind].partition(": `<uid>")[0]
+    return EVENT_TIME_RULES[kind].late.partition(": `<uid>")[0]
 
 
 def _readers(graph: JobGraph, output: str) -> list[str]:

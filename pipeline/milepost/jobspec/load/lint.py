@@ -6,11 +6,11 @@ from typing import Any
 
 from milepost.jobspec.column_lineage.sink_columns import lineage_document
 from milepost.jobspec.graph.checks import bad_outputs
-from milepost.jobspec.graph.edges import BAD
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.explain import explained_edges, explained_node
 from milepost.jobspec.load.load import LoadedJob
+from milepost.operators.base import BAD
 
 
 def lint_report(job: LoadedJob) -> dict[str, Any]:

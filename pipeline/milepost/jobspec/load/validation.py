@@ -10,16 +10,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from milepost.jobspec.job.availability import (
-    OPERATOR_KINDS,
-    UNAVAILABLE_KEYS,
-    UNAVAILABLE_KINDS,
-    UNAVAILABLE_VALUES,
-    not_available,
-)
 from milepost.jobspec.job.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec
-from milepost.language import Path, Problem, did_you_mean, find_option, shortened
+from milepost.language import Path, Problem, SpecModel, did_you_mean, find_option, not_available, shortened
+from milepost.operators import KINDS, UNAVAILABLE_KINDS
 
 _NO_KEY = (
     "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, in an "
@@ -68,7 +62,7 @@ def _disabled_key(error: ErrorDetails) -> Path | None:
     if error["type"] != "extra_forbidden" or error["input"] is not None:
         return None
     path, owner, _ = _locate(error["loc"])
-    return path if owner and path[-1] in UNAVAILABLE_KEYS.get(owner, ()) else None
+    return path if owner and path[-1] in _unavailable_keys(owner) else None
 
 
 def _remove(value: Any, path: Path) -> None:
@@ -161,8 +155,12 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
     return Problem((*path, key), f"there is no `{key}: {tag}`; {did_you_mean(str(tag), choices)}")
 
 
+def _unavailable_keys(owner: type[BaseModel]) -> frozenset[str]:
+    return owner.unavailable_keys if issubclass(owner, SpecModel) else frozenset()
+
+
 def _unknown_key(owner: type[BaseModel], key: str) -> str:
-    if key in UNAVAILABLE_KEYS.get(owner, ()):
+    if key in _unavailable_keys(owner):
         return not_available(key)
     option = find_option(key) if owner is SourceSpec else None
     suggestion = f"write `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
@@ -171,13 +169,14 @@ def _unknown_key(owner: type[BaseModel], key: str) -> str:
 
 def _wrong_kind(kind: str) -> str:
     if kind in UNAVAILABLE_KINDS:
-        return f"{not_available(f'kind: {kind}')}; available: {', '.join(OPERATOR_KINDS)}"
-    return f"there is no `kind: {kind}`; {did_you_mean(kind, OPERATOR_KINDS)}"
+        return f"{not_available(f'kind: {kind}')}; available: {', '.join(KINDS)}"
+    return f"there is no `kind: {kind}`; {did_you_mean(kind, KINDS)}"
 
 
 def _wrong_value(owner: type[BaseModel] | None, path: Path, annotation: Any, value: object) -> str:
     key, allowed = str(path[-1]), [str(choice) for choice in typing.get_args(annotation)]
-    if owner and isinstance(value, str) and value in UNAVAILABLE_VALUES.get((owner, key), ()):
+    planned = owner.unavailable_values if owner and issubclass(owner, SpecModel) else {}
+    if isinstance(value, str) and value in planned.get(key, ()):
         return f"{not_available(f'{key}: {value}')}; available: {', '.join(allowed)}"
     return f"expected one of {', '.join(allowed)}, got {_shown(path, value)}"
 

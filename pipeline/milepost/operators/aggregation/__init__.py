@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from milepost.operators.aggregation.aggregate import AggregateByKey as AggregateByKey
-    from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates as AggregateOverUpdates
     from milepost.operators.aggregation.aggregates import ROWS_COLUMN as ROWS_COLUMN
     from milepost.operators.aggregation.aggregates import Aggregates as Aggregates
     from milepost.operators.aggregation.aggregates import timed_calls as timed_calls

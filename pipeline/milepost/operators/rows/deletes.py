@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 
 DELETED_FIELD = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import Ints, OperatorFailed
 from milepost.operators.rows.row_order import same_values
 from milepost.protocol.records import WEIGHT_COLUMN

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.operators.base import DELETED_COLUMN
 from milepost.sinks.files.table_schema import as_changes, latest_per_key
 
 _MARK = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import NotFound, StateCorrupt
-from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.operators.base import DELETED_COLUMN
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.files.deletes import (
     align_deletes,

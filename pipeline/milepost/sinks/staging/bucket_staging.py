@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.jobspec.graph import DELETED_COLUMN
+from milepost.operators.base import DELETED_COLUMN
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.files.deletes import (
     align_deletes,

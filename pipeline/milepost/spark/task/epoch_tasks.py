@@ -18,7 +18,7 @@ from milepost.epoch.timing import COMPLETE, INCOMPLETE
 from milepost.errors import CheckpointError, EnvironmentUnusable
 from milepost.jobspec.graph import Node, SinkInput
 from milepost.jobspec.job import SinkSpec
-from milepost.operators.functions import UserFunction
+from milepost.operators.process import UserFunction
 from milepost.protocol.exchange import (
     AckEvent,
     EventKind,

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch import EpochPlan
-from milepost.jobspec.graph import BAD, RETRACT, JobGraph, Node, conditions_output
-from milepost.jobspec.graph.rules import APPEND
+from milepost.jobspec.graph import JobGraph, Node
+from milepost.operators.base import APPEND, BAD, RETRACT, conditions_output
 
 WHOLE = ".whole"
 """Suffix of the output with a node's complete current rows, changed or not, for sinks that start in this epoch."""

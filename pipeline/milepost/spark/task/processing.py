@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.jobspec.graph import user_columns
 from milepost.operators import OperatorRun, OutputKind, RetractingRun, UpdatedRun
+from milepost.operators.base import user_columns
 from milepost.operators.rows import as_insertions, count_rows
 from milepost.protocol.exchange import firing_watermark, latest, operator_watermark
 from milepost.spark.task.input_gate import Chunk

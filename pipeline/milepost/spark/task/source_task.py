@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.codec import to_json
 from milepost.errors import CheckpointError, CommitConflict, NotFound
-from milepost.jobspec.graph import BAD
+from milepost.operators.base import BAD
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import CheckpointFailureReason, ObjectStore, StoreConfig
 from milepost.sources import (

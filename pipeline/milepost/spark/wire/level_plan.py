@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.epoch import EpochAlignment, StateTableSnapshot
-from milepost.jobspec.graph import late_output
-from milepost.operators import LatestByKey, MaterializedOperator, StatefulOperator, TopByKey
-from milepost.operators.aggregation import AggregateByKey, AggregateOverUpdates
+from milepost.operators import MaterializedOperator, StatefulOperator
+from milepost.operators.aggregate import AggregateByKey, AggregateOverUpdates
+from milepost.operators.base import late_output
+from milepost.operators.latest import LatestByKey
+from milepost.operators.top import TopByKey
 from milepost.protocol.exchange import (
     END_OF_TIME_US,
     SubtaskAck,

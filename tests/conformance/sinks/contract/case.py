@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.files.partitions import PartitionBy

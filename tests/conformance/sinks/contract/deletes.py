@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.staging import compaction
 from milepost_testkit.formats.played_manifest import Completed

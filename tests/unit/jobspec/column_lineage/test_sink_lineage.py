@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from milepost.jobspec.column_lineage.origins import RowsLineage, SourceColumn
 from milepost.jobspec.column_lineage.sink_columns import lineage_document, sink_lineage
 from milepost.jobspec.graph.graph import analyse
 from milepost.jobspec.job.spec import JobSpec
+from milepost.operators.base.origins import RowsLineage, SourceColumn
 from milepost_testkit import profiles
 from milepost_testkit.specs.graphs import build_graph
 

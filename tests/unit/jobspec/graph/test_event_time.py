@@ -9,14 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.graph.event_time import EVENT_TIME_RULES, NOTHING
+from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Outputs, analyse
-from milepost.jobspec.graph.rules.join import SIDES
-from milepost.jobspec.job.spec import JobSpec, SqlOperator
+from milepost.jobspec.job.spec import JobSpec
 from milepost.language.types import ColumnType
+from milepost.operators.base.edges import DELETED_COLUMN
+from milepost.operators.base.operator_spec import NOTHING
+from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorInput, StatefulOperator
+from milepost.operators.sql.spec import SqlOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
@@ -174,14 +176,14 @@ ROWS: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [rule.kind for rule in EVENT_TIME_RULES])
+@pytest.mark.parametrize("kind", [*EVENT_TIME_RULES])
 def test_graph_and_operators_behave_as_the_event_time_table_says(kind: str, tmp_path: Path) -> None:
     ROWS[kind](tmp_path)
 
 
 def test_exactly_the_kinds_with_a_late_rule_have_late_rows() -> None:
     """A kind has a late rule if and only if it has an output of late rows."""
-    assert {rule.kind for rule in EVENT_TIME_RULES if rule.late != NOTHING} == {
+    assert {kind for kind, rule in EVENT_TIME_RULES.items() if rule.late != NOTHING} == {
         "window",
         "deduplicate",
         "join",

@@ -15,9 +15,9 @@ from milepost.jobspec.graph.compatibility import (
     state_signatures,
     with_updates_of,
 )
-from milepost.jobspec.job.operators.top import TopOperator
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.explain import explained_edges, explained_node
+from milepost.operators.top.spec import TopOperator
 from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 

@@ -34,7 +34,7 @@ def test_a_shipped_spec_lints(path: Path) -> None:
 
 def test_the_files_that_the_example_refers_to_exist() -> None:
     named = re.findall(r"[a-z_/]+/[a-z_]+\.py\b", ALL_KEYS.read_text(encoding="utf-8"))
-    assert "pipeline/milepost/operators/functions/process.py" in named
+    assert "pipeline/milepost/operators/process/run.py" in named
     assert all((CONFIG.parent / path).is_file() for path in named)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from milepost.errors import InvalidRequest
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.operators.aggregate.over_updates import AggregateOverUpdates
 from milepost.operators.contract import ONLY_TABLE, OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN

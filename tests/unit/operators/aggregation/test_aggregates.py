@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.spec import AggregateOperator
+from milepost.operators.aggregate.run import AggregateByKey
+from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.aggregation.accumulators import Argument, Grouped
-from milepost.operators.aggregation.aggregate import AggregateByKey
 from milepost.operators.aggregation.variances import Moments
 from milepost.operators.build import build_operator
 from milepost.operators.contract import ONLY_TABLE, OperatorInput

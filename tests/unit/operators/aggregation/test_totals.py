@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.jobspec.job.spec import AggregateOperator
+from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import (
     ONLY_TABLE,

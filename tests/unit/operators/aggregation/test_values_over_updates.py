@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate_over_updates import AggregateOverUpdates
+from milepost.operators.aggregate.over_updates import AggregateOverUpdates
 from milepost.operators.contract import OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.spec import ProcessOperator
 from milepost.operators.build import build_operator
-from milepost.operators.contract import OperatorFailed, OperatorInput, OutputKind, StatefulOperator
-from milepost.operators.functions.declared import declare
-from milepost.operators.functions.process import ProcessFunction
-from milepost.operators.functions.user_code import UserCodeFailed, read_function
+from milepost.operators.contract import BuildOptions, OperatorFailed, OperatorInput, OutputKind, StatefulOperator
+from milepost.operators.process.declared import declare
+from milepost.operators.process.run import ProcessFunction
+from milepost.operators.process.spec import ProcessOperator
+from milepost.operators.process.user_code import UserCodeFailed, read_function
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
@@ -71,7 +71,9 @@ class Workbench:
         code = read_function("p", function, self.folder)
         loaded = ProcessFunction(code, declare("p", key, code.load()))
         inputs = [OperatorInput(schema, event_time)]
-        return build_operator(spec, inputs, pickle.loads(pickle.dumps(loaded)), timed=timed, in_pieces=in_pieces)
+        return build_operator(
+            spec, inputs, BuildOptions(pickle.loads(pickle.dumps(loaded)), timed=timed, in_pieces=in_pieces)
+        )
 
     def run(self, text: str | None = None, **more: Any) -> OperatorRun:
         if text is not None:

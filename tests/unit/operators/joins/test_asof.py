@@ -14,8 +14,8 @@ from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
+from milepost.operators.asof.run import AsofJoinByKey
 from milepost.operators.contract import OperatorInput
-from milepost.operators.joins.asof import AsofJoinByKey
 from milepost.protocol.exchange.watermarks import latest
 from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
+import milepost.operators.join.run as interval_join
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.rules.join import SIDES
+from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import OperatorInput
-from milepost.operators.joins import interval_join
-from milepost.operators.joins.interval_join import IntervalJoinByKey, JoinShape
-from milepost.operators.joins.join_columns import common_key_type
+from milepost.operators.join.run import IntervalJoinByKey, JoinShape
+from milepost.operators.pairs.join_columns import common_key_type
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
 from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK

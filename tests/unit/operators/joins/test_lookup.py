@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.operators.lookup import LookupOperator
 from milepost.operators.contract import OperatorFailed
-from milepost.operators.joins.lookup import Lookup
+from milepost.operators.lookup.run import Lookup
+from milepost.operators.lookup.spec import LookupOperator
 from milepost.spark.task.row_steps.lookup_index import LookupIndex, prepare
 from milepost_testkit import wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregate.run import AggregateByKey
 from milepost.operators.rows.retractions import count_rows, retractions
 from milepost.operators.rows.row_order import same_values
 from milepost.protocol.records.object_store import StoreConfig

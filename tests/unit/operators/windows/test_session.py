@@ -16,10 +16,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
-from milepost.jobspec.job.spec import WindowOperator
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput, StatefulOperator
+from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.layer import KeySpec

@@ -11,10 +11,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from milepost.jobspec.job.spec import WindowOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput
-from milepost.operators.windows import sliding
+from milepost.operators.window import sliding
+from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import restore_state
 from milepost.state.layers.layer import KeySpec

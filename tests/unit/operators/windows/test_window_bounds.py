@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from milepost.language.times.calendar import Calendar, parse_calendar
 from milepost.language.times.time_zones import zone_data
-from milepost.operators.windows.window_bounds import (
+from milepost.operators.window.window_bounds import (
     CalendarSlides,
     CalendarWindows,
     FixedSlides,

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import EnvironmentUnusable, StateCorrupt
-from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.files import table_files

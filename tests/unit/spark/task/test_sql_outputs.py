@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobspec.graph.edges import DELETED_COLUMN
+from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.row_steps.sql_expression import selects

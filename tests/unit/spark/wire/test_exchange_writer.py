@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import StoreUnavailable
 from milepost.language.aggregates import parse_aggregate
-from milepost.operators.aggregation.aggregate import AggregateByKey
+from milepost.operators.aggregate.run import AggregateByKey
 from milepost.protocol.exchange.acknowledgements import decode_answer
 from milepost.protocol.exchange.barrier import AckEvent, Barrier, BufferHeader, EventKind, SubtaskIdentity
 from milepost.protocol.exchange.channel_check import ChannelCheck

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from milepost.epoch.metadata import StateTableSnapshot
-from milepost.jobspec.graph.edges import edge_names
+from milepost.operators.base.edges import edge_names
 from milepost.protocol.exchange.barrier import SubtaskAck
 from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US, END_OF_TIME_US, latest
 from milepost.spark.wire.exchange import OwnStamp, Stamp

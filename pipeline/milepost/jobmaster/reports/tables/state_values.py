@@ -11,14 +11,13 @@ from milepost.epoch import CheckpointMetadata, OperatorTable, renames
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.graph import WINDOW_END, WINDOW_START
-from milepost.jobspec.job import AggregateOperator
-from milepost.jobspec.job.operators import WindowOperator
 from milepost.jobspec.load import from_text
 from milepost.language import AggregateCall
-from milepost.operators import TOTAL_COLUMN, OperatorFailed, window_bounds
+from milepost.operators import TOTAL_COLUMN, OperatorFailed
+from milepost.operators.aggregate import AggregateOperator
 from milepost.operators.aggregation import BY_COLUMN, NEGATIVE_ZEROS, ROWS_COLUMN, VALUE_COLUMN, Aggregates, timed_calls
-from milepost.operators.windows import FIRST_END, PANE_START, microseconds
+from milepost.operators.base import WINDOW_END, WINDOW_START
+from milepost.operators.window import FIRST_END, PANE_START, WindowOperator, microseconds, tumbling_bounds
 from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN, WEIGHT_COLUMN
 
 _SHOWN_AS = {TIMER_COLUMN: "next_timer", EXPIRES_COLUMN: "expires"}
@@ -76,7 +75,7 @@ def _ends(operator: WindowOperator, rows: pa.Table) -> pa.ChunkedArray:
     windows = operator.window
     if windows.tumbling is None:
         return rows.column(TIMER_COLUMN)
-    ends = window_bounds(windows.tumbling, windows).ends(microseconds(rows, WINDOW_START))
+    ends = tumbling_bounds(windows.tumbling, windows).ends(microseconds(rows, WINDOW_START))
     return pa.chunked_array([pa.array(ends)])
 
 

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.epoch import EpochPlan, split_inputs
-from milepost.jobspec.graph import OUTPUT_TABLE, edge_names
 from milepost.jobspec.job import SourceSpec
 from milepost.language.times import in_us
-from milepost.operators import ONLY_TABLE, LatestByKey, MaterializedOperator, StatefulOperator, TopByKey
-from milepost.operators.aggregation import AggregateByKey, AggregateOverUpdates
+from milepost.operators import ONLY_TABLE, MaterializedOperator, StatefulOperator
+from milepost.operators.aggregate import AggregateByKey, AggregateOverUpdates
+from milepost.operators.base import OUTPUT_TABLE, edge_names
+from milepost.operators.latest import LatestByKey
+from milepost.operators.top import TopByKey
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
 from milepost.sources import ObjectReader, build_reader

@@ -8,21 +8,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.epoch import EpochPlan
-from milepost.jobspec.graph import (
+from milepost.jobspec.graph import Node, columns_read, consumed_columns
+from milepost.operators import BuildOptions, OperatorInput, StatefulOperator, build_operator
+from milepost.operators.base import (
     BAD,
     DELETED_COLUMN,
-    Node,
-    columns_read,
+    RowWiseSpec,
     conditions_output,
-    consumed_columns,
     edge_names,
     late_output,
     user_columns,
 )
-from milepost.jobspec.job import RowWiseSpec
-from milepost.jobspec.job.operators import LookupOperator
-from milepost.operators import OperatorInput, StatefulOperator, build_operator
-from milepost.operators.joins import Lookup
+from milepost.operators.lookup import Lookup, LookupOperator
 from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.sources import SCHEMA as DEAD_LETTERS
 from milepost.sources import ObjectReader, build_reader
@@ -113,10 +110,12 @@ def _operator(plan: EpochPlan, node: Node, inputs: tuple[OperatorInput, ...]) ->
     return build_operator(
         spec,
         inputs,
-        plan.functions.get(node.uid),
-        timed=any(is_timed(plan, name) for name in node.inputs),
-        in_pieces=plan.spec.checkpointing.cuts_epochs,
-        retracts=node.retracts,
+        BuildOptions(
+            plan.functions.get(node.uid),
+            timed=any(is_timed(plan, name) for name in node.inputs),
+            in_pieces=plan.spec.checkpointing.cuts_epochs,
+            retracts=node.retracts,
+        ),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.operators.joins import Lookup
+from milepost.operators.lookup import Lookup
 from milepost.state.layers import Drifts, KeyHash, KeySpec, Layer, drifts_of, match
 
 _HASH, _DRIFT = "hash", "drift"

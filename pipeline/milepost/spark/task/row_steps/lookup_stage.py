@@ -17,7 +17,7 @@ import pyarrow as pa
 from milepost.epoch import DimensionSnapshot
 from milepost.errors import CheckpointError, EnvironmentUnusable, StateCorrupt
 from milepost.operators import OperatorFailed
-from milepost.operators.joins import Lookup
+from milepost.operators.lookup import Lookup
 from milepost.protocol.exchange import Decline, SubtaskIdentity
 from milepost.protocol.records import (
     CheckpointFailureReason,

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from milepost.jobspec.graph import DELETED_COLUMN, Node
-from milepost.jobspec.job import JobSpec, SqlOperator
+from milepost.jobspec.graph import Node
+from milepost.jobspec.job import JobSpec
 from milepost.language.sql import Branch, branches, condition_sql, quote
+from milepost.operators.base import DELETED_COLUMN
+from milepost.operators.sql import SqlOperator
 from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 

@@ -1,0 +1,280 @@
+"""`kind: join`: pairs of a left and a right row with one key whose event times lie within an interval.
+
+The state tables `left` and `right` buffer each row until no on-time row of the other side can match it. An arriving row
+is paired with the buffered rows first and buffered second, so each pair is emitted exactly once, when its second row
+arrives. A row with a null in its key matches nothing and is not buffered. With right times from 5 before the left time
+to 10 after it::
+
+    buffered right rows     a left row at 20 looks from 15 to 30     pairs emitted
+    10, 20, 30              matches 20 and 30                        (20, 20)  (20, 30)
+
+`how: left` and `how: right` also emit the unmatched rows of that side once no match can arrive. An unmatched row has a
+timer at its expiry, and a matched row has none. `semi` and `anti` only test whether a match exists: they buffer the
+unmatched left rows, and the key and event time of right rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.errors import InvalidRequest
+from milepost.language.times import in_us
+from milepost.operators.base.two_inputs import SIDES
+from milepost.operators.contract import (
+    OUTPUT_BYTES,
+    Bools,
+    BuildOptions,
+    CheckpointListener,
+    Combiner,
+    Ints,
+    KeyedState,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    StatefulOperator,
+    StateTable,
+    multi_row_table,
+)
+from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
+from milepost.operators.pairs.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
+from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
+from milepost.operators.pairs.paired_inputs import PairedInputs
+from milepost.operators.rows.columns import (
+    number_keys,
+)
+from milepost.protocol.exchange import END_OF_TIME_US, is_later
+from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
+
+_PADDED_SIDE = {"left": LEFT, "right": RIGHT}
+
+
+def build(spec: JoinOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
+    """Return the operator of a spec. Raises InvalidRequest."""
+    shape = JoinShape(spec.key, spec.bounds, spec.how, spec.renamed)
+    return IntervalJoinByKey(spec.uid, shape, inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinShape:
+    """How an interval join pairs its rows.
+
+    Attributes:
+        keys: pairs of a left and a right column. within: lo and hi, of right's event time − left's.
+        how: inner, left, right, semi or anti. renamed: as in `JoinedColumns`.
+    """
+
+    keys: Sequence[tuple[str, str]]
+    within: tuple[timedelta, timedelta]
+    how: str
+    renamed: Mapping[str, str]
+
+
+class IntervalJoinByKey:
+    """Joins rows of two inputs where right's event time − left's lies within an interval.
+
+    A row of either side is late when its event time is below the lateness watermark. With the interval [lo, hi], a left
+    row of time t pairs with no on-time row any more once the watermark is past t + hi, a right one past t - lo. A pair
+    has the left row's event time, so it may be as much as `hi` older than the row that completed it; a row that waited
+    in vain, as much as it waited.
+    """
+
+    output_kind = OutputKind.APPEND
+    output_key: tuple[str, ...] = ()
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(self, uid: str, shape: JoinShape, inputs: Sequence[OperatorInput]) -> None:
+        """Args:
+        inputs: left, right.
+        """
+        self.uid, self.how = uid, shape.how
+        self.inputs = PairedInputs.of(uid, "a join", shape.keys, inputs)
+        self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
+        schemas = self.inputs.schemas
+        low, high = map(in_us, shape.within)
+        self.reach_us = (low, high), (-high, -low)
+        """Of each side, from where to where the other side's time may lie, from its own."""
+        if self.by_existence:
+            self.columns = JoinedColumns.of_left(schemas[LEFT])
+        else:
+            self.columns = JoinedColumns.of(uid, schemas, self.routing_keys[RIGHT], shape.renamed)
+        self.output_schema = self.columns.schema
+        self.padded_side = _PADDED_SIDE.get(shape.how)
+        self.under = {**dict(shape.keys), self.event_times[LEFT].column: self.event_times[RIGHT].column}
+        """Of a right row without a left one, what it shows in left columns."""
+        if self.padded_side == RIGHT:
+            self._check_under()
+        self.stored = [self._kept_columns(side) for side in (LEFT, RIGHT)]
+        self.tables: Mapping[str, StateTable] = {
+            name: multi_row_table(self.routing_keys[side], self.stored[side], self._times(side))
+            for side, name in enumerate(SIDES)
+        }
+
+    @property
+    def by_existence(self) -> bool:
+        """Whether left rows come out, by whether there is a right one."""
+        return self.how in LEFT_ALONE
+
+    @property
+    def alone_side(self) -> int | None:
+        """The side whose rows come out that pair with nothing."""
+        return LEFT if self.how == "anti" else self.padded_side
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> IntervalJoinRun:
+        """Start one subtask's epoch."""
+        return IntervalJoinRun(self, [tables[name] for name in SIDES], previous_firing_us)
+
+    def alone(self, rows: pa.Table) -> pa.Table:
+        """Return rows of `alone_side` as they come out that pair with nothing."""
+        side = self.alone_side
+        return self.columns.padded(LEFT if side is None else side, rows, self.under)
+
+    def _kept_columns(self, side: int) -> pa.Schema:
+        schema = self.inputs.stored(side)
+        if side == LEFT or not self.by_existence:
+            return schema
+        needed = {*self.routing_keys[RIGHT], self.event_times[RIGHT].column}
+        return pa.schema([field for field in schema if field.name in needed])
+
+    def _times(self, side: int) -> list[str]:
+        return [TIMER_COLUMN, EXPIRES_COLUMN] if side == self.padded_side else [EXPIRES_COLUMN]
+
+    def _check_under(self) -> None:
+        """Raises InvalidRequest: a left column does not hold what a right row without a left one shows in it."""
+        times = self.event_times
+        if times[LEFT].shift_us != times[RIGHT].shift_us:
+            raise InvalidRequest(
+                f"operator {self.uid!r}: `how: right` needs two event times of one kind, but one is the end of a "
+                "window, the first moment after it, and the other is a moment itself. Nothing was changed.",
+                hint="Exchange its inputs, and write `how: left`.",
+            )
+        for left, right in self.under.items():
+            types = self.inputs.schemas[LEFT].field(left).type, self.inputs.schemas[RIGHT].field(right).type
+            if common_key_type(*types) != types[LEFT]:
+                raise InvalidRequest(
+                    f"operator {self.uid!r}: `how: right` shows right.{right} ({types[RIGHT]}) in {left} "
+                    f"({types[LEFT]}), which does not hold it. Nothing was changed.",
+                    hint=f"CAST {left} in a `sql` operator before it.",
+                )
+
+
+class IntervalJoinRun:
+    """One subtask's epoch of an `IntervalJoinByKey`. Pairs are final, and timers emit unmatched rows."""
+
+    def __init__(self, operator: IntervalJoinByKey, tables: Sequence[KeyedState], fired_us: int | None) -> None:
+        self._operator = operator
+        self._tables = tables
+        self._fired_us = fired_us
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Pair rows of one side with those of the other, then buffer them. Raises OperatorFailed."""
+        operator = self._operator
+        taken = operator.inputs.take(position, rows, lateness_us)
+        alone = operator.output_schema.empty_table()
+        if position == operator.alone_side and taken.without_key.num_rows:
+            alone = operator.alone(taken.without_key)
+        yield OperatorOutput(alone, taken.late)
+        if taken.rows.num_rows:
+            for joined in self._join(position, taken.rows, taken.times):
+                yield OperatorOutput(joined, taken.late.slice(0, 0))
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit the unmatched rows that can no longer match, by time and key."""
+        operator = self._operator
+        side, before_us = operator.alone_side, self._fired_us
+        if not is_later(firing_us, before_us):
+            return operator.output_schema.empty_table()
+        self._fired_us = firing_us
+        if side is None:
+            return operator.output_schema.empty_table()
+        column = TIMER_COLUMN if side == operator.padded_side else EXPIRES_COLUMN
+        return operator.alone(due_rows(self._tables[side], column, operator.routing_keys[side], before_us, firing_us))
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit those of the epoch's firing watermark."""
+        return self.advance(firing_us)
+
+    def _join(self, position: int, rows: pa.Table, times: Ints) -> Iterator[pa.Table]:
+        """Yield the output of new rows in bounded batches, then buffer the rows that can still match."""
+        operator = self._operator
+        kept, begins, ends = self._matches(position, rows, times)
+        paired = ends > begins
+        if not operator.by_existence:
+            yield from self._pairs(position, rows, kept, (begins, ends))
+            if operator.padded_side == RIGHT - position:
+                self._mark_paired(kept, kept.covered(begins, ends))
+        elif position == RIGHT:
+            yield from self._release_waiting(kept, kept.covered(begins, ends))
+        elif operator.how == "semi":
+            yield rows.filter(pa.array(paired)).cast(operator.output_schema)
+        if operator.by_existence and position == LEFT:
+            rows, times, paired = rows.filter(pa.array(~paired)), times[~paired], paired[~paired]
+        _, until = reachable_times(times, operator.reach_us[position])
+        # One past the last watermark at which a row of the other side that pairs with it is on time.
+        expires = np.where(until < END_OF_TIME_US, until + 1, END_OF_TIME_US)
+        waits = np.ones(len(expires), dtype=np.bool_) if self._fired_us is None else expires > self._fired_us
+        if position == operator.alone_side and not bool(waits.all()):
+            yield operator.alone(rows.filter(pa.array(~waits & ~paired)))
+        self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
+
+    def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
+        """Return the other side's buffered rows of these keys, and the range that matches each row."""
+        operator, other = self._operator, RIGHT - position
+        stored = operator.stored[position]
+        own_key, other_key = operator.routing_keys[position], operator.routing_keys[other]
+        keys = rows.select(list(own_key)).cast(pa.schema([stored.field(name) for name in own_key]))
+        codes, distinct = number_keys(keys.rename_columns(list(other_key)))
+        kept = BufferedRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
+        return kept, *kept.between(codes, *reachable_times(times, operator.reach_us[position]))
+
+    def _pairs(
+        self, position: int, rows: pa.Table, kept: BufferedRows, bounds: tuple[Ints, Ints]
+    ) -> Iterator[pa.Table]:
+        """Yield pairs in the order of the rows, then of the other side's times."""
+        columns = self._operator.columns
+        for own, others in batched_pairs(*bounds, _batch_rows(columns)):
+            mine = rows.take(pa.array(own))
+            found = kept.found.take(columns.of_side(RIGHT - position), kept.order[others])
+            yield columns.joined(*((mine, found) if position == LEFT else (found, mine)))
+
+    def _release_waiting(self, kept: BufferedRows, places: Ints) -> Iterator[pa.Table]:
+        """Yield the buffered left rows that now have a match (`semi`), and delete them."""
+        operator, batch_rows = self._operator, _batch_rows(self._operator.columns)
+        if operator.how == "semi":
+            for start in range(0, len(places), batch_rows):
+                yield kept.found.take(
+                    operator.output_schema.names, kept.order[places[start : start + batch_rows]]
+                ).cast(operator.output_schema)
+        names = [*operator.routing_keys[LEFT], *IDENTITY_COLUMNS]
+        self._tables[LEFT].delete(kept.found.take(names, np.unique(kept.order[places])))
+
+    def _mark_paired(self, kept: BufferedRows, places: Ints) -> None:
+        """Clear the timers of buffered rows that have found a match."""
+        side = self._operator.padded_side
+        assert side is not None, "rows of a side wait"
+        positions = np.unique(kept.order[places])
+        timers = kept.found.take([TIMER_COLUMN], positions).column(TIMER_COLUMN)
+        positions = positions[pc.is_valid(timers).to_numpy()]
+        if positions.size:
+            marked = kept.found.take(self._operator.tables[SIDES[side]].schema.names, positions)
+            none = pa.nulls(marked.num_rows, pa.int64())
+            self._tables[side].upsert(marked.set_column(marked.column_names.index(TIMER_COLUMN), TIMER_COLUMN, none))
+
+    def _keep(self, position: int, rows: pa.Table, expires: Ints, paired: Bools) -> None:
+        operator = self._operator
+        stored = operator.stored[position]
+        kept = rows.select(stored.names).cast(stored).append_column(EXPIRES_COLUMN, pa.array(expires))
+        if position == operator.padded_side:
+            kept = kept.append_column(TIMER_COLUMN, pa.array(expires, mask=paired))
+        self._tables[position].add(kept)
+
+
+def _batch_rows(columns: JoinedColumns) -> int:
+    """Return the maximum number of rows of one output."""
+    return max(1, OUTPUT_BYTES // max(1, columns.row_bytes))

@@ -1,0 +1,11 @@
+"""The newest row of each key."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.operators.latest.run import LatestByKey as LatestByKey
+    from milepost.operators.latest.spec import LatestOperator as LatestOperator
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

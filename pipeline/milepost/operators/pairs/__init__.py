@@ -1,0 +1,1 @@
+"""Rows of two inputs: buffers, joined columns, order of arrival."""

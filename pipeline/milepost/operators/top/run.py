@@ -1,0 +1,274 @@
+"""`kind: top`: the first n rows of each key. Each epoch emits the ranks whose row changed.
+
+Without a rank column the output is a set of rows without a key, which only operators can read: they get the rows that
+entered or left the first n. A row that only changes its rank is neither::
+
+    n = 2, rows of a key by score    ranks emitted          net changes without ranks
+    9  7                             1: 9, 2: 7             +9 +7
+    8 arrives: 9  8                  2: 8                   -7 +8
+
+Over append-only input the state has only rows that can still be among the first n, because a row after n others never
+will be. Over updates it has all rows, because those before one may be retracted. Equal rows are stored once, with a
+count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.operators.contract import (
+    ONLY_TABLE,
+    Bools,
+    BuildOptions,
+    CheckpointListener,
+    Combiner,
+    Ints,
+    KeyedState,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    RowsOfKeys,
+    StatefulOperator,
+    StateTable,
+    multi_row_table,
+)
+from milepost.operators.rows.columns import (
+    check_key,
+    check_order,
+    distinct_columns,
+    distinct_rows,
+    first_of_each,
+    group_rows,
+    key_columns,
+    number_keys,
+    places_in_groups,
+    plain_schema,
+    with_plain_keys,
+)
+from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
+from milepost.operators.rows.retractions import NONE, check_settled, with_weights
+from milepost.operators.rows.row_order import OrderBy, sorted_rows, tie_break
+from milepost.operators.top.spec import TopOperator
+from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
+
+RANK = pa.int32()
+"""Type of a rank, as of Spark's `row_number`."""
+
+_UNSHOWN_RANK = "__rank"
+"""Of rows whose rank is no column of the output."""
+
+_Ranks: TypeAlias = tuple[pa.Table, Ints]
+"""Rows of the output, and the place of each among all ranks of the keys that the epoch changed."""
+
+
+def build(spec: TopOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
+    """Return the operator of a spec. Raises InvalidRequest."""
+    (input_,) = inputs
+    return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
+
+
+class TopByKey:
+    """The first rows of each key by rank. Nothing is ever late, and null is a key of its own."""
+
+    output_kind = OutputKind.UPDATES
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(
+        self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str | None, input_: OperatorInput
+    ) -> None:
+        """Args:
+        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places; None: none has.
+        """
+        schema = input_.schema
+        check_key(uid, key, schema)
+        check_order(uid, [name for name, _ in order_by], schema)
+        self.uid, self.key, self.order_by, self.n = uid, tuple(key), order_by, n
+        self.ranks, self.rank = rank is not None, rank or _UNSHOWN_RANK
+        self.over_updates = WEIGHT_COLUMN in schema.names
+        self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
+        self.output_key = (*self.key, self.rank) if self.ranks else ()
+        ranked = [pa.field(self.rank, RANK)] if self.ranks else []
+        self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
+        self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stable_key)
+        self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
+        ties = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
+        self.tables: Mapping[str, StateTable] = {
+            ONLY_TABLE: multi_row_table(self.key, self.input_schema, tie_break=ties)
+        }
+        self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> TopRun:
+        """Start one subtask's epoch; nothing here fires."""
+        return TopRun(self, tables[ONLY_TABLE])
+
+    def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Store the rows that may be among the first of their key, and return the distinct keys."""
+        weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
+        rows = rows.select(self.input_schema.names).cast(self.input_schema)
+        rows = with_plain_keys(rows, self.key)
+        groups, keys = number_keys(rows.select(list(self.key)))
+        if weights is not None:
+            state.add(rows.append_column(WEIGHT_COLUMN, weights))
+        else:
+            self._keep_first(rows, groups, keys, state)
+        return keys
+
+    def _keep_first(self, rows: pa.Table, groups: Ints, keys: pa.Table, state: KeyedState) -> None:
+        """Store only the stored and new rows that are among the first now.
+
+        Args:
+            groups: of each row the number of its key in `keys`.
+        """
+        stored = state.lookup_all(keys)
+        known = stored.take(self.state_columns)
+        both = pa.concat_tables([known.select(rows.column_names), rows])
+        weights = np.concatenate([_weights(known), np.ones(rows.num_rows, dtype=np.int64)])
+        order, begins, before = self._places(both, np.concatenate([stored.owners, groups]), weights)
+        kept = np.empty(len(order), dtype=np.bool_)
+        # Equal rows are retained or dropped together, so the state does not depend on how rows were cut into pieces.
+        kept[order] = (before[begins] < self.n)[np.cumsum(begins) - 1]
+        gone = pa.array(np.flatnonzero(~kept[: known.num_rows]))
+        state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(gone))
+        state.add(rows.filter(pa.array(kept[known.num_rows :])))
+
+    def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:
+        """Return the ranks of distinct keys whose row changed in this epoch: the old rows, then the new ones.
+
+        A rank that no longer has a row is only among the old ones.
+        """
+        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
+        now, place = self._first_rows(state.lookup_all(keys))
+        before, place_before = self._first_rows(state.lookup_all_at_start(keys))
+        _, at, at_before = np.intersect1d(place, place_before, assume_unique=True, return_indices=True)
+        same = np.logical_and.reduce(
+            [now.column(name).to_numpy()[at] == before.column(name).to_numpy()[at_before] for name in IDENTITY_COLUMNS]
+        )
+        others = np.delete(np.arange(now.num_rows), at[same]), np.delete(np.arange(before.num_rows), at_before[same])
+        now, before = (
+            rows.select(self.ranked_schema.names).take(pa.array(positions))
+            for rows, positions in zip((now, before), others, strict=True)
+        )
+        return (before, place_before[others[1]]), (now, place[others[0]])
+
+    def net_changes(self, keys: pa.Table, state: KeyedState) -> pa.Table:
+        """Return the rows that entered or left the first n of distinct keys, weighted, by key, retractions first."""
+        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
+        sides = [state.lookup_all_at_start(keys), state.lookup_all(keys)]
+        (before, of_before), (now, of_now) = (self._ranked(one.take(self.state_columns), one.owners) for one in sides)
+        rows, owners = pa.concat_tables([before, now]), np.concatenate([of_before, of_now])
+        identity = rows.select(IDENTITY_COLUMNS).append_column(_UNSHOWN_RANK, pa.array(owners))
+        codes, count = group_rows(identity)
+        weights = np.zeros(count, dtype=np.int64)
+        np.add.at(weights, codes, np.repeat([-1, 1], [before.num_rows, now.num_rows]))
+        changed = np.flatnonzero(weights)
+        first = first_of_each(codes, count)[changed]
+        order = np.lexsort((weights[changed] > 0, owners[first]))
+        found = rows.select(self.ranked_schema.names).take(pa.array(first[order]))
+        return found.append_column(WEIGHT_COLUMN, pa.array(weights[changed][order]))
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of all rows of some state, by key and rank."""
+        groups, _ = group_rows(key_columns(state_rows, self.key))
+        rows = self._ranked(state_rows, groups)[0].select(self.ranked_schema.names)
+        return self.marked(rows, self.ranked_schema.empty_table())
+
+    def marked(self, rows: pa.Table, ended: pa.Table) -> pa.Table:
+        """Return rows as they are put out: where ranks may end, with the deletes of those that have ended."""
+        return with_deletes(rows, ended, self.output_key) if self.deletes else rows
+
+    def _first_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
+        """Return the first rows of keys with their identity, and the place of each among those of all keys."""
+        rows, owners = self._ranked(found.take(self.state_columns), found.owners)
+        return rows, owners * self.n + rows.column(self.rank).to_numpy() - 1
+
+    def _ranked(self, state_rows: pa.Table, owners: Ints) -> tuple[pa.Table, Ints]:
+        """Return the first rows of each key with their rank, by key and rank, and the key number of each."""
+        # n = 4, three distinct rows of one key in order:
+        #   weight    2  1  3
+        #   before    0  2  3     rows of the key that precede it
+        #   shown     2  1  1     of the third row, only one copy is among the first 4
+        weights = np.maximum(_weights(state_rows), 0)  # below 0 a row is absent
+        order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
+        shown = np.clip(self.n - before, 0, weights[order])
+        positions = np.repeat(order, shown)
+        ranks = pa.array(np.repeat(before, shown) + places_in_groups(shown) + 1).cast(RANK)
+        return state_rows.take(pa.array(positions)).append_column(self.rank, ranks), owners[positions]
+
+    def _places(self, rows: pa.Table, owners: Ints, weights: Ints) -> tuple[Ints, Bools, Ints]:
+        """Sort rows by key and rank.
+
+        Returns:
+            (positions in that order, of each whether it differs from the one before, and how many rows of its key are
+            before it).
+        """
+        order, begins = sorted_rows(rows, owners, self.order_by)
+        before = np.cumsum(weights[order]) - weights[order]
+        of_key = owners[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        np.not_equal(of_key[1:], of_key[:-1], out=first[1:])
+        return order, begins, before - before[first][np.cumsum(first) - 1]
+
+
+class TopRun:
+    """One subtask's epoch of a `TopByKey`. Changed ranks are emitted at its end."""
+
+    def __init__(self, operator: TopByKey, state: KeyedState) -> None:
+        self._operator = operator
+        self._state = state
+        self._keys: list[pa.Table] = []
+        nothing: _Ranks = operator.ranked_schema.empty_table(), NONE
+        self._before, self._now = nothing, nothing
+        self._changes = operator.ranked_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Ingest rows without emitting anything. Nothing is ever late."""
+        if rows.num_rows:
+            self._keys.append(self._operator.ingest(rows, self._state))
+        yield from ()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each rank that has another row than when the epoch began, by key and rank, then those that have ended.
+
+        Where rows never go, a rank ends only while a row that takes its place is in flight.
+        """
+        if not self._operator.ranks:
+            if self._keys:
+                self._changes = self._operator.net_changes(self._changed_keys(), self._state)
+            return self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
+        if self._keys:
+            self._before, self._now = self._operator.changed(self._changed_keys(), self._state)
+        before, place_before = self._before
+        ended = ~np.isin(place_before, self._now[1])
+        return self._operator.marked(self._now[0], before.filter(pa.array(ended)))
+
+    def retractions(self) -> pa.Table:
+        """Return the changed ranks: retractions of their rows at the start of the epoch, and the current rows."""
+        if not self._operator.ranks:
+            return self._changes
+        return with_weights(*self._before, *self._now)
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a row was retracted but never inserted."""
+        if not self._operator.over_updates or not (self._keys or all_keys):
+            return
+        columns = [*self._operator.key, WEIGHT_COLUMN]
+        rows = self._state.rows() if all_keys else self._state.lookup_all(self._changed_keys()).take(columns)
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(WEIGHT_COLUMN) < 0))
+
+    def _changed_keys(self) -> pa.Table:
+        return distinct_rows(pa.concat_tables(self._keys))
+
+
+def _weights(state_rows: pa.Table) -> Ints:
+    return state_rows.column(WEIGHT_COLUMN).to_numpy()
