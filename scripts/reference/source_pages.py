@@ -13,7 +13,7 @@ from scripts.reference.markdown import note, table
 
 PRODUCT = ROOT / "pipeline" / "milepost"
 JOB_KEYS, TABLE_KEYS = "storage/layout.py", "sinks/records/table_keys.py"
-PROCESS = "operators/functions/process.py"
+PROCESS = "operators/process/run.py"
 _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 
 STORED = """\

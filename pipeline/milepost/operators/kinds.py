@@ -37,7 +37,7 @@ _SPECS: tuple[type[OperatorSpec], ...] = get_args(get_args(AnyOperator)[0])
 KINDS = {get_args(spec.model_fields["kind"].annotation)[0]: spec for spec in _SPECS}
 """Kind -> its spec. The folder of a kind has its name."""
 
-STATEFUL_KINDS = tuple(kind for kind, spec in KINDS.items() if issubclass(spec, StatefulSpec))
+STATEFUL_KINDS = {kind: spec for kind, spec in KINDS.items() if issubclass(spec, StatefulSpec)}
 
 UNAVAILABLE_KINDS = frozenset({"materialize"})
 """Kinds that are planned but not available in this version."""

@@ -351,7 +351,7 @@ def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, m
         "from milepost.jobmaster import JobMaster, Session\n"
         "from milepost.jobspec.load.load import load_job\n"
         "JobMaster(load_job(sys.argv[1])).triggers.trigger(Session.cli())\n"
-        "print(sorted(name for name in sys.modules if 'lineage' in name), "
+        "print(sorted(name for name in sys.modules if 'openlineage' in name), "
         "[one.name for one in threading.enumerate() if 'OpenLineage' in one.name])"
     )
     path = str(job.folder / "config" / "small.yaml")

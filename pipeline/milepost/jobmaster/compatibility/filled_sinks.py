@@ -5,8 +5,6 @@ from __future__ import annotations
 from milepost.epoch import CheckpointMetadata
 from milepost.jobspec.graph import JobGraph
 
-_KINDS_THAT_PUBLISH_STATE = ("aggregate", "top", "latest")
-
 
 def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[str]:
     """Return the names of upsert sinks for which the epoch stages every row of the state.
@@ -29,7 +27,7 @@ def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[
         for name, rows in graph.sink_inputs.items()
         if rows.mode == "upsert"
         and not rows.part
-        and graph.nodes[graph.keyed_by(rows.uid)].kind in _KINDS_THAT_PUBLISH_STATE
+        and graph.nodes[graph.keyed_by(rows.uid)].publishes_state
         and graph.keyed_by(rows.uid) in base.operators
         and name not in base.sinks
     )

@@ -8,18 +8,6 @@ from typing import Any
 
 from milepost.jobspec.graph import can_continue, with_updates_of
 
-LOST_STATE = {
-    "aggregate": "the totals so far: they restart at nothing",
-    "window": "the rows of windows that have not fired: those windows will lack them",
-    "deduplicate": "which rows were seen: duplicates will pass",
-    "latest": "the latest row of each key: an older row that arrives later will replace it",
-    "top": "the rows that rank now: only later rows will rank",
-    "join": "the rows that wait for a match: their pairs will be missing",
-    "asof": "the rows to match: later rows will not match them",
-    "process": "the state of its function for each key",
-}
-"""What `--allow-non-restored-state` discards, by kind of operator."""
-
 SOURCE_POSITION_KEPT = "its position is retained, so that nothing is read twice if the source returns"
 
 

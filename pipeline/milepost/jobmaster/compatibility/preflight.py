@@ -16,7 +16,6 @@ from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import (
-    LOST_STATE,
     SOURCE_POSITION_KEPT,
     renamed_operators,
 )
@@ -48,7 +47,7 @@ from milepost.jobspec.graph import (
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import from_text
 from milepost.operators import StatefulOperator
-from milepost.operators.base import RowWiseSpec
+from milepost.operators.base import RowWiseSpec, StatefulSpec
 from milepost.operators.lookup import LookupOperator
 from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
@@ -240,6 +239,12 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
+def _lost_state(kind: str) -> str:
+    operator = KINDS[kind]
+    assert issubclass(operator, StatefulSpec), kind
+    return operator.lost_state
+
+
 def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
     """Complete the row of a removed operator or source: what is lost, and its likely new name."""
     if row["kind"] == "source":
@@ -248,7 +253,7 @@ def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Ma
         if row["name"] in renamed:
             row["renamed_to"] = renamed[row["name"]]
             row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
-        row["forgets"] = LOST_STATE[recorded["operators"][row["name"]]["kind"]]
+        row["forgets"] = _lost_state(recorded["operators"][row["name"]]["kind"])
         row["detail"] += f"; --allow-non-restored-state discards {row['forgets']}"
 
 

@@ -96,6 +96,11 @@ class Node:
         return self.kind in STATEFUL_KINDS
 
     @property
+    def publishes_state(self) -> bool:
+        """Whether its updates are a function of its state, so that a new sink can be filled from it."""
+        return self.is_stateful and STATEFUL_KINDS[self.kind].publishes_state
+
+    @property
     def is_row_wise(self) -> bool:
         """Whether it is an operator without state, which runs where the rows of its input are."""
         return bool(self.inputs) and not self.is_stateful

@@ -40,6 +40,8 @@ class AggregateOperator(KeyedOperator):
     aggregates: Aggregates
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule("none")
+    lost_state: ClassVar[str] = "the totals so far: they restart at nothing"
+    publishes_state: ClassVar[bool] = True
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

@@ -38,6 +38,7 @@ class AsofOperator(PairedOperator):
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "that of its left input", NOTHING, "event time < stamp, for either input: `<uid>.late.<input>`"
     )
+    lost_state: ClassVar[str] = "the rows to match: later rows will not match them"
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

@@ -63,7 +63,6 @@ class OperatorSpec(SpecModel, ABC):
 
     Attributes:
         uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
-        kind: decides which other keys there are.
         inputs: names of sources and operators.
     """
 
@@ -163,6 +162,10 @@ class StatefulSpec(OperatorSpec):
 
     renamed_from: NodeName | None = None
 
+    lost_state: ClassVar[str]
+    """What is lost if an epoch discards its state, as text."""
+    publishes_state: ClassVar[bool] = False
+    """Whether its updates are a function of its state, so that a new sink can be filled from it."""
     ordered_inputs: ClassVar[bool] = True
     """Whether the order and number of inputs is part of the state, so that changing it is incompatible."""
     spreads_null_keys: ClassVar[bool] = False

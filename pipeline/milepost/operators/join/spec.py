@@ -69,6 +69,7 @@ class JoinOperator(PairedOperator):
     )
     unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep"})
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"how": frozenset({"full"})}
+    lost_state: ClassVar[str] = "the rows that wait for a match: their pairs will be missing"
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

@@ -59,6 +59,8 @@ class LatestOperator(KeyedOperator):
         "none", NOTHING, "with a `tombstone_ttl`: event time < stamp − tombstone_ttl"
     )
     lifetime_key: ClassVar[str] = "tombstone_ttl"
+    lost_state: ClassVar[str] = "the latest row of each key: an older row that arrives later will replace it"
+    publishes_state: ClassVar[bool] = True
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

@@ -38,6 +38,7 @@ class ProcessOperator(StatefulSpec):
         "otherwise none"
     )
     ordered_inputs: ClassVar[bool] = False
+    lost_state: ClassVar[str] = "the state of its function for each key"
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

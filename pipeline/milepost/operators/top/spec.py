@@ -52,6 +52,8 @@ class TopOperator(KeyedOperator):
         return [f"{name} {'desc' if descends else 'asc'}" for name, descends in self.order_by]
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule("none")
+    lost_state: ClassVar[str] = "the rows that rank now: only later rows will rank"
+    publishes_state: ClassVar[bool] = True
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None

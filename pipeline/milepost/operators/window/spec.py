@@ -231,6 +231,7 @@ class WindowOperator(KeyedOperator):
         "allowed_lateness",
     )
     lifetime_key: ClassVar[str] = "allowed_lateness"
+    lost_state: ClassVar[str] = "the rows of windows that have not fired: those windows will lack them"
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
