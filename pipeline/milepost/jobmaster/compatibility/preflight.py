@@ -46,8 +46,8 @@ from milepost.jobspec.graph import (
 )
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import from_text
-from milepost.operators import StatefulOperator
-from milepost.operators.base import RowWiseSpec, StatefulSpec
+from milepost.operators import STATEFUL_KINDS, StatefulOperator
+from milepost.operators.base import RowWiseSpec
 from milepost.operators.lookup import LookupOperator
 from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
@@ -239,12 +239,6 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
-def _lost_state(kind: str) -> str:
-    operator = KINDS[kind]
-    assert issubclass(operator, StatefulSpec), kind
-    return operator.lost_state
-
-
 def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
     """Complete the row of a removed operator or source: what is lost, and its likely new name."""
     if row["kind"] == "source":
@@ -253,7 +247,7 @@ def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Ma
         if row["name"] in renamed:
             row["renamed_to"] = renamed[row["name"]]
             row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
-        row["forgets"] = _lost_state(recorded["operators"][row["name"]]["kind"])
+        row["forgets"] = STATEFUL_KINDS[recorded["operators"][row["name"]]["kind"]].lost_state
         row["detail"] += f"; --allow-non-restored-state discards {row['forgets']}"
 
 
