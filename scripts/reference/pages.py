@@ -166,7 +166,9 @@ def decisions_page() -> str:
     return "\n".join([
         "# Decisions\n",
         note("the records in this folder"),
-        "Each record states the context, the decision, its consequences, and what would reverse it.\n",
+        "Each record states the context, the decision, its consequences, and what would reverse it. The records of",
+        "November 2026 summarise dated notes, which have all options and measurements. Commit `c0cd8e08` deleted the",
+        "notes; `git ls-tree -r c0cd8e08~1 docs/explanation/decisions` lists them.\n",
         table(("number", "decision", "status"), rows),
         "\n## Decisions of the protocol\n",
         "Smaller decisions about the rules of `milepost.protocol`, by subject:\n",
