@@ -13,20 +13,23 @@ from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository import architecture
 
 EXPLANATION = REPOSITORY / "docs" / "explanation"
-PAGES = [EXPLANATION / f"{name}.md" for name in ("architecture", "load-bearing", "invariants")]
+PAGES = [EXPLANATION / f"{name}.md" for name in ("architecture", "extending", "load-bearing", "invariants")]
 LINK = re.compile(r"\[`([^`\]]+)`\]\(([^)\s:]+\.py)\)")
 """A name in code and the file that defines it; or a file or package, by its own name."""
 
 
 @cache
 def defined_names(file: Path) -> frozenset[str]:
-    """Return the qualified names of the functions and classes of a file."""
+    """Return the qualified names of the functions and classes of a file, and its module-level constants."""
 
     def names(node: ast.AST, prefix: str) -> set[str]:
         found = set()
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.FunctionDef | ast.ClassDef):
                 found |= {f"{prefix}{child.name}"} | names(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.Assign | ast.AnnAssign):
+                targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+                found |= {f"{prefix}{target.id}" for target in targets if isinstance(target, ast.Name)}
         return found
 
     return frozenset(names(ast.parse(file.read_text(encoding="utf-8")), ""))
