@@ -7,7 +7,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.graph.compatibility import compare_signatures, state_signatures
 from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
-from tests.unit.jobspec.graph.test_sql_rules import spec, sql, sums
+from tests.unit.operators.sql.test_sql_rules import spec, sql, sums
 
 ASKED = {"made": SparkAnswers("one", "asked")}
 

@@ -11,7 +11,7 @@ from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.spark.task.outputs import sql_outputs
 from milepost.spark.task.row_steps.sql_expression import selects
 from milepost_testkit.specs.graphs import build_graph
-from tests.unit.jobspec.graph.test_sql_rules import spec, sql, sums
+from tests.unit.operators.sql.test_sql_rules import spec, sql, sums
 
 WEIGHTED = pa.schema([("page", pa.string()), ("n", pa.int64()), ("seen", pa.int64()), (WEIGHT_COLUMN, pa.int64())])
 CLICKS = pa.schema([("page", pa.string()), ("n", pa.int64())])
