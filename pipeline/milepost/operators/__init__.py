@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.operators.contract import OperatorInput as OperatorInput
     from milepost.operators.contract import OperatorRun as OperatorRun
     from milepost.operators.contract import OutputKind as OutputKind
+    from milepost.operators.contract import PublishesState as PublishesState
     from milepost.operators.contract import RetractingRun as RetractingRun
     from milepost.operators.contract import StatefulOperator as StatefulOperator
     from milepost.operators.contract import UpdatedRun as UpdatedRun

@@ -300,6 +300,21 @@ class CheckpointListener(Protocol):
         """Handle the outcome of one checkpoint. Raises OperatorFailed."""
 
 
+@runtime_checkable
+class PublishesState(Protocol):
+    """An operator whose current output is a function of one of its state tables.
+
+    Attributes:
+        published_table: name of that table.
+    """
+
+    uid: str
+    published_table: str
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output rows of some rows of the table."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
     """How an operator is used in a job.

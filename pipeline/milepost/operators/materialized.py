@@ -40,6 +40,8 @@ class MaterializedOperator:
     Rows are identified by the output key. Its columns are normalized like all keys, with one zero and one NaN.
     """
 
+    published_table = OUTPUT_TABLE
+
     def __init__(self, operator: StatefulOperator, outlives_us: int | None = None) -> None:
         """Args:
         outlives_us: how long after its `window_end` a row may be replaced. None: without limit.

@@ -50,6 +50,7 @@ class AggregateOverUpdates:
     """Aggregates over the live rows of each key. Nothing is ever late, and null is a key of its own."""
 
     output_kind = OutputKind.UPDATES
+    published_table = ONLY_TABLE
     combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 

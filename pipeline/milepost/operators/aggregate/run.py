@@ -52,6 +52,7 @@ class AggregateByKey:
     """Aggregates over all rows of a key so far, or over all rows. No row is late. A null key is a group of its own."""
 
     output_kind = OutputKind.UPDATES
+    published_table = ONLY_TABLE
     listener: CheckpointListener | None = None
 
     def __init__(

@@ -71,6 +71,7 @@ class LatestByKey:
     """
 
     output_kind = OutputKind.UPDATES
+    published_table = ONLY_TABLE
     listener: CheckpointListener | None = None
 
     def __init__(self, spec: LatestOperator, input_: OperatorInput) -> None:

@@ -76,6 +76,7 @@ class TopByKey:
     """The first rows of each key by rank. Nothing is ever late, and null is a key of its own."""
 
     output_kind = OutputKind.UPDATES
+    published_table = ONLY_TABLE
     combiner: Combiner | None = None
     listener: CheckpointListener | None = None
 

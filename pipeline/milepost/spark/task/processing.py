@@ -218,7 +218,7 @@ class Processing:
                 all_keys=any(channel is not None and channel.buffers for channel in self._item.channels)
             )
         if (whole := self._item.whole) is not None:
-            rows = whole.operator.results(opened.tables[whole.table].rows())
+            rows = whole.operator.results(opened.tables[whole.operator.published_table].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
             if whole.fill is not None:
                 yield Rows(whole.fill, as_insertions(rows), before_us)

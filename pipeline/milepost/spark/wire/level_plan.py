@@ -12,11 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.epoch import EpochAlignment, StateTableSnapshot
-from milepost.operators import MaterializedOperator, StatefulOperator
-from milepost.operators.aggregate import AggregateByKey, AggregateOverUpdates
+from milepost.operators import PublishesState, StatefulOperator
 from milepost.operators.base import late_output
-from milepost.operators.latest import LatestByKey
-from milepost.operators.top import TopByKey
 from milepost.protocol.exchange import (
     END_OF_TIME_US,
     SubtaskAck,
@@ -80,14 +77,12 @@ class WholeOutput:
 
     Attributes:
         node: name of the output.
-        operator: the operator that computes the rows.
-        table: state table that they are computed from.
+        operator: the operator that computes the rows from a table of its state.
         fill: name of the output with the same rows and weights; None: it has no reader.
     """
 
     node: str
-    operator: AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator
-    table: str
+    operator: PublishesState
     fill: str | None
 
 

@@ -14,11 +14,8 @@ import pyarrow as pa
 from milepost.epoch import EpochPlan, split_inputs
 from milepost.jobspec.job import SourceSpec
 from milepost.language.times import in_us
-from milepost.operators import ONLY_TABLE, MaterializedOperator, StatefulOperator
-from milepost.operators.aggregate import AggregateByKey, AggregateOverUpdates
-from milepost.operators.base import OUTPUT_TABLE, edge_names
-from milepost.operators.latest import LatestByKey
-from milepost.operators.top import TopByKey
+from milepost.operators import PublishesState, StatefulOperator
+from milepost.operators.base import edge_names
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
 from milepost.sources import ObjectReader, build_reader
@@ -221,7 +218,6 @@ def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nod
 
 
 def _whole_output(operator: StatefulOperator, fills: bool) -> WholeOutput:
-    if not isinstance(operator, AggregateByKey | AggregateOverUpdates | TopByKey | LatestByKey | MaterializedOperator):
+    if not isinstance(operator, PublishesState):
         raise TypeError(f"output of operator {operator.uid} is no function of its state")
-    table = OUTPUT_TABLE if isinstance(operator, MaterializedOperator) else ONLY_TABLE
-    return WholeOutput(operator.uid + WHOLE, operator, table, operator.uid + FILL if fills else None)
+    return WholeOutput(operator.uid + WHOLE, operator, operator.uid + FILL if fills else None)
