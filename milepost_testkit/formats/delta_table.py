@@ -18,12 +18,12 @@ from deltalake import DeltaTable, write_deltalake
 from milepost.errors import CommitConflict
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.files.file_statistics import statistics_of
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
 from milepost.sinks.formats.delta.delta_location import delta_location
 from milepost.sinks.formats.delta.delta_types import delta_schema
 from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
+from milepost.sinks.parquet_files.file_statistics import statistics_of
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove

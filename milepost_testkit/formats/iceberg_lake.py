@@ -16,10 +16,10 @@ from pyiceberg.table import Table
 
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.sinks.formats.iceberg.open_table import IcebergTable
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove

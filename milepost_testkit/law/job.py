@@ -23,7 +23,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
-from milepost.sinks.files.deletes import without_deletes
+from milepost.sinks.parquet_files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured

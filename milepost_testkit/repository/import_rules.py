@@ -104,10 +104,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "sinks": (
         "records",
-        "files",
+        "parquet_files",
         "table_format",
         "contract",
-        "formats staging",
+        "buckets formats",
+        "staging",
         "table",
         "build",
         "table_copy",

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from milepost.sinks.buckets.bucket_staging import BucketStaging
+from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import PreparingSink, Sink, StagingSink
-from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import (
     Committable,
     RowsPiece,
@@ -15,11 +17,9 @@ from milepost.sinks.records.committables import (
     decode_schema,
 )
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
 from milepost.sinks.staging.join_staging import JoinStaging
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.state.layers.key_groups import key_group_range
 from milepost.state.layers.key_hash import KeyHash
 

@@ -31,7 +31,7 @@ from milepost.quality import (
     required_columns,
     sample_rows,
 )
-from milepost.sinks.files import Reading, TableFiles, without_deletes
+from milepost.sinks.parquet_files import Reading, TableFiles, without_deletes
 from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_schema
 
 DRIVER_ROWS = 1_000_000

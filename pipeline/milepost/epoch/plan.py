@@ -25,7 +25,8 @@ from milepost.operators.base import OUTPUT_TABLE
 from milepost.operators.process import ProcessFunction
 from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId
 from milepost.protocol.subtask import Notifications
-from milepost.sinks.staging import BucketPlan, MaintenancePlan
+from milepost.sinks.buckets import BucketPlan
+from milepost.sinks.staging import MaintenancePlan
 from milepost.sources import ObjectPart, SourceObject
 from milepost.sources.planning import ForgottenRows, SourcePlan, assign_splits
 from milepost.state.buffers import ChannelStateHandle

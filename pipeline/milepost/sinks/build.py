@@ -10,17 +10,17 @@ from milepost.jobspec.graph import SinkInput
 from milepost.jobspec.job import PostgresAccess, SinkSpec
 from milepost.language import SINK_FORMATS
 from milepost.protocol.records import ObjectStore
+from milepost.sinks.buckets.bucket_staging import BucketStaging
+from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import Sink, SinkMode, StagingSink
-from milepost.sinks.files.partitions import PartitionBy
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats import delta, iceberg, parquet, postgres
+from milepost.sinks.parquet_files.partitions import PartitionBy
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.contents import ContentsRecords
 from milepost.sinks.records.marks import MarkRecords
-from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.compaction import CompactionStaging, MaintenancePlan, compacted_buckets
 from milepost.sinks.staging.join_staging import JoinStaging
 from milepost.sinks.staging.small_files import JoinPlan
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.table_sink import TableSink
 from milepost.sinks.table_format import TableFormat

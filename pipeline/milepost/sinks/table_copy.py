@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from milepost.jobspec.graph import SinkInput
 from milepost.jobspec.job import SinkSpec
 from milepost.protocol.records import CheckpointId, FencingToken
+from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.build import build_staging
 from milepost.sinks.contract import Sink, SinkMode
-from milepost.sinks.files.deletes import align_deletes
-from milepost.sinks.files.file_cuts import cut_by_bytes
-from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.deletes import align_deletes
+from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagingContext, decode_schema
 from milepost.sinks.records.contents import TableContents
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 
 COPIED_BYTES = 64 << 20
 """Size of the input files that become one file of the copy, and that are held in memory."""

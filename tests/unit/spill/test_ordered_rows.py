@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import EnvironmentUnusable
-from milepost.sinks.files.table_schema import latest_per_key
+from milepost.sinks.parquet_files.table_schema import latest_per_key
 from milepost.spill import external_sort as module
 from milepost.spill import spilled_rows
 from milepost.spill.external_sort import align_by_key, ordered_rows, sorted_rows

@@ -49,8 +49,8 @@ from milepost.protocol.records import CompletedCheckpoint, PendingCheckpoint, Se
 from milepost.protocol.retention import open_forks
 from milepost.quality import GateVerdict
 from milepost.sinks import CopyPlan, stage_copy
+from milepost.sinks.buckets import OwnedKeys
 from milepost.sinks.records import RegisteredTable, TableAddress, TableContents, TableRegistry
-from milepost.sinks.staging import OwnedKeys
 
 _LOG = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""What subtasks write for a table before the commit point: rows, buckets and compacted files."""
+"""What subtasks write for a table before the commit point: new rows, joined small files and compacted files."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,5 @@ if TYPE_CHECKING:
     from milepost.sinks.staging.compaction import plan_compaction as plan_compaction
     from milepost.sinks.staging.small_files import JoinPlan as JoinPlan
     from milepost.sinks.staging.small_files import plan_joins as plan_joins
-    from milepost.sinks.staging.table_buckets import BucketPlan as BucketPlan
-    from milepost.sinks.staging.table_buckets import OwnedKeys as OwnedKeys
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

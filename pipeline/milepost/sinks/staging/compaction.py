@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from milepost.protocol.records import ObjectStore
+from milepost.sinks.buckets.bucket_staging import BucketStaging
+from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import StagingSink
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
-from milepost.sinks.staging.bucket_staging import BucketStaging
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.storage.concurrency import prefetch
 
 COMPACT_FILES = 64

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from milepost.errors import StateCorrupt
 from milepost.sinks.contract import StagingSink
-from milepost.sinks.files.deletes import align_deletes, to_change_rows
-from milepost.sinks.files.file_cuts import cut_by_bytes
-from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.files.table_schema import latest_per_key
+from milepost.sinks.parquet_files.deletes import align_deletes, to_change_rows
+from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_schema import latest_per_key
 from milepost.sinks.records.committables import JoinedFile, RowsPiece, StagedRows, StagingContext
 from milepost.sinks.records.content_digests import combined_digest
 from milepost.sinks.staging.small_files import JoinPlan, Run, rows_identity

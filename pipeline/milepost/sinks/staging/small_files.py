@@ -25,7 +25,7 @@ from itertools import accumulate, chain, groupby
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.sinks.files.file_cuts import cut_by_bytes
+from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
 from milepost.sinks.records.committables import JoinedFile, PartitionValues, StagedFile
 from milepost.sinks.records.table_keys import staged_by
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 from milepost.errors import ProtocolViolation
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files.deletes import changelog_rows, table_columns, to_change_rows, without_deletes
-from milepost.sinks.files.partitions import PartitionBy, PartitionFiles
-from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.files.table_schema import changes_schema, rows_to_stage
+from milepost.sinks.parquet_files.deletes import changelog_rows, table_columns, to_change_rows, without_deletes
+from milepost.sinks.parquet_files.partitions import PartitionBy, PartitionFiles
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_schema import changes_schema, rows_to_stage
 from milepost.sinks.records.committables import (
     Committable,
     RowsPiece,

@@ -37,8 +37,8 @@ from milepost.errors import (
 )
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TablePosition, TableTarget
-from milepost.sinks.files.table_files import TableFiles
-from milepost.sinks.files.table_schema import widened_schema
+from milepost.sinks.parquet_files.table_files import TableFiles
+from milepost.sinks.parquet_files.table_schema import widened_schema
 from milepost.sinks.records.committables import StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.sinks.records.marks import Mark, MarkRecords

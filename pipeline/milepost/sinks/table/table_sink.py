@@ -32,10 +32,10 @@ from milepost.sinks.contract import (
     TableRead,
     TableTarget,
 )
-from milepost.sinks.files.deletes import table_columns, without_deletes
-from milepost.sinks.files.partitions import PartitionBy, check_partition
-from milepost.sinks.files.table_files import Reading
-from milepost.sinks.files.table_schema import check_rows_schema, merged_schema, widened_schema
+from milepost.sinks.parquet_files.deletes import table_columns, without_deletes
+from milepost.sinks.parquet_files.partitions import PartitionBy, check_partition
+from milepost.sinks.parquet_files.table_files import Reading
+from milepost.sinks.parquet_files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
 from milepost.sinks.records.marks import Mark, MarkRecords, TableView

@@ -30,7 +30,8 @@ from milepost.protocol.exchange import (
 )
 from milepost.protocol.records import CheckpointFailureReason, CheckpointId, FencingToken, ObjectStore, StoreConfig
 from milepost.sinks import StagingSink, build_staging
-from milepost.sinks.staging import BucketPlan, JoinPlan, MaintenancePlan, OwnedKeys
+from milepost.sinks.buckets import BucketPlan, OwnedKeys
+from milepost.sinks.staging import JoinPlan, MaintenancePlan
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.level_task import run_subtask
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage

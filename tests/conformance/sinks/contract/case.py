@@ -15,7 +15,7 @@ import pytest
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.contract import Sink, SinkMode
-from milepost.sinks.files.partitions import PartitionBy
+from milepost.sinks.parquet_files.partitions import PartitionBy
 from milepost.sinks.records.committables import Committable
 from milepost.sinks.records.contents import ContentsRecords
 from milepost.sinks.records.marks import MarkRecords

@@ -11,13 +11,13 @@ from milepost.errors import StateCorrupt
 from milepost.jobspec.graph.graph import SinkInput
 from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.sinks.buckets.bucket_staging import BucketStaging
+from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files.deletes import latest_rows, without_deletes
-from milepost.sinks.files.partitions import PartitionBy
-from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.deletes import latest_rows, without_deletes
+from milepost.sinks.parquet_files.partitions import PartitionBy
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.staging.bucket_staging import BucketStaging
-from milepost.sinks.staging.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table_copy import CopyPlan, stage_copy
 from milepost_testkit import wording

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from milepost.sinks.files.file_statistics import statistics_of
+from milepost.sinks.parquet_files.file_statistics import statistics_of
 
 US_PER_DAY = 86_400_000_000
 
@@ -116,6 +116,8 @@ def test_ends_hold_every_value(numbers: list[int | None], texts: list[str | None
 
 def test_tasks_need_no_library_of_a_format_for_it() -> None:
     """Rule: files are staged without a library of the format in the worker (TABLES 1.2)."""
-    code = "import sys, milepost.sinks.files.file_statistics; print({'deltalake', 'pyiceberg'} & {*sys.modules})"
+    code = (
+        "import sys, milepost.sinks.parquet_files.file_statistics; print({'deltalake', 'pyiceberg'} & {*sys.modules})"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "set()"

@@ -21,8 +21,8 @@ from pyiceberg.expressions import EqualTo, IsNull
 from milepost.errors import InvalidRequest
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.files.partition_values import partition_text, partition_value
-from milepost.sinks.files.partitions import (
+from milepost.sinks.parquet_files.partition_values import partition_text, partition_value
+from milepost.sinks.parquet_files.partitions import (
     MAX_PARTITIONS,
     PartitionBy,
     split_by_values,

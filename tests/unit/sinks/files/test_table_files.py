@@ -21,9 +21,9 @@ from milepost.errors import EnvironmentUnusable, StateCorrupt
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.files import table_files
-from milepost.sinks.files.deletes import latest_rows
-from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files import table_files
+from milepost.sinks.parquet_files.deletes import latest_rows
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
 from milepost.spill import external_sort, spilled_rows

@@ -14,10 +14,10 @@ from milepost.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres import row_changes as changes_of_rows
 from milepost.sinks.formats.postgres.row_changes import RowChanges, row_changes
 from milepost.sinks.formats.postgres.row_lines import lines_of
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.table_format import TableMove

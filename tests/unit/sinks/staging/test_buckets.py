@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest, ProtocolViolation
-from milepost.sinks.contract import SinkMode
-from milepost.sinks.staging.bucket_staging import BucketStaging
-from milepost.sinks.staging.table_buckets import (
+from milepost.sinks.buckets.bucket_staging import BucketStaging
+from milepost.sinks.buckets.table_buckets import (
     MAX_BUCKETS,
     ROWS_PER_BUCKET,
     BucketPlan,
@@ -20,6 +19,7 @@ from milepost.sinks.staging.table_buckets import (
     bucket_count,
     buckets_of,
 )
+from milepost.sinks.contract import SinkMode
 from milepost_testkit import profiles, wording
 from milepost_testkit.formats.played_manifest import Completed
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from milepost.errors import StateCorrupt
 from milepost.protocol.records.object_store import ObjectStore
+from milepost.sinks.buckets.table_buckets import OwnedKeys
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.files import table_files
-from milepost.sinks.files.file_cuts import cut_by_size
-from milepost.sinks.files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files import table_files
+from milepost.sinks.parquet_files.file_cuts import cut_by_size
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
 from milepost.sinks.records.committables import StagedFile, StagedRows, StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
 from milepost.sinks.staging.small_files import JoinPlan
-from milepost.sinks.staging.table_buckets import OwnedKeys
 from milepost.storage import object_handles
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore

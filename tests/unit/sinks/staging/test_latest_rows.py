@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.sinks.files.table_schema import latest_per_key, sorted_latest
+from milepost.sinks.parquet_files.table_schema import latest_per_key, sorted_latest
 
 ROWS = st.lists(st.tuples(st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["", "a", "b"])), max_size=40)
 

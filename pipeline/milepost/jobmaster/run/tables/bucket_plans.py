@@ -6,8 +6,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobspec.job import SinkSpec
 from milepost.protocol.records import TimelineRole
+from milepost.sinks.buckets import BucketPlan
 from milepost.sinks.records import decode_schema
-from milepost.sinks.staging import BucketPlan
 from milepost.storage.concurrency import parallel_map
 
 

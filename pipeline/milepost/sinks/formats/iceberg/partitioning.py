@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
-from milepost.sinks.files.partition_values import partition_text, partition_value
 from milepost.sinks.formats.iceberg.schemas import to_arrow
+from milepost.sinks.parquet_files.partition_values import partition_text, partition_value
 from milepost.sinks.records.committables import PartitionValues
 
 

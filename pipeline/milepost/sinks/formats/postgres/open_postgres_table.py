@@ -18,7 +18,6 @@ from milepost.errors import (
     CommitOutcomeUnknown,
     InvalidRequest,
 )
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres.database import Connection, Database
 from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, required_type
 from milepost.sinks.formats.postgres.refusals import refuse_relation
@@ -30,6 +29,7 @@ from milepost.sinks.formats.postgres.row_changes import (
 )
 from milepost.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.sinks.formats.postgres.table_head import TableHead, TableName, move_head, read_head, widen_head
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit, TableMove

@@ -18,12 +18,12 @@ from psycopg import sql
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.jobspec.job import PostgresAccess
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.files.table_files import TableFiles
 from milepost.sinks.formats.postgres.database import Connection, Database, is_true
 from milepost.sinks.formats.postgres.open_postgres_table import OpenPostgresTable, TableContext, column_sql
 from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, check_rows
 from milepost.sinks.formats.postgres.refusals import KINDS
 from milepost.sinks.formats.postgres.table_head import TableName, add_head, make_heads, read_head
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.reservation import RESERVATION, TableOwner, read_reservation
 
 

@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import StateCorrupt
-from milepost.sinks.files.deletes import deleted_keys, latest_rows, without_deletes
-from milepost.sinks.files.file_cuts import cut_by_bytes
-from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.files.table_schema import latest_per_key
 from milepost.sinks.formats.postgres.row_lines import lines_of
+from milepost.sinks.parquet_files.deletes import deleted_keys, latest_rows, without_deletes
+from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_schema import latest_per_key
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.content_digests import common_prefix
 from milepost.sinks.table_format import TableMove

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from milepost.sinks.files.deletes import align_deletes
-from milepost.sinks.staging.table_buckets import Ints, split_by_bucket
+from milepost.sinks.buckets.table_buckets import Ints, split_by_bucket
+from milepost.sinks.parquet_files.deletes import align_deletes
 from milepost.spill import Pieces, RowSpill, read_pieces
 
 

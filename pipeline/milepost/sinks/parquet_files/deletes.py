@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.base import DELETED_COLUMN
-from milepost.sinks.files.table_schema import as_changes, latest_per_key
+from milepost.sinks.parquet_files.table_schema import as_changes, latest_per_key
 
 _MARK = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
 

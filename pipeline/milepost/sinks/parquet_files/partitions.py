@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
 from milepost.language.times import scalar_text
-from milepost.sinks.files.partition_values import has_partition_type, partition_text
-from milepost.sinks.files.table_files import TableFiles
+from milepost.sinks.parquet_files.partition_values import has_partition_type, partition_text
+from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.records.committables import PartitionValues, StagedFile, StagingContext
 
 MAX_PARTITIONS = 1000

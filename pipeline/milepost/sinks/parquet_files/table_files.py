@@ -22,17 +22,17 @@ import pyarrow.parquet as pq
 from milepost.errors import NotFound, StateCorrupt
 from milepost.operators.base import DELETED_COLUMN
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.files.deletes import (
+from milepost.sinks.parquet_files.deletes import (
     align_deletes,
     latest_rows,
     schema_with_deletes,
     with_delete_column,
     without_deletes,
 )
-from milepost.sinks.files.file_encoding import encode_parquet
-from milepost.sinks.files.file_statistics import statistics_of
-from milepost.sinks.files.partition_values import with_partition
-from milepost.sinks.files.table_schema import conform, sorted_latest
+from milepost.sinks.parquet_files.file_encoding import encode_parquet
+from milepost.sinks.parquet_files.file_statistics import statistics_of
+from milepost.sinks.parquet_files.partition_values import with_partition
+from milepost.sinks.parquet_files.table_schema import conform, sorted_latest
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.spill import ordered_rows, reading_scratch

@@ -11,20 +11,8 @@ import pyarrow as pa
 from milepost.errors import ProtocolViolation
 from milepost.operators.base import DELETED_COLUMN
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.files.deletes import (
-    align_deletes,
-    has_live_rows,
-    schema_with_deletes,
-    table_columns,
-    to_change_rows,
-    without_deletes,
-)
-from milepost.sinks.files.file_cuts import cut_by_size
-from milepost.sinks.files.table_files import Reading, TableFiles
-from milepost.sinks.files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
-from milepost.sinks.staging.bucketed_rows import BucketedRows
-from milepost.sinks.staging.table_buckets import (
+from milepost.sinks.buckets.bucketed_rows import BucketedRows
+from milepost.sinks.buckets.table_buckets import (
     MAX_BUCKETS,
     BucketPlan,
     OwnedKeys,
@@ -34,6 +22,18 @@ from milepost.sinks.staging.table_buckets import (
     is_within,
     overlaps,
 )
+from milepost.sinks.parquet_files.deletes import (
+    align_deletes,
+    has_live_rows,
+    schema_with_deletes,
+    table_columns,
+    to_change_rows,
+    without_deletes,
+)
+from milepost.sinks.parquet_files.file_cuts import cut_by_size
+from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
+from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.storage.concurrency import parallel_map
 
 _PARALLEL_BUCKETS = 4
