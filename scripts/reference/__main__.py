@@ -1,4 +1,4 @@
-"""`make reference`: writes every page of the reference that follows from the code."""
+"""`make reference`: write every generated page of the reference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scripts.reference.pages import PAGES
 
 
 def main() -> None:
-    """Write each page, and say which were other ones."""
+    """Write each page, and print which have changed."""
     for place, page in PAGES.items():
         file, text = ROOT / place, page()
         if not file.exists() or file.read_text(encoding="utf-8") != text:

@@ -1,4 +1,4 @@
-"""The generated pages: where each lies, and what makes its text."""
+"""The generated pages: their paths, and the functions that return their text."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _NO_OPTIONS = re.compile(r"\*\*Options\*\*:\n\n(?=#|\Z)")
 
 
 def cli_page() -> str:
-    """Return what Typer says of every command; options that all of them take are said once."""
+    """Return Typer's description of every command; options that all commands accept are listed once."""
     words = [sys.executable, "-m", "typer", "milepost.cli.main", "utils", "docs", "--name", "milepost"]
     made = plain(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     root, commands = _COMMANDS.sub("", made).split("\n## ", 1)
     _, _, root = root.partition("\n")
     commands = _NO_OPTIONS.sub("", _COMMON_OPTIONS.sub("", f"## {commands}"))
-    every = "Every command takes `--json`, `-v` and `--help` as well; they are not listed again below."
+    every = "Every command also accepts `--json`, `-v` and `--help`, which are not repeated below."
     return (
         f"# Command line\n\n{note('the commands of `milepost.cli`')}\n{root.strip()}\n\n{every}\n\n{commands.strip()}\n"
     )
@@ -75,15 +75,16 @@ def errors_page() -> str:
         "# Errors and exit codes\n",
         note("`milepost.errors`"),
         "Every error that Milepost raises on purpose is a `CheckpointError` with a message, a `hint` and `details`.",
-        "The command line prints message and hint, and with `--json` all of it: `class`, `message`, `hint`,",
-        "`runbook`, `details`, `exit_code`. What is no such error is a bug, or a library's: exit code 1. Each has a",
-        "page in the [runbook](../runbook/index.md), which messages name.\n",
+        "The command line prints message and hint, and with `--json` all fields: `class`, `message`, `hint`,",
+        "`runbook`, `details`, `exit_code`. Any other error is a bug or comes from a library: exit code 1. Each class",
+        "has a page in the [runbook](../runbook/index.md), which messages name.\n",
         "## Exit codes\n",
         table(("code", "meaning", "errors"), codes),
         "\n## What to do\n",
         table(("action", "meaning"), [(action.value, actions[action.name]) for action in Action]),
-        "\nUnder Airflow, what is to be tried again is retried as often as the task may be, what is to be skipped is a",
-        "skipped task, and everything else fails the task at once.\n",
+        "\nUnder Airflow, an error that asks for a retry uses the task's retries, one that asks for a skip skips the",
+        "task,",
+        "and every other error fails the task immediately.\n",
         "## Classes\n",
         table(("error", "exit", "action", "what it says"), classes),
         "",
@@ -105,13 +106,15 @@ def runbook_index() -> str:
     return "\n".join([
         "# Runbook\n",
         note("the files in `milepost.runbook`"),
-        "A page for each type of error and each state of a job: what it means, what is true now, what to do, how you",
-        "see that it is over. Names are stable. Each error names its page, as does `status` of a job that is not well;",
-        "`milepost runbook NAME` prints it. Airflow's server has it at `/milepost/runbook/NAME`, where task logs lead.",
-        f"A team that serves these pages itself sets `{VARIABLE}` to the folder of `NAME.html`, where commands and",
-        "tasks run: messages then have that address.\n",
-        "In an incident, begin with [Handle an incident](../how-to/incident.md).",
-        "[Alerts of Prometheus](../reference/alerts.yaml) lead here.\n",
+        "A page for each type of error and each state of a job: what it means, what is true now, what to do, how to",
+        "see that it is resolved. Names are stable. Each error names its page, and so does `status` of an unhealthy",
+        "job.",
+        "`milepost runbook NAME` prints it. Airflow's server has it at `/milepost/runbook/NAME`, and task logs link",
+        "to it.",
+        f"If your team serves these pages itself, set `{VARIABLE}` to the URL of the folder of `NAME.html`, where",
+        "commands and tasks run. Messages then use that URL.\n",
+        "In an incident, start with [Handle an incident](../how-to/incident.md).",
+        "[Alerts of Prometheus](../reference/alerts.yaml) link here.\n",
         "## States of a job\n",
         *listed("states"),
         "\n## Errors\n",
@@ -127,12 +130,13 @@ def reasons_page() -> str:
     return "\n".join([
         "# Abort reasons\n",
         note("`milepost.protocol.records.reasons`"),
-        "Why a checkpoint was refused, declined or aborted, as `list`, `show` and `history` say it. The first ones are",
-        "Flink's, by its names. A reason that *counts* says that the epoch itself failed: more of those in a row than",
+        "Why a checkpoint was refused, declined or aborted, as `list`, `show` and `history` show it. The first ones",
+        "have",
+        "Flink's names. A reason that *counts* means that the epoch itself failed. More of them in a row than",
         "`checkpointing.tolerable_failures` make the job FAILED, until `milepost resume`.\n",
         table(("reason", "meaning", "counts", "what to do"), rows),
         "\n## Never given\n",
-        "Flink's, kept so that its list stays whole:\n",
+        "Reserved, so that Flink's list is complete:\n",
         table(("reason", "what is different here"), [(f"`{one.value}`", why) for one, why in RESERVED_REASONS.items()]),
         "",
     ])  # fmt: skip
@@ -144,13 +148,15 @@ def event_time_page() -> str:
     return "\n".join([
         "# Event time\n",
         note("`milepost.jobspec.graph.event_time`"),
-        "A source's watermark is the newest event time read, less `watermark_delay`. An operator's is the least of its",
-        "inputs': of a source that of the source, of an operator how far that has fired, less what it holds back.",
-        "Inputs without event time hold nobody back.\n",
-        "A row is stamped when it is read: with the least watermark of all inputs of its operator at the start of the",
-        "epoch. The stamp decides for ever whether the row is late, whatever the epoch in which it is processed. Rows",
-        "that an operator emits are stamped with how far it had fired before them, less what it holds back; so what a",
-        "window emits is never late for a window that reads it.\n",
+        "A source's watermark is the newest event time read, minus `watermark_delay`. An operator's watermark is the",
+        "least of its inputs'. For a source that is the source's watermark. For an operator it is how far that has",
+        "fired,",
+        "minus what it holds back. Inputs without event time have no effect.\n",
+        "A row is stamped when it is read, with the least watermark of all inputs of its operator at the start of the",
+        "epoch. The stamp decides permanently whether the row is late, in whatever epoch it is processed. A row that",
+        "an",
+        "operator emits is stamped with how far the operator had fired before it, minus what it holds back. So what a",
+        "window emits is never late for a downstream window.\n",
         table(("kind", "event time of its rows", "holds back", "late"), rows),
         "",
     ])  # fmt: skip
@@ -204,4 +210,4 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/protocol-tables.md": protocol_page,
     f"{DECISIONS}/index.md": decisions_page,
 }
-"""Where a page lies below the root of the repository, and what makes it."""
+"""Path of a page below the root of the repository -> the function that returns it."""
