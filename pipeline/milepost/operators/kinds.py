@@ -1,4 +1,4 @@
-"""Registry of the kinds of operators. A new kind is a folder with `spec.py` and `run.py`, and a line here."""
+"""Registry of the kinds of operators. A new kind is a folder with `spec.py` and `run.py`, and two lines here."""
 
 from __future__ import annotations
 
