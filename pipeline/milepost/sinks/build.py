@@ -94,7 +94,7 @@ def build_sink(
         key=rows.key,
         store=store,
         format_name=spec.format,
-        form=_format(_Table(spec, rows.key, store, retention_ms, find_access)),
+        table_format=_format(_Table(spec, rows.key, store, retention_ms, find_access)),
         by_buckets=spec.by_buckets,
         marks=MarkRecords(job_store, spec.name),
         records=records,

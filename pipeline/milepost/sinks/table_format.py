@@ -51,13 +51,13 @@ class ForeignCommit:
     """A commit of another writer after the job's newest move; in `history`, any commit.
 
     Attributes:
-        version: of the format, for people. what: the operation, as its writer names it.
+        version: of the format, for people. operation: as its writer names it.
         removed: keys of removed files. added: added files.
         keeps_rows: whether it declares that it changed no rows (a compaction).
     """
 
     version: int
-    what: str
+    operation: str
     removed: frozenset[str]
     added: tuple[StagedFile, ...]
     keeps_rows: bool

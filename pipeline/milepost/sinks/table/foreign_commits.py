@@ -50,7 +50,7 @@ def follow_foreign_commits(moved: Sequence[StagedFile], commits: Iterable[Foreig
     for commit in commits:
         if commit.keeps_rows and commit.removed & resurrected.keys():
             fault, is_mixed = (
-                fault or f"its version {commit.version} ({commit.what}) merged rows that the job had removed",
+                fault or f"its version {commit.version} ({commit.operation}) merged rows that the job had removed",
                 True,
             )
         resurrected = {key: file for key, file in resurrected.items() if key not in commit.removed}
@@ -63,7 +63,7 @@ def follow_foreign_commits(moved: Sequence[StagedFile], commits: Iterable[Foreig
         mixes = bool(inputs) and inputs != commit.removed
         if mixes or restored or not commit.keeps_rows:
             mixture = " together with foreign rows" if mixes else ""
-            fault = fault or f"its version {commit.version} ({commit.what}) changed rows of this job{mixture}"
+            fault = fault or f"its version {commit.version} ({commit.operation}) changed rows of this job{mixture}"
             is_mixed = is_mixed or mixes
         elif len(commit.added) == 1 and inputs <= sources.keys():
             sources[commit.added[0].key] = frozenset().union(*(sources[key] for key in inputs))

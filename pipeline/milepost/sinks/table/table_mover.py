@@ -67,13 +67,13 @@ class TableMover:
         sink: str,
         job: str,
         store: ObjectStore,
-        form: TableFormat,
+        table_format: TableFormat,
         marks: MarkRecords,
         records: ContentsRecords,
         ownership: TableOwnership,
     ) -> None:
         self._sink, self._job, self._store = sink, job, store
-        self._format, self._marks, self._records, self._ownership = form, marks, records, ownership
+        self._format, self._marks, self._records, self._ownership = table_format, marks, records, ownership
         self._files = TableFiles(sink, store)
 
     def read_table(self) -> tuple[OpenTable | None, TablePosition]:

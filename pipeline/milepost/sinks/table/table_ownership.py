@@ -33,13 +33,13 @@ class TableOwnership:
         self,
         sink: str,
         store: ObjectStore,
-        form: TableFormat,
+        table_format: TableFormat,
         owner: Callable[[], TableOwner],
         *,
         adopts: bool,
         only_empty: bool,
     ) -> None:
-        self._sink, self._store, self._format, self._owner = sink, store, form, owner
+        self._sink, self._store, self._format, self._owner = sink, store, table_format, owner
         self._adopts, self._only_empty = adopts, only_empty
 
     def reservation(self) -> Reservation | None:

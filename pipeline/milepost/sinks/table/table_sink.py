@@ -74,7 +74,7 @@ class TableSink(TableStaging):
         key: tuple[str, ...],
         store: ObjectStore,
         format_name: str,
-        form: TableFormat,
+        table_format: TableFormat,
         by_buckets: bool,
         marks: MarkRecords,
         records: ContentsRecords,
@@ -84,22 +84,22 @@ class TableSink(TableStaging):
         adopts: bool = False,
         partition: PartitionBy | None = None,
     ) -> None:
-        statistics = form.keeps_statistics
+        statistics = table_format.keeps_statistics
         super().__init__(name, mode=mode, key=key, store=store, op=op, statistics=statistics, partition=partition)
-        self._job, self._store, self._format_name, self._format = job, store, format_name, form
+        self._job, self._store, self._format_name, self._format = job, store, format_name, table_format
         self.by_buckets = by_buckets
         self._retention_ms = retention_ms
         self._marks, self._records = marks, records
         self._ownership = TableOwnership(
             name,
             store,
-            form,
+            table_format,
             lambda: self._owner(identity()),
             adopts=adopts,
             only_empty=mode is SinkMode.UPSERT,
         )
-        self._takeover = Takeover(name, store, form, marks, records)
-        self._mover = TableMover(name, job, store, form, marks, records, self._ownership)
+        self._takeover = Takeover(name, store, table_format, marks, records)
+        self._mover = TableMover(name, job, store, table_format, marks, records, self._ownership)
 
     def reserve(self, identity: str, before_create: Callable[[], None] = lambda: None) -> None:
         requested = self._new_reservation(identity)

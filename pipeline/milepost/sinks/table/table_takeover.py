@@ -36,7 +36,7 @@ class Takeover:
 
     sink: str
     store: ObjectStore
-    form: TableFormat
+    table_format: TableFormat
     marks: MarkRecords
     records: ContentsRecords
 
@@ -56,12 +56,12 @@ class Takeover:
             view: the table as the savepoint has it.
         Raises: InvalidRequest: the table is not as in the savepoint.
         """
-        if self.form.is_database:
+        if self.table_format.is_database:
             raise self._refused(
                 "a table in a database cannot be taken over in this version",
                 "give the sink another table: the savepoint has its rows",
             )
-        table = self.form.open()
+        table = self.table_format.open()
         if table is None:
             raise self._refused("the table no longer exists", "give the sink a new path: the savepoint has its rows")
         if is_same_owner(table.owner, owner):
@@ -95,7 +95,7 @@ class Takeover:
 
     def is_complete(self, owner: TableOwner, view: TableView) -> bool:
         """Return whether the owner has the table and it shows the savepoint, as far as is known."""
-        table = None if self.form.is_database else self.form.open()
+        table = None if self.table_format.is_database else self.table_format.open()
         if table is None or not is_same_owner(table.owner, owner):
             return False
         try:
@@ -148,7 +148,7 @@ class Takeover:
 
         Raises: InvalidRequest: they differ from the target's records.
         """
-        table = self.form.open()
+        table = self.table_format.open()
         mark = None if table is None else self.marks.at(table.number)
         taken = None if mark is None else identity_of(mark.contents)
         if taken is None or self.records.are_stored(taken):

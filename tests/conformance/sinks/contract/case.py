@@ -227,7 +227,7 @@ class SinkCase:
             store=store,
             format_name=self.format_name,
             by_buckets=self.mode is SinkMode.UPSERT and self.format_name in ("delta", "iceberg"),
-            form=HookedFormat(self.table_format(store), *hooks("format")),
+            table_format=HookedFormat(self.table_format(store), *hooks("format")),
             marks=MarkRecords(job_store, name),
             records=ContentsRecords(job_store),
             identity=lambda: life,

@@ -27,7 +27,7 @@ def test_an_append_is_told_with_its_files_and_stays_when_ours_go(table: DeltaTab
     table.append_by_others(7, 8)
     opened = table.open()
     (append,) = opened.foreign_commits()
-    assert (append.version, append.what, append.removed, append.keeps_rows) == (2, "WRITE", frozenset(), False)
+    assert (append.version, append.operation, append.removed, append.keeps_rows) == (2, "WRITE", frozenset(), False)
     (theirs,) = append.added
     assert theirs.rows == 2 and opened.live_files() == {ours.key: ours.size, theirs.key: theirs.size}
     table.move(2, [], [ours])
@@ -40,7 +40,7 @@ def test_a_compaction_of_ours_keeps_the_rows_and_goes_back(table: DeltaTableUnde
     table.move(1, [one, two])
     table.others.optimize.compact()
     (rewrite,) = table.open().foreign_commits()
-    assert rewrite.what == "OPTIMIZE" and rewrite.keeps_rows
+    assert rewrite.operation == "OPTIMIZE" and rewrite.keeps_rows
     assert rewrite.removed == {one.key, two.key} and [file.rows for file in rewrite.added] == [2]
     table.move(2, [one], rewrite.added)
     assert table.keys() == [1] and table.open().live_files() == {one.key: one.size}
@@ -52,7 +52,7 @@ def test_a_delete_of_our_rows_is_told_as_a_change(table: DeltaTableUnderTest) ->
     table.move(1, [ours])
     table.others.delete("k = 1")
     (delete,) = table.open().foreign_commits()
-    assert (delete.what, delete.removed, delete.keeps_rows) == ("DELETE", {ours.key}, False)
+    assert (delete.operation, delete.removed, delete.keeps_rows) == ("DELETE", {ours.key}, False)
 
 
 def test_a_restore_takes_files_back_and_no_mark(table: DeltaTableUnderTest) -> None:
@@ -64,7 +64,7 @@ def test_a_restore_takes_files_back_and_no_mark(table: DeltaTableUnderTest) -> N
     opened = table.open()
     assert (opened.number, opened.write_id) == (2, write_id(2))
     (restore,) = opened.foreign_commits()
-    assert (restore.what, restore.removed, restore.keeps_rows) == ("RESTORE", {new.key}, False)
+    assert (restore.operation, restore.removed, restore.keeps_rows) == ("RESTORE", {new.key}, False)
     assert [file.key for file in restore.added] == [old.key] == [*opened.live_files()]
     table.move(3, [new], [old])
     assert table.keys() == [2]
@@ -82,7 +82,7 @@ def test_foreign_commits_are_told_oldest_first_and_ours_that_move_nothing_are_no
     table.others.alter.set_table_properties({"delta.checkpointInterval": "7"})
     foreign = table.open().foreign_commits()
     assert [commit.version for commit in foreign] == [*range(2, 9), 10]
-    assert [commit.what for commit in foreign] == ["WRITE"] * 7 + ["SET TBLPROPERTIES"]
+    assert [commit.operation for commit in foreign] == ["WRITE"] * 7 + ["SET TBLPROPERTIES"]
     assert foreign[-1].keeps_rows and table.open().write_id == write_id(1)
 
 
@@ -117,7 +117,7 @@ def test_a_log_that_has_lost_our_commit_still_has_the_mark(tmp_path: Path) -> No
     assert (opened.number, opened.write_id) == (1, write_id(1))
     lost, *known = opened.foreign_commits()
     assert (lost.version, lost.removed, lost.added, lost.keeps_rows) == (3, frozenset(), (), False)
-    wording.matches("problems", lost.what)
+    wording.matches("problems", lost.operation)
     assert [commit.version for commit in known] == [4, 5]
     table.move(2)
     assert (table.open().number, table.open().write_id) == (2, write_id(2))

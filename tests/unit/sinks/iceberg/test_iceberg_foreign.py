@@ -25,7 +25,7 @@ def test_rows_that_others_append_stay_and_are_told(any_lake: IcebergLake) -> Non
     (foreign,) = seen.foreign_commits()
     seen.commit(move(2, (more,), (ours,)))
 
-    assert (foreign.what, foreign.removed, foreign.keeps_rows) == ("append", frozenset(), False)
+    assert (foreign.operation, foreign.removed, foreign.keeps_rows) == ("append", frozenset(), False)
     assert [(file.rows, file.key in seen.live_files()) for file in foreign.added] == [(2, True)]
     assert (seen.number, any_lake.keys()) == (1, [2, 10, 11])
     assert any_lake.opened().foreign_commits() == ()
@@ -53,8 +53,8 @@ def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> 
     deleted, rewritten = table.foreign_commits()
 
     assert table.number == 4
-    assert (deleted.what, deleted.removed, deleted.added) == ("delete", {whole.key}, ())
-    assert (rewritten.what, rewritten.removed) == ("overwrite", {part.key})
+    assert (deleted.operation, deleted.removed, deleted.added) == ("delete", {whole.key}, ())
+    assert (rewritten.operation, rewritten.removed) == ("overwrite", {part.key})
     assert [file.rows for file in rewritten.added] == [1]
     assert not deleted.keeps_rows and not rewritten.keeps_rows
 
@@ -90,7 +90,7 @@ def test_a_compaction_by_others_is_told_as_one(lake: IcebergLake) -> None:
 
     (compaction,) = lake.opened().foreign_commits()
 
-    assert (compaction.what, compaction.keeps_rows) == ("replace", True)
+    assert (compaction.operation, compaction.keeps_rows) == ("replace", True)
     assert compaction.removed == {file.key for file in files}
     assert [file.rows for file in compaction.added] == [2]
 
@@ -163,7 +163,7 @@ def test_our_move_is_still_known_when_others_expire_all_they_may(lake: IcebergLa
     assert (after.number, after.write_id) == (7, "ours")
     (change,) = after.foreign_commits()
     assert (change.removed, sum(file.rows for file in change.added)) == ({ours.key}, 3)
-    assert "expired" in change.what and not change.keeps_rows
+    assert "expired" in change.operation and not change.keeps_rows
 
 
 def test_columns_are_added_and_files_of_both_widths_are_read(any_lake: IcebergLake) -> None:
