@@ -1,4 +1,4 @@
-"""Counting of failures. Source: Flink CheckpointFailureManagerTest, with the names of PROTOCOL_CASES section 2."""
+"""Counting of failures. Source: Flink CheckpointFailureManagerTest, with the names of its test."""
 
 from __future__ import annotations
 
