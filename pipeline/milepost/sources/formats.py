@@ -6,18 +6,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from milepost.jobspec.job import SourceSpec
+from milepost.sources import csv, json_lines, parquet
 from milepost.sources.contract import ObjectReader
-from milepost.sources.csv.csv_reader import CsvReader
-from milepost.sources.json_lines.json_lines_reader import JsonLinesReader
 from milepost.sources.kernel.declared_columns import DeclaredColumns
-from milepost.sources.parquet.parquet_reader import ParquetReader
 
 FORMATS: dict[str, Callable[[DeclaredColumns, Mapping[str, Any]], ObjectReader]] = {
-    "csv": CsvReader,
-    "json": lambda declared, _: JsonLinesReader(declared),
-    "parquet": lambda declared, _: ParquetReader(declared),
+    "csv": lambda declared, options: csv.CsvReader(declared, options),  # noqa: PLW0108 - imported when called
+    "json": lambda declared, _: json_lines.JsonLinesReader(declared),
+    "parquet": lambda declared, _: parquet.ParquetReader(declared),
 }
-"""Format -> its reader, from the declared columns and the options. `SOURCE_FORMATS` has what a spec may declare."""
+"""Format -> its reader, from the declared columns and the options. A format is imported when its reader is built.
+
+`SOURCE_FORMATS` has what a spec may declare.
+"""
 
 
 def build_reader(name: str, spec: SourceSpec) -> ObjectReader:

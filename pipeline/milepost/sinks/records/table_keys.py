@@ -5,7 +5,7 @@ Everything that Milepost writes is below ``_milepost/``, which engines of every 
     _milepost/owner.json                                        whose table it is (`reservation.py`)
     _milepost/owners/<20 digits of 10^19 - n>.json              jobs that took it over; the newest counts
     _milepost/data/chk-<20 digits>/t<token>/<label>-<sha256>.parquet    what one token staged
-    _milepost/heads/<20 digits of 10^19 - n>.json               commits of our own format (`parquet_format.py`)
+    _milepost/heads/<20 digits of 10^19 - n>.json               commits to a managed Parquet table
     _milepost/garbage/                                          lists of files that nothing needs (`table_garbage.py`)
 """
 

@@ -37,7 +37,7 @@ class TableRegistry:
         self._store, self._sink = store, sink
 
     def add(self, table: RegisteredTable) -> None:
-        """Make a table known; one that is known stays. Raises CommitOutcomeUnknown, StoreUnavailable: call again."""
+        """Record a table, unless it is recorded. Raises CommitOutcomeUnknown, StoreUnavailable: call again."""
         try:
             self._store.create(registered_table_key(self._sink, table.location), encode(table))
         except CommitConflict:

@@ -1,7 +1,7 @@
 """Compact an upsert table that is merged on read, before an epoch's commit point.
 
-This applies to Milepost's own format and to the files behind a Postgres table. An epoch adds change files, and the last
-row of a key counts. Below the changes are buckets, each with every key of a range of key groups::
+This applies to managed Parquet tables and to the files behind a Postgres table. An epoch adds change files, and the
+last row of a key counts. Below the changes are buckets, each with every key of a range of key groups::
 
     buckets  a 0..63, b 64..127     changes  c d e ... in commit order
 

@@ -1,1 +1,10 @@
 """JSON lines: one JSON object per line."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.sources.json_lines.json_lines_reader import JsonLinesReader as JsonLinesReader
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

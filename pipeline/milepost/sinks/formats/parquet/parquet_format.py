@@ -1,4 +1,4 @@
-"""Milepost's own format: a commit creates a head object, and the mark's contents list the live files.
+"""Managed Parquet tables: a commit creates a head object, and the mark's contents list the live files.
 
 Head n, from 1, is `_milepost/heads/<20 digits of 10^19 - n>.json`, created only if absent. The number is inverted, so
 that one LIST with limit 1 returns the newest head:
@@ -89,7 +89,7 @@ def head_version(key: str) -> int:
 
 
 class ParquetFormat:
-    """One table of Milepost's own format in one store."""
+    """One managed Parquet table; see `table_format.TableFormat`."""
 
     keeps_statistics = False
     is_database = False

@@ -1,6 +1,6 @@
 """Postgres as a table format: the table is a projection of a checkpoint's contents, which are change files.
 
-An epoch's changes are staged as Parquet in the job's storage, and compacted there like tables of Milepost's own format.
+An epoch's changes are staged as Parquet in the job's storage, and compacted there like managed Parquet tables.
 The files are authoritative. A move writes the rows that differ, in one transaction with the table's head
 (`table_head`). So a rollback needs no undo log.
 
