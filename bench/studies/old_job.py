@@ -256,6 +256,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
     from milepost.api import Session
+    from milepost_testkit.jobs.rollbacks import roll_back
 
     def sound() -> None:
         assert job.master.reports.fsck().exit_code == 0
@@ -263,7 +264,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
     head = job.master.reports.status().head
     spent = {"show of the first": _timed(lambda: job.master.reports.show(first)), "fsck": _timed(sound)}
     files = job.landed
-    spent["rollback by three"] = _timed(lambda: job.master.rollbacks.run(Session.cli(), head - 3))
+    spent["rollback by three"] = _timed(lambda: roll_back(job.master, head - 3))
     job.check(files - 3)
     for _ in range(3):
         job.master.epochs.run(Session.cli(), job.runner)

@@ -24,6 +24,7 @@ from milepost.protocol.manifest.transaction.requests import UnpinRequest
 from milepost_testkit.chaos.small_limits import shorten_grace, shrink
 from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
 from milepost_testkit.commands.mortal_run import plan_stores
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.processes.processes import wait_until
 
 PRELOADED = (
@@ -224,9 +225,7 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
         case Act.ROLLBACK:
             lineage = lineage_of(job)
             return (
-                master.rollbacks.run(session, lineage[-1 - command.back])
-                if len(lineage) > command.back
-                else "too young"
+                roll_back(master, lineage[-1 - command.back], session) if len(lineage) > command.back else "too young"
             )
         case Act.BACKFILL:
             lineage = (0, *lineage_of(job))

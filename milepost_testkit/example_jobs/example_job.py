@@ -13,6 +13,7 @@ import yaml
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.specs.examples import EXAMPLES
 
 Tables: TypeAlias = Mapping[str, str | None]
@@ -118,7 +119,7 @@ class ExampleRun:
 
     def rollback(self, read: int) -> str:
         """Go back to the checkpoint that had read so many lots."""
-        self.master.rollbacks.run(Session.cli(), self.checkpoints[read])
+        roll_back(self.master, self.checkpoints[read])
         self.read = self.landed[:read]
         self.checkpoints = {count: one for count, one in self.checkpoints.items() if count <= read}
         self.check()

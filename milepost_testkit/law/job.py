@@ -25,6 +25,7 @@ from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.sinks.parquet_files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
 from milepost_testkit.models.data.oracle import check
@@ -123,7 +124,7 @@ class LawJob:
         """Roll back this number of checkpoints, if there are enough."""
         lineage = self.lineage
         if len(lineage) > back:
-            self.master.rollbacks.run(Session.cli(), lineage[-1 - back])
+            roll_back(self.master, lineage[-1 - back])
 
     def backfill(self, back: int, ranges_per_epoch: int) -> None:
         """Backfill the input of the last `back` checkpoints, if there is any."""

@@ -14,6 +14,7 @@ from milepost.errors import NotFound
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.machines.protocol_world import SINKS, SMALL, Answers, SteppedJob
 from milepost_testkit.models.data.landed_rows import Rows
@@ -102,7 +103,7 @@ class TimelineWorld(SteppedJob):
         session = self.new_session("cli")
         return self.begin(
             f"rollback {session.session_id} to {to}",
-            lambda master: master.rollbacks.run(session, to, take_over=insists).outcome,
+            lambda master: roll_back(master, to, session, take_over=insists).outcome,
             session,
             insists=insists,
         )

@@ -13,6 +13,7 @@ from milepost.jobmaster import CheckpointReport, Session
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.kill_chain import without_sql
 from milepost_testkit.jobs.flights.open_flights import FILTERS, OpenFlights
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.readers.witnesses import Witnesses
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -44,7 +45,7 @@ class Story:
         return self.look()
 
     def back_to(self, checkpoint_id: int) -> dict[str, str]:
-        self.flights.job.master().rollbacks.run(Session.cli(), checkpoint_id)
+        roll_back(self.flights.job.master(), checkpoint_id)
         return self.look()
 
     def look(self) -> dict[str, str]:

@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
+from milepost.jobmaster.rollback.plan import RollbackPlan
 from milepost.jobmaster.rollback.rollback import RollbackResult
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.storage.object_handles import read_handle
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -80,7 +82,10 @@ class CountedJob:
         return self.master.epochs.run(Session.cli(), SparklessRunner())
 
     def rollback(self, to: int | str, **options: Any) -> RollbackResult:
-        return self.master.rollbacks.run(Session.cli(), to, **options)
+        return roll_back(self.master, to, **options)
+
+    def carry_out(self, plan: RollbackPlan) -> RollbackResult:
+        return self.master.rollbacks.run(Session.cli(), plan.approved)
 
     @property
     def live(self) -> list[CompletedEpoch]:

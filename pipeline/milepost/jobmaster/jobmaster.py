@@ -16,6 +16,7 @@ from milepost.protocol.records import cached_property
 
 if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import Backfills
+    from milepost.jobmaster.leadership.incarnations import Incarnations
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
     from milepost.jobmaster.leadership.reconciliation import SinkReconciler
@@ -109,16 +110,22 @@ class JobMaster:
         return SinkReconciler(self.context)
 
     @cached_property
+    def _incarnations(self) -> Incarnations:
+        from milepost.jobmaster.leadership.incarnations import Incarnations
+
+        return Incarnations(self.context, self._leadership, self._reconciler)
+
+    @cached_property
     def lifecycle(self) -> Lifecycle:
         from milepost.jobmaster.leadership.lifecycle import Lifecycle
 
-        return Lifecycle(self.context, self._leadership, self._reconciler)
+        return Lifecycle(self.context, self._leadership, self._incarnations)
 
     @cached_property
     def rollbacks(self) -> Rollbacks:
         from milepost.jobmaster.rollback.rollback import Rollbacks
 
-        return Rollbacks(self.context, self._leadership, self._reconciler, self.lifecycle)
+        return Rollbacks(self.context, self._leadership, self._reconciler, self._incarnations)
 
     @cached_property
     def realignments(self) -> Realignments:
@@ -136,25 +143,27 @@ class JobMaster:
     def savepoints(self) -> Savepoints:
         from milepost.jobmaster.savepoints.savepoints import Savepoints
 
-        return Savepoints(self.context, self.lifecycle)
+        return Savepoints(self.context, self._incarnations)
 
     @cached_property
     def restores(self) -> Restores:
         from milepost.jobmaster.savepoints.restore import Restores
 
-        return Restores(self.context, self._leadership, self.lifecycle, self.rollbacks, self.savepoints)
+        return Restores(
+            self.context, self._leadership, self._reconciler, self._incarnations, self.rollbacks, self.savepoints
+        )
 
     @cached_property
     def bootstraps(self) -> Bootstrap:
         from milepost.jobmaster.savepoints.bootstrap import Bootstrap
 
-        return Bootstrap(self.context, self._leadership, self.lifecycle, self.rollbacks)
+        return Bootstrap(self.context, self._leadership, self._incarnations, self.rollbacks)
 
     @cached_property
     def triggers(self) -> Trigger:
         from milepost.jobmaster.run.trigger import Trigger
 
-        return Trigger(self.context, self._leadership, self._reconciler, self.lifecycle)
+        return Trigger(self.context, self._leadership, self._reconciler, self._incarnations, self.lifecycle)
 
     @cached_property
     def epochs(self) -> Epochs:

@@ -124,7 +124,7 @@ class _Case:
                 return self._epoch(number, step), None
             master = JobMaster(self._job, nowhere, lambda: None)
             if step.rollback is not None:
-                master.rollbacks.run(Session.cli(), step.rollback, take_over=True)
+                master.rollbacks.run(Session.cli(), master.rollbacks.plan(step.rollback).approved, take_over=True)
             elif step.backfill is not None:
                 asked = step.backfill
                 master.backfills.run(Session.cli(), self._runner, asked.from_, asked.to, asked.from_checkpoint)

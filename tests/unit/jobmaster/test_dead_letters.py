@@ -15,6 +15,7 @@ import pytest
 from milepost.errors import CheckpointError, SubtaskDeclined
 from milepost.jobmaster import CheckpointDetails, Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -134,7 +135,7 @@ def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: 
     for name, table in tables.items():
         assert_same_rows(job.master.reports.read(name), table, name)
     assert job.master.reports.status().sources["rows"].bad_records.total == 21
-    job.master.rollbacks.run(Session.cli(), 1)
+    roll_back(job.master, 1)
     assert bad_table(job)["object"].to_pylist() == ["1.csv"] * 7
     assert job.master.reports.status().sources["rows"].bad_records.total == 7
 

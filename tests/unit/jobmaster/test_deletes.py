@@ -11,6 +11,7 @@ from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import VerdictStatus
 from milepost.sinks.records.table_address import TableAddress
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -41,7 +42,7 @@ def test_engines_see_the_rows_that_are_left_forward_and_back(job: DeletingJob, r
         job.run(day)
         job.assert_tables(reading_engines, range(1, day + 1))
     for checkpoint_id, days in ((2, (1, 2)), (3, range(1, 4)), (0, ())):
-        job.master.rollbacks.run(Session.cli(), checkpoint_id)
+        roll_back(job.master, checkpoint_id)
         job.assert_tables(reading_engines, days)
 
 
@@ -57,7 +58,7 @@ def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
     job.assert_tables(reading_engines, range(1, 6), fixed=True)
     job.run(6)
     job.assert_tables(reading_engines, range(1, 7), fixed=True)
-    job.master.rollbacks.run(Session.cli(), 5)
+    roll_back(job.master, 5)
     job.assert_tables(reading_engines, range(1, 6))
 
 
@@ -72,7 +73,7 @@ def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(job: De
     for day in range(1, 4):
         job.run(day)
         assert_table(range(1, day + 1))
-    job.master.rollbacks.run(Session.cli(), 2)
+    roll_back(job.master, 2)
     assert_table(range(1, 3))
     database.run("INSERT INTO public.second (k, v, _milepost) VALUES (77, 7, 1)")
     database.run("DELETE FROM public.second WHERE k = (SELECT min(k) FROM public.second)")

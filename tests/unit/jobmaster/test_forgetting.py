@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import SourceChanged
-from milepost.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails
 from milepost.protocol.records.ids import CheckpointId
 from milepost.sources.planning.consumed import MAX_RUNS
 from milepost.storage.local.store import LocalStore
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -152,7 +153,7 @@ def test_a_rollback_brings_back_what_was_remembered(dated: DatedJob) -> None:
     dated.put_back()
     plan = dated.job.master.rollbacks.plan(MAX_RUNS)
     wording.matches("plan", plan.not_undone, replace=wording.TIMES)
-    dated.job.master.rollbacks.run(Session.cli(), MAX_RUNS)
+    roll_back(dated.job.master, MAX_RUNS)
     found = dated.job.epoch()
     assert isinstance(found, CheckpointDetails) and found.sources["rows"].objects == 1, "the day after, alone"
     dated.assert_table(MAX_RUNS + 1, fixed=False)

@@ -21,6 +21,7 @@ from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster import JobMaster, Session
 from milepost.openlineage.settings import nowhere
 from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
@@ -206,7 +207,7 @@ def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: Lin
         job.land(name)
         run(job)
     receiver.wait_for(4)
-    job.master.rollbacks.run(Session.cli(), 1)
+    roll_back(job.master, 1)
     start, complete = receiver.wait_for(6)[4:]
     assert types([start, complete]) == [("START", "small.rollback"), ("COMPLETE", "small.rollback")]
     assert start["run"]["runId"] == complete["run"]["runId"]
@@ -214,7 +215,7 @@ def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: Lin
     assert (changed["name"], complete["inputs"]) == (table(tmp_path / "job"), [])
     assert changed["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
     assert changed["facets"]["version"]["datasetVersion"].endswith("/1")
-    job.master.rollbacks.run(Session.cli(), 0)
+    roll_back(job.master, 0)
     emptied = receiver.wait_for(8)[7]["outputs"][0]["facets"]
     assert emptied["lifecycleStateChange"]["lifecycleStateChange"] == "TRUNCATE"
 
@@ -309,7 +310,7 @@ def test_what_a_rollback_leaves_before_its_tables_had_it_is_aborted(receiver: Li
     job.master.epochs.run_epoch(session, triggered.checkpoint_id, SparklessRunner())
     job.master.epochs.complete(session, triggered.checkpoint_id)
     left = receiver.wait_for(3)[2]["run"]["runId"]
-    job.master.rollbacks.run(Session.cli(), 1)
+    roll_back(job.master, 1)
     receiver.wait_for(6)
     assert types(receiver.events[3:]) == [
         ("ABORT", "small"),
@@ -386,7 +387,7 @@ def test_a_table_that_others_read_has_the_version_that_they_know(
     edit = {"format: parquet, ": format_, "retained: {last: 1}": "retained: {last: 9}"}
     job = SparklessJob.create(tmp_path / "job", edit)
     seen = []
-    for act in (run, run, lambda job: job.master.rollbacks.run(Session.cli(), 1)):
+    for act in (run, run, lambda job: roll_back(job.master, 1)):
         job.land(f"{len(seen)}.csv", f"k,v\n{len(seen)},a\n")
         act(job)
         complete = receiver.wait_for(2 * len(seen) + 2)[-1]

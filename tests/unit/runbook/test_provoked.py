@@ -152,7 +152,7 @@ def plan_outdated(folder: Path, patch: Patch) -> None:
     plan = job.master.rollbacks.plan(1)
     job.land([3])
     job.run()
-    job.rollback(1, approved=plan.approved)
+    job.carry_out(plan)
 
 
 def superseded(folder: Path, patch: Patch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database
@@ -66,7 +67,7 @@ def test_the_delta_example_is_read_by_engines_forward_and_back(
     assert totals(rows("totals")) == SECOND_TOTALS
     changed = [(row["_op"], row["_checkpoint"], row["shop"]) for row in rows("changes") if row["_checkpoint"] > 1]
     assert sorted(changed) == [("upsert", 2, "Porto"), ("upsert", 2, "Quito")]
-    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
+    roll_back(JobMaster(load_job(str(spec))), 1)
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3]
     assert totals(rows("totals")) == FIRST_TOTALS
     assert sorted(rows("changes"), key=lambda row: row["shop"]) == sorted(first, key=lambda row: row["shop"])
@@ -92,7 +93,7 @@ def test_the_iceberg_example_is_read_by_engines_forward_and_back(
     assert run(spec) == 2
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3, 4, 5]
     assert totals(rows("totals")) == SECOND_TOTALS
-    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
+    roll_back(JobMaster(load_job(str(spec))), 1)
     assert sorted(row["sale"] for row in rows("sales")) == [1, 2, 3]
     assert totals(rows("totals")) == FIRST_TOTALS
 
@@ -109,5 +110,5 @@ def test_the_postgres_example_is_read_by_sql_forward_and_back(examples: Path, da
     land_second_day(examples)
     assert run(spec) == 2
     assert shown() == SECOND_TOTALS
-    JobMaster(load_job(str(spec))).rollbacks.run(Session.cli(), 1)
+    roll_back(JobMaster(load_job(str(spec))), 1)
     assert shown() == FIRST_TOTALS

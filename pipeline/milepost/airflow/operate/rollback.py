@@ -60,19 +60,16 @@ def _carry_out(context: ActContext) -> ActResult:
     earlier = find_earlier_switch(context)
     if earlier is not None:
         return earlier
-    target, requested = context.plan.checkpoint_id, context.form[TO]
+    approved, requested = context.plan.approval(ApprovedRollback), context.form[TO]
     current = context.master.rollbacks.target(requested)
-    if current != target:
-        raise PlanOutdated(
-            f"back to {requested} means {checkpoint_name(current)} now, but {checkpoint_name(target)} in the plan. "
-            "Nothing was changed."
-        )
+    for target in (context.plan.checkpoint_id, approved.target):
+        if current != target:
+            raise PlanOutdated(
+                f"back to {requested} means {checkpoint_name(current)} now, but {checkpoint_name(target)} in the plan. "
+                "Nothing was changed."
+            )
     result = context.master.rollbacks.run(
-        context.session,
-        target,
-        take_over=bool(context.form[TAKE_OVER]),
-        detail=context.decided_by,
-        approved=context.plan.approval(ApprovedRollback),
+        context.session, approved, take_over=bool(context.form[TAKE_OVER]), detail=context.decided_by
     )
     discarded = ", ".join(map(str, result.discarded)) or "none"
     said = f"{checkpoint_name(result.checkpoint_id)} is the head of timeline {result.timeline}; discarded: {discarded}"

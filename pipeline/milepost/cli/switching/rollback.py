@@ -62,16 +62,11 @@ def rollback(
     if to is None:
         raise typer.BadParameter("--to ID|TIME is required; --points lists the checkpoints", param_hint="--to")
     plan = output.as_typed(master.rollbacks.plan(to))
-    target = plan.target.checkpoint_id
-    question = f"Roll {plan.job} back to {checkpoint_name(target)}?"
+    question = f"Roll {plan.job} back to {checkpoint_name(plan.target.checkpoint_id)}?"
     if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
         return None
     rolled_back = master.rollbacks.run(
-        Session.cli(),
-        target,
-        take_over=take_over,
-        detail=f"by a person: milepost rollback --to {to}",
-        approved=plan.approved,
+        Session.cli(), plan.approved, take_over=take_over, detail=f"by a person: milepost rollback --to {to}"
     )
     result = output.as_typed(rolled_back)
     return output.document(result) if output.json else _show_result(result, output)

@@ -146,26 +146,30 @@ class Leadership:
         completion = find_completion(state, session.session_id, CheckpointId(checkpoint_id))
         return None if completion is None else self.completed(state, checkpoint_id)
 
-    def sweep(self, session: Session, *, take_over: bool, adopt: bool = True) -> None:
+    def sweep(
+        self, session: Session, *, take_over: bool, adopt: bool = True, state: ManifestState | None = None
+    ) -> None:
         """End another session's pending checkpoint: adopt it if its `_metadata` is written, else abort it (I10).
 
         If the session came back, or a third one ended the checkpoint meanwhile, the lease is judged again.
 
         Args:
             adopt: False aborts a finished checkpoint too, for callers that would discard it next.
+            state: the head, just read, for the first attempt; None: read it.
         Raises:
             Busy: another session's lease is alive. CommitConflict, Fenced: it changed during each of several attempts.
         """
         for _ in range(_SWEEPS - 1):
             try:
-                return self._sweep(session, take_over=take_over, adopt=adopt)
+                return self._sweep(session, state, take_over=take_over, adopt=adopt)
             except (CommitConflict, Fenced) as moved:
                 _LOG.info("%s; judging the lease again", moved.message)
-        return self._sweep(session, take_over=take_over, adopt=adopt)
+                state = None
+        return self._sweep(session, None, take_over=take_over, adopt=adopt)
 
-    def _sweep(self, session: Session, *, take_over: bool, adopt: bool) -> None:
+    def _sweep(self, session: Session, state: ManifestState | None, *, take_over: bool, adopt: bool) -> None:
         context = self.context
-        state = context.head().state
+        state = context.head().state if state is None else state
         timeline = self.timeline(state)
         if timeline.pending is None or timeline.leader is None or timeline.leader.session_id == session.session_id:
             return

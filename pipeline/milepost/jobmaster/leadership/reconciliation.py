@@ -49,13 +49,15 @@ class SinkReconciler:
             return ()
         target = self._context.base_metadata(state, switch.checkpoint_id)
         failed: dict[str, CheckpointError] = {}
+        now = state
         for name in switch.sinks:
             try:
-                self._follow(session, state, switch, target, name)
+                now = self._follow(session, state, switch, target, name)
             except CheckpointError as error:
                 failed[name] = error
                 _LOG.warning("sink %s has yet to follow timeline %s: %s", name, switch.timeline, error.message)
-        now = self._context.head().state
+        if failed:
+            now = self._context.head().state
         if now.live != switch.timeline:
             raise Fenced(
                 f"job {state.job}: while its sinks followed timeline {switch.timeline} to checkpoint "
@@ -100,7 +102,8 @@ class SinkReconciler:
         switch: Reconciliation,
         target: CheckpointMetadata | None,
         name: str,
-    ) -> None:
+    ) -> ManifestState:
+        """Move one sink and confirm that. Returns the head after the confirmation."""
         if name not in {sink.name for sink in self._context.spec.sinks}:
             raise InvalidRequest(
                 f"sink {name}: it has yet to follow timeline {switch.timeline} back to checkpoint "
@@ -109,7 +112,7 @@ class SinkReconciler:
                 sink=name,
             )
         self._move(state, switch.decision, target, name, realigns=name in switch.realigned)
-        self._context.transact(ReconcileSinkRequest(session.session_id, switch.decision, name))
+        return self._context.transact(ReconcileSinkRequest(session.session_id, switch.decision, name)).state
 
     def _number_of_return(self, state: ManifestState, sink: Sink, shown: Mark) -> int:
         """Return the number of the move of a returning table: the manifest version of the newest switch.

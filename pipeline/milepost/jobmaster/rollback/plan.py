@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from milepost.epoch import CheckpointMetadata, counted, iso_ms
-from milepost.errors import InvalidRequest, NotFound, PlanOutdated, StateCorrupt
+from milepost.errors import PlanOutdated, StateCorrupt
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
@@ -20,7 +20,7 @@ from milepost.jobmaster.leadership.table_previews import (
 )
 from milepost.jobmaster.rollback.inputs import InputSize, consumed_since, replayed_input
 from milepost.jobmaster.rollback.switched_tables import SwitchedTable, abandoned_table_size, find_switched_tables
-from milepost.language.times import parse_timestamp
+from milepost.jobmaster.rollback.target import require_retained
 from milepost.protocol.records import (
     ENDED_STATUSES,
     NO_CHECKPOINT,
@@ -34,25 +34,26 @@ from milepost.storage import stat_handle
 
 _PARALLEL_STATS = 8
 
-_CLOCK_SKEW_MS = 60_000
-"""How far a person's clock may be ahead of the store's clock. A wrong UTC offset is a larger difference."""
-
 
 @dataclass(frozen=True, slots=True)
 class ApprovedRollback:
-    """What an approved plan assumes. An approval may take days, so the rollback checks the assumptions again.
+    """The target of an approved plan, and what the plan assumes.
+
+    An approval may take days, so the rollback checks the assumptions again.
 
     Attributes:
+        target: a retained checkpoint, 0 for the empty state.
         head: the live head, 0 for the empty state.
         positions: of the table of each sink that answered.
         sinks: of the spec when the plan was made; None if no plan was approved.
     """
 
+    target: int
     head: int
     positions: Mapping[str, str]
     sinks: Sequence[str] | None = None
 
-    def require_current(self, context: JobContext, state: ManifestState, to: CheckpointId) -> None:
+    def require_current(self, context: JobContext, state: ManifestState) -> None:
         """Raise PlanOutdated unless head, sinks and table positions are still those of the plan."""
         sinks = sorted(sink.name for sink in context.spec.sinks)
         if self.sinks is not None and list(self.sinks) != sinks:
@@ -69,7 +70,8 @@ class ApprovedRollback:
                 hint="look at a new plan",
             )
         if self.positions:
-            check_positions(context, context.base_metadata(state, to), self.positions)
+            target = require_retained(state, self.target)
+            check_positions(context, context.base_metadata(state, target), self.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,69 +154,10 @@ class RollbackPlan:
 
     @property
     def approved(self) -> ApprovedRollback:
-        """What the plan assumes."""
+        """What a rollback takes of the plan."""
         positions = {name: sink.position for name, sink in self.sinks.items() if isinstance(sink, SinkRollback)}
-        return ApprovedRollback(0 if self.head is None else self.head.checkpoint_id, positions, sorted(self.sinks))
-
-
-def resolve_target(state: ManifestState, to: str | int, now_ms: int) -> CheckpointId:
-    """Return the checkpoint that a person names: by its id, 0 for the empty state, or by a time.
-
-    A time (ISO 8601, UTC if it has no offset) means the newest retained checkpoint of the live timeline and its
-    ancestors that was triggered at or before it. If 3, 4 and 5 were triggered at 06:00, 07:00 and 08:00, then "07:30"
-    of that day means 4.
-
-    Args:
-        now_ms: the store's clock.
-    Raises:
-        InvalidRequest: neither an id nor a time, or a time in the future. NotFound: no such checkpoint is retained.
-    """
-    text = str(to).strip()
-    if text.isdecimal():
-        return _by_id(state, int(text))
-    try:
-        moment = parse_timestamp(text)
-    except ValueError:
-        raise InvalidRequest(
-            f"{text!r} is neither a checkpoint id nor a time: expected a number, or ISO 8601 as in 2026-07-14T06:00. "
-            "Nothing was changed."
-        ) from None
-    at_ms = moment.timestamp() * 1000
-    if at_ms > now_ms + _CLOCK_SKEW_MS:
-        raise InvalidRequest(
-            f"{moment.isoformat()} is in the future: it is {iso_ms(now_ms)} now. Nothing was changed.",
-            hint="give a time with its offset, as in 2026-07-14T08:00+02:00",
-        )
-    live = timeline_ancestry(state, state.timeline())
-    fitting = [checkpoint for checkpoint in live if checkpoint.trigger_time_ms <= at_ms]
-    if not fitting:
-        oldest = (
-            f"the oldest is {live[0].checkpoint_id} of {iso_ms(live[0].trigger_time_ms)}" if live else "it has none"
-        )
-        raise NotFound(
-            f"job {state.job} retains no checkpoint of its live timeline that was triggered at or before {text}; "
-            f"{oldest}. Nothing was changed.",
-            hint="0 is the empty state",
-        )
-    return fitting[-1].checkpoint_id
-
-
-def _by_id(state: ManifestState, requested: int) -> CheckpointId:
-    if requested == NO_CHECKPOINT or state.checkpoint(CheckpointId(requested)) is not None:
-        return CheckpointId(requested)
-    retained = [int(checkpoint.checkpoint_id) for checkpoint in state.checkpoints]
-    nearest = min(retained, key=lambda retained_id: (abs(retained_id - requested), retained_id), default=None)
-    raise NotFound(
-        f"job {state.job} retains no completed checkpoint {requested}; retained: "
-        f"{', '.join(map(str, retained)) or 'none'}. Nothing was changed.",
-        hint="0 is the empty state"
-        if nearest is None
-        else f"the nearest one is {nearest}; 0 is the empty state: milepost rollback {state.job} --to {nearest} "
-        "--dry-run",
-        checkpoint_id=requested,
-        retained=retained,
-        nearest=nearest,
-    )
+        head = 0 if self.head is None else self.head.checkpoint_id
+        return ApprovedRollback(self.target.checkpoint_id, head, positions, sorted(self.sinks))
 
 
 def build_plan(context: JobContext, state: ManifestState, target: CheckpointId) -> RollbackPlan:

@@ -1,4 +1,4 @@
-"""Plan a rollback, roll back, or start from an earlier checkpoint.
+"""Plan a rollback, and roll back.
 
 Order of a rollback:
 1. The pending epoch is swept, or taken over.
@@ -13,15 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from milepost.epoch import CheckpointMetadata
-from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.table_contents import spec_edits
 from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.lifecycle import Lifecycle
-from milepost.jobmaster.leadership.outcomes import StartedJob
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.rollback.plan import (
@@ -29,9 +26,9 @@ from milepost.jobmaster.rollback.plan import (
     RollbackPlan,
     build_plan,
     readable_target,
-    resolve_target,
 )
 from milepost.jobmaster.rollback.rewind_points import RewindPoint, rewind_points
+from milepost.jobmaster.rollback.target import require_retained, resolve_target
 from milepost.protocol.manifest.timelines import job_phase
 from milepost.protocol.manifest.transaction import RollbackRequest, TimelineSwitched, Transition
 from milepost.protocol.records import ENDED_STATUSES, CheckpointId, ManifestState
@@ -66,10 +63,10 @@ class Rollbacks:
     """The use cases of one job that move it to an earlier checkpoint."""
 
     def __init__(
-        self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler, lifecycle: Lifecycle
+        self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler, incarnations: Incarnations
     ) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
-        self._lifecycle = lifecycle
+        self._incarnations = incarnations
 
     def plan(self, to: str | int) -> RollbackPlan:
         """Return what a rollback would do. Changes nothing.
@@ -94,21 +91,19 @@ class Rollbacks:
     def run(
         self,
         session: Session,
-        to: str | int,
+        approved: ApprovedRollback,
         *,
         take_over: bool = False,
         detail: str = "",
-        approved: ApprovedRollback | None = None,
     ) -> RollbackResult:
         """Reset state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
         Args:
-            to: as for `plan`.
+            approved: of the plan: `rollbacks.plan(to).approved`.
             take_over: abort another session's running epoch and fence it.
             detail: for the history: who, why.
-            approved: the assumptions of the approved plan; None if there was none.
         Raises:
-            NotFound: no such retained checkpoint. Busy: a lease is alive.
+            NotFound: the target is no longer retained. Busy: a lease is alive.
             PlanOutdated: head, tables or sinks differ from the plan. CommitConflict: the head moved during this call.
             InvalidRequest: a sink cannot show the target. StateCorrupt: the target, or a table at it, is damaged.
             JobNotRunnable: the clean-up of the ended job is not complete.
@@ -116,17 +111,16 @@ class Rollbacks:
         """
         context = self._context
         state = context.head().state
-        if approved is not None:  # check before the clean-up, which may publish and so move a table
-            approved.require_current(context, state, resolve_target(state, to, context.store.clock_ms()))
-        state, _ = self._lifecycle.clean_up(session, state)
-        target = resolve_target(state, to, context.store.clock_ms())
+        approved.require_current(context, state)  # before the clean-up, which may publish and so move a table
+        state, _ = self._incarnations.clean_up(session, state)
+        target = require_retained(state, approved.target)
         check_tables_can_follow(context, readable_target(context, state, target))
         pending = state.timeline().pending
-        self._leadership.sweep(session, take_over=take_over, adopt=False)
+        self._leadership.sweep(session, take_over=take_over, adopt=False, state=state)
         request = RollbackRequest(
             session.session_id,
             target,
-            state.timeline().head if approved is None else CheckpointId(approved.head),
+            CheckpointId(approved.head),
             tuple(sorted(sink.name for sink in context.spec.sinks)),
             detail,
         )
@@ -141,28 +135,6 @@ class Rollbacks:
     def finish_reconciliation(self, session: Session) -> tuple[str, ...]:
         """Make every remaining sink follow the newest switch. Returns their names. Raises as `run`."""
         return self._reconciler.finish(session)
-
-    def start(self, from_: str | int | None = None) -> StartedJob:
-        """Open the next incarnation of a job that has ended, at its head or at another retained checkpoint.
-
-        Args:
-            from_: a checkpoint id; None continues the head.
-        Raises: InvalidRequest: the job has not ended. And as `run`, `start`.
-        """
-        session = Session.cli()
-        if from_ is None:
-            self._lifecycle.finish_clean_up(session)
-            self._reconciler.finish(session)
-            return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=None)
-        state = self._lifecycle.finish_clean_up(session)
-        if state.status not in ENDED_STATUSES:
-            raise InvalidRequest(
-                f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
-                "changed.",
-                hint=f"milepost rollback {state.job} --to {from_} takes a running job back",
-            )
-        back = self.run(session, from_, detail=f"started from checkpoint {from_}")
-        return extend_record(StartedJob, self._lifecycle.start(), rolled_back_from=back.from_head)
 
     def _result(
         self,

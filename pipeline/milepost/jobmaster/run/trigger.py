@@ -37,6 +37,7 @@ from milepost.jobmaster.job.input.next_input import (
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
@@ -91,10 +92,15 @@ class Trigger:
     """The use case `trigger` of one job."""
 
     def __init__(
-        self, context: JobContext, leadership: Leadership, reconciler: SinkReconciler, lifecycle: Lifecycle
+        self,
+        context: JobContext,
+        leadership: Leadership,
+        reconciler: SinkReconciler,
+        incarnations: Incarnations,
+        lifecycle: Lifecycle,
     ) -> None:
         self._context, self._leadership, self._reconciler = context, leadership, reconciler
-        self._lifecycle = lifecycle
+        self._incarnations, self._lifecycle = incarnations, lifecycle
 
     @suggest_rollback
     @use_case
@@ -131,7 +137,7 @@ class Trigger:
         if coverage is not None:
             return NothingToDo("covered", f"{coverage.message}{self._publish_unconfirmed(session, state)}")
         if state.status in ENDED_STATUSES:  # a finished incarnation never runs again
-            raise job_ended_error(self._lifecycle.finish_clean_up(session))
+            raise job_ended_error(self._incarnations.finish_clean_up(session))
         finished = _FinishedWork()
         if _has_unfinished_work(state):
             finished = self._finish_pending_work(session, take_over=take_over)

@@ -21,8 +21,8 @@ from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import JobOutcome
 from milepost.jobmaster.rollback.imported_checkpoint import (
     Provenance,
@@ -74,9 +74,11 @@ class BootstrappedJob(JobOutcome):
 class Bootstrap:
     """The use case that starts a job from tables."""
 
-    def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, rollbacks: Rollbacks) -> None:
-        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
-        self._rollbacks = rollbacks
+    def __init__(
+        self, context: JobContext, leadership: Leadership, incarnations: Incarnations, rollbacks: Rollbacks
+    ) -> None:
+        self._context, self._leadership = context, leadership
+        self._incarnations, self._rollbacks = incarnations, rollbacks
 
     @use_case
     def run(self, files: Mapping[str, str]) -> BootstrappedJob:
@@ -89,7 +91,7 @@ class Bootstrap:
             NotFound: no such operator or file. Nothing was changed.
         """
         context, session = self._context, new_import_session()
-        state = startable(context, self._lifecycle, session, "a table")
+        state = startable(context, self._incarnations, session, "a table")
         require_stores(context)
         if not files:
             raise InvalidRequest("bootstrap needs at least one UID=FILE. Nothing was changed.")
@@ -134,9 +136,9 @@ class Bootstrap:
         made = Provenance(plan, code.hash, context.job.spec_hash)
         detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
-            expected = ApprovedRollback(0 if state is None else int(state.timeline().head), {})
-            self._rollbacks.run(session, int(completed.checkpoint_id), approved=expected, detail=detail)
-        opened = replace(self._lifecycle.start(), outcome="started")
+            head = 0 if state is None else int(state.timeline().head)
+            self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), head, {}), detail=detail)
+        opened = replace(self._incarnations.start(), outcome="started")
         operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
         return extend_record(BootstrappedJob, opened, operators=operators)
 

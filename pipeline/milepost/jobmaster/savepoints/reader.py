@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
-from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, ObjectHandle, ObjectStore
+from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, ObjectHandle, ObjectStore, Savepoint
 from milepost.state.layers import MAX_KEY_GROUPS
 from milepost.storage import read_handle, stat_handle
 
@@ -38,6 +38,13 @@ class SavedCheckpoint:
     where: str
     document: SavepointDocument
     metadata: CheckpointMetadata
+
+
+def read_listed_document(savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
+    """Return the document of a listed savepoint. Raises StateCorrupt: it is not the listed one, or damaged."""
+    recorded = savepoint.document
+    body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
+    return decode_document(body, root.config.url)
 
 
 def read_savepoint(store: ObjectStore) -> SavedCheckpoint:

@@ -26,14 +26,16 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobmaster.leadership.lifecycle import Lifecycle
 from milepost.jobmaster.leadership.outcomes import StartedJob
+from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.rollback.imported_checkpoint import Provenance, import_checkpoint, new_import_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.rollback.target import require_retained
 from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
-from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_savepoint
+from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_listed_document, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
 from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
 from milepost.protocol.records import (
@@ -106,12 +108,13 @@ class Restores:
         self,
         context: JobContext,
         leadership: Leadership,
-        lifecycle: Lifecycle,
+        reconciler: SinkReconciler,
+        incarnations: Incarnations,
         rollbacks: Rollbacks,
         savepoints: Savepoints,
     ) -> None:
-        self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
-        self._rollbacks, self._savepoints = rollbacks, savepoints
+        self._context, self._leadership, self._reconciler = context, leadership, reconciler
+        self._incarnations, self._rollbacks, self._savepoints = incarnations, rollbacks, savepoints
 
     @use_case
     def start(self, from_: str | int | None = None, *, claim: bool = False) -> StartedJob:
@@ -127,15 +130,33 @@ class Restores:
         if from_ is None or str(from_).isdecimal():
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
-            return self._rollbacks.start(from_)
+            return self._start_at(None if from_ is None else int(from_))
         restored, own, saved = self._restored(new_import_session(), str(from_), claim)
         return extend_record(
             StartedFromSavepoint,
-            replace(self._lifecycle.start(), outcome="started"),
+            replace(self._incarnations.start(), outcome="started"),
             rolled_back_from=None,
             savepoint=restored,
             claimed=self._claim(own, saved) if claim else None,
         )
+
+    def _start_at(self, checkpoint_id: int | None) -> StartedJob:
+        """Open the next incarnation at a retained checkpoint; None continues the head."""
+        session = Session.cli()
+        state = self._incarnations.finish_clean_up(session)
+        if checkpoint_id is None:
+            self._reconciler.finish(session)
+            return extend_record(StartedJob, self._incarnations.start(), rolled_back_from=None)
+        if state.status not in ENDED_STATUSES:
+            raise InvalidRequest(
+                f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
+                "changed.",
+                hint=f"milepost rollback {state.job} --to {checkpoint_id} takes a running job back",
+            )
+        target = require_retained(state, checkpoint_id)
+        approved = ApprovedRollback(int(target), int(state.timeline().head), {})
+        back = self._rollbacks.run(session, approved, detail=f"started from checkpoint {checkpoint_id}")
+        return extend_record(StartedJob, self._incarnations.start(), rolled_back_from=back.from_head)
 
     @use_case
     def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
@@ -157,7 +178,7 @@ class Restores:
     ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore. Returns the result, the job's record of the savepoint, None if not listed, and its contents."""
         context = self._context
-        state = startable(context, self._lifecycle, session, location)
+        state = startable(context, self._incarnations, session, location)
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
@@ -180,9 +201,7 @@ class Restores:
                 return copier.write(pending, timeline)
 
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
-            self._rollbacks.run(
-                session, int(completed.checkpoint_id), approved=ApprovedRollback(int(head), {}), detail=detail
-            )
+            self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), int(head), {}), detail=detail)
         document = saved.document
         restored = RestoredSavepoint(
             location=saved.where,
@@ -211,7 +230,7 @@ class Restores:
         own = savepoint_named(state, location)
         store = savepoint_store(self._context, own)
         saved = read_savepoint(store)
-        self._savepoints.document(own, store)  # the savepoint there is the one listed under that name
+        read_listed_document(own, store)  # the savepoint there is the one listed under that name
         return own, saved
 
     def _url_of(self, savepoint: Savepoint) -> str | None:
@@ -251,7 +270,7 @@ class Restores:
         return ClaimedSavepoint(saved.where, deleted, listed_by=other)
 
 
-def startable(context: JobContext, lifecycle: Lifecycle, session: Session, source: str) -> ManifestState | None:
+def startable(context: JobContext, incarnations: Incarnations, session: Session, source: str) -> ManifestState | None:
     """Return the head of a job that may start from another state; None if it has never run.
 
     Args:
@@ -261,7 +280,7 @@ def startable(context: JobContext, lifecycle: Lifecycle, session: Session, sourc
     head = context.log.head()
     if head is None:
         return None
-    state = lifecycle.clean_up(session, head.state)[0]
+    state = incarnations.clean_up(session, head.state)[0]
     live = state.timeline()
     if state.status in ENDED_STATUSES or (live.head == 0 and live.pending is None):
         return state

@@ -27,15 +27,13 @@ from milepost.errors import (
 )
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import CopyPin, pin_for_copy
-from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
+from milepost.jobmaster.job.savepoint_document import SavepointDocument
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
-from milepost.jobmaster.leadership.lifecycle import HeadMoved, Lifecycle
+from milepost.jobmaster.leadership.incarnations import HeadMoved, Incarnations
 from milepost.jobmaster.leadership.outcomes import CanceledJob, CheckpointCopy, CopiedTable, SavedHead
-from milepost.jobmaster.savepoints.listed import (
-    savepoint_named,
-    savepoint_store,
-)
+from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
+from milepost.jobmaster.savepoints.reader import read_listed_document
 from milepost.jobmaster.savepoints.savepoint_copy import Contents, contents_of, require_free, write_copy
 from milepost.jobmaster.savepoints.savepoint_places import require_outside, require_unread
 from milepost.protocol.manifest.transaction import (
@@ -49,15 +47,13 @@ from milepost.protocol.records import (
     SAVEPOINTS_PREFIX,
     CheckpointId,
     ManifestState,
-    ObjectHandle,
     ObjectStore,
-    Savepoint,
     child_url,
     copy_pin_name,
     savepoint_name_fault,
     savepoint_root,
 )
-from milepost.storage import OnCopied, PrefixedStore, read_handle
+from milepost.storage import OnCopied, PrefixedStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,8 +78,8 @@ class DisposedSavepoint:
 class Savepoints:
     """The use cases of one job's savepoints."""
 
-    def __init__(self, context: JobContext, lifecycle: Lifecycle) -> None:
-        self._context, self._lifecycle = context, lifecycle
+    def __init__(self, context: JobContext, incarnations: Incarnations) -> None:
+        self._context, self._incarnations = context, incarnations
 
     @use_case
     def create(
@@ -164,7 +160,7 @@ class Savepoints:
         savepoint = savepoint_named(context.head().state, name)
         root = savepoint_store(context, savepoint)
         try:
-            document: SavepointDocument | None = self.document(savepoint, root)
+            document: SavepointDocument | None = read_listed_document(savepoint, root)
             left = None
         except (StateCorrupt, NotFound) as error:
             fault = error.message.removesuffix(" Nothing was changed.")
@@ -193,18 +189,22 @@ class Savepoints:
         session: Session | None = None,
         detail: str = "canceled by a person: milepost cancel",
     ) -> CanceledJob:
-        """Cancel the job as `Lifecycle.cancel`. With `savepoint`, first save the checkpoint that the job ends at.
+        """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
 
-        Raises: as `create`; then the job continues. HeadMoved: the head moved during each of several
-            attempts.
+        Args:
+            savepoint: first save the checkpoint that the job ends at. If that fails, the job continues.
+            session: None for a new one of the command line. detail: for the history: who, why.
+        Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
+        Raises: as `create`. HeadMoved: the head moved during each of several savepoints. Also errors of the clean-up;
+            the job is CANCELED nevertheless, and the message says so.
         """
         if not savepoint:
-            return self._lifecycle.cancel(session=session, detail=detail)
+            return self._incarnations.cancel(session=session, detail=detail)
         for _ in range(_TRIES):
             saved = self._save_head()
             try:
                 head = CheckpointId(saved.checkpoint_id)
-                ended = self._lifecycle.cancel(expected_head=head, session=session, detail=detail)
+                ended = self._incarnations.cancel(expected_head=head, session=session, detail=detail)
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if isinstance(saved, CheckpointCopy):
@@ -224,12 +224,6 @@ class Savepoints:
         if there is not None:
             return SavedHead(there.name, int(there.checkpoint_id))
         return self.create()
-
-    def document(self, savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
-        """Return the document of a listed savepoint. Raises StateCorrupt: it is not the listed one, or damaged."""
-        recorded = savepoint.document
-        body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
-        return decode_document(body, root.config.url)
 
     def _below(self, prefix: str) -> ObjectStore:
         return PrefixedStore(self._context.store, prefix)

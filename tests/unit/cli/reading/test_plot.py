@@ -11,6 +11,7 @@ from milepost.cli.terminal.charts import Part, column_width, columns, stacked
 from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -56,8 +57,8 @@ def test_the_newest_epochs_are_drawn_oldest_first(job: SparklessJob, monkeypatch
 
 def test_what_a_rollback_left_is_not_drawn(job: SparklessJob) -> None:
     spec = job.folder / "config" / "small.yaml"
-    job.master.rollbacks.run(Session.cli(), 3)
-    job.master.rollbacks.run(Session.cli(), 0)
+    roll_back(job.master, 3)
+    roll_back(job.master, 0)
     assert milepost("plot", spec, "--json").document()["epochs"] == []
     wording.matches("plot", milepost("plot", spec).stderr)
 

@@ -52,6 +52,7 @@ from milepost.storage.layout import channel_prefix
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -117,7 +118,7 @@ def plan_version(job: BackfillJob) -> int:
 def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
     """The timeline that it left is still there, tables included."""
     job.backfill()
-    job.master.rollbacks.run(Session.cli(), DAYS)
+    roll_back(job.master, DAYS)
     job.assert_table(DAYS, fixed=False)
     assert job.next_day(6) == 9
 
@@ -131,12 +132,12 @@ def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_
     assert [job.next_day(6), job.next_day(7)] == [11, 12]
     assert {DAYS, 10, 11, 12} <= retained(job)
 
-    job.master.rollbacks.run(Session.cli(), DAYS)
+    roll_back(job.master, DAYS)
     job.assert_table(DAYS, fixed=False)
     assert job.epoch().checkpoint_id == 13
     job.assert_table(6, fixed=False, fixed_from=6)
 
-    job.master.rollbacks.run(Session.cli(), 12)
+    roll_back(job.master, 12)
     job.assert_table(7, fixed=True)
     for day in (8, 9, 10):
         job.next_day(day)
@@ -532,7 +533,7 @@ def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refus
 def test_a_rollback_meanwhile_refuses_the_fast_forward(job: BackfillJob) -> None:
     """The live timeline is another one: the tables stay where the rollback put them."""
     with wording.raises(CommitConflict) as refused:
-        job.backfill(at_epoch(3, lambda: job.master.rollbacks.run(Session.cli(), 4)))
+        job.backfill(at_epoch(3, lambda: roll_back(job.master, 4)))
     assert refused.value.exit_code == 4
     job.assert_table(4, fixed=False)
 

@@ -11,7 +11,8 @@ import pytest
 from milepost.codec.records import to_json
 from milepost.errors import CheckpointError, Fenced, JobNotRunnable, NotFound, StoreUnavailable
 from milepost.jobmaster import JobMaster, NothingToDo, Session
-from milepost.jobmaster.leadership import lifecycle
+from milepost.jobmaster.leadership import incarnations
+from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.sink_commits import SinkCommits
 from milepost.protocol.records.manifest_state import CleanUp, JobStatus
 from milepost.sinks.table.table_sink import TableSink
@@ -42,7 +43,7 @@ def cleanup_dies(at: str) -> Callable[[], None]:
         raise KeyboardInterrupt
 
     patch = pytest.MonkeyPatch()
-    patch.setattr(lifecycle if at == "discard_staged" else SinkCommits, at, die)
+    patch.setattr(incarnations if at == "discard_staged" else SinkCommits, at, die)
     return patch.undo
 
 
@@ -205,16 +206,16 @@ def test_an_abort_means_the_try_that_began_meanwhile_too(job: SparklessJob, monk
     """The driver takes a new token between the look and the abort: the abort looks again."""
     session = Session.cli()
     job.trigger(session)
-    abort = lifecycle.Leadership.abort
+    abort = Leadership.abort
     tries: list[int] = []
 
-    def late(self: lifecycle.Leadership, request: object) -> object:
+    def late(self: Leadership, request: object) -> object:
         if not tries:
             job.rebind(session)
         tries.append(1)
         return abort(self, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lifecycle.Leadership, "abort", late)
+    monkeypatch.setattr(Leadership, "abort", late)
     assert job.master.lifecycle.abort_running().outcome == "aborted"
     assert len(tries) == 2
 
@@ -223,13 +224,13 @@ def test_an_abort_after_the_commit_point_changes_nothing(job: SparklessJob, monk
     """I9: exactly one of complete and abort wins."""
     session = Session.cli()
     pending = job.trigger(session)
-    abort = lifecycle.Leadership.abort
+    abort = Leadership.abort
 
-    def late(self: lifecycle.Leadership, request: object) -> object:
+    def late(self: Leadership, request: object) -> object:
         job.complete(session, pending)
         return abort(self, request)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lifecycle.Leadership, "abort", late)
+    monkeypatch.setattr(Leadership, "abort", late)
     assert job.master.lifecycle.abort_running().outcome == "already_completed"
     assert job.master.reports.show(2).status == "completed"
 

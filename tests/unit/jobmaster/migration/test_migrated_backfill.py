@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster import Session
 from milepost.sinks.records.table_address import TableAddress
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -48,7 +48,7 @@ def test_a_backfill_from_after_a_migration_writes_the_new_table(
     job.assert_table(6, fixed=True, fixed_from=3)
     assert_engines_agree(job, reading_engines)
     assert job.master.reports.fsck().exit_code == 0
-    job.master.rollbacks.run(Session.cli(), 2)
+    roll_back(job.master, 2)
     job.assert_table(2, fixed=False)
     job.edit("format: delta, path: ../lake/open", "format: parquet, path: ../lake/table")
     job.epoch()

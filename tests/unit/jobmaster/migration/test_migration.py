@@ -143,7 +143,7 @@ def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_aga
     undone = plan.other_tables["seen"]
     assert undone.undoes_migration and undone.spec_lines == ("format: parquet", "path: ../lake/seen")
     wording.matches("plan", [line for line in plan.text if "../lake/seen" in line])
-    back = job.rollback(3, approved=plan.approved)
+    back = job.carry_out(plan)
     wording.matches("rollback", back.next_step)
     job.assert_whole()
     with wording.raises(InvalidRequest):

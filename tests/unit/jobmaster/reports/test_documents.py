@@ -20,6 +20,7 @@ from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.tables.diff import Difference
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -129,7 +130,7 @@ def _told(folder: Path) -> dict[str, Any]:
     documents.note("savepoint: create", lambda: job.master.savepoints.create("kept"))
     documents.note("savepoint: list", job.master.list_savepoints)
     documents.note("rollback: plan", lambda: job.master.rollbacks.plan(2))
-    documents.note("rollback", lambda: job.master.rollbacks.run(session, 2))
+    documents.note("rollback", lambda: roll_back(job.master, 2, session))
     read("rolled back")
     documents.note("rolled back: show the left one", lambda: job.master.reports.show(4))
     documents.note("fourth epoch: run", epoch)

@@ -19,6 +19,7 @@ from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.layout import manifest_key
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.manifest_log import ManifestLog
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJob
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.stores.manifest_logs import MAX_TOMBSTONE_BYTES
@@ -79,7 +80,7 @@ def test_what_is_asked_of_old_versions_is_answered_by_a_compacted_log(tmp_path: 
     report = job.master.reports.fsck()
     assert (report.exit_code, report.damaged, report.missing, report.unreachable) == (0, (), (), ())
     assert [item.checkpoint_id for item in job.master.reports.list_checkpoints(None)] == [6, 5, 4, 3, 2, 1]
-    assert job.master.rollbacks.run(Session.cli(), 0).outcome
+    assert roll_back(job.master, 0).outcome
 
 
 def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_at_once(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -327,7 +328,7 @@ def test_a_rollback_goes_back_to_the_copy_of_its_checkpoint(tmp_path: Path) -> N
     first = job.metadata().dimensions["names"]
     job.name("1,uno,10\n")
     job.run("1,b\n")
-    job.master.rollbacks.run(Session.cli(), 1)
+    roll_back(job.master, 1)
     assert job.metadata().dimensions["names"] == first
     job.run()
     assert [row["name"] for row in job.table("named")] == ["one", "uno"]

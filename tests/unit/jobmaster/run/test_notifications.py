@@ -12,6 +12,7 @@ from milepost.errors import CheckpointError, InvalidRequest, SubtaskDeclined
 from milepost.jobmaster import Session
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -107,7 +108,7 @@ def test_a_rollback_notifies_subtasks_of_its_target(tmp_path: Path) -> None:
     edit_spec(spec, {"last: 1": "last: 5"})
     for _ in range(3):
         job.epoch()
-    job.job.master.rollbacks.run(Session.cli(), "1")
+    roll_back(job.job.master, "1")
     assert job.epoch() == ["complete 1"]
 
 

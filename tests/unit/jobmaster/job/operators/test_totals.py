@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster import Session
 from milepost.jobspec.load.explain import explained_edges, explained_node
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.law.job import LawJob
 
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
@@ -174,7 +174,7 @@ def test_an_epoch_that_is_tried_twice_counts_once(job: LawJob) -> None:
 
 @pytest.mark.long
 def test_the_whole_job_goes_back_to_nothing_and_begins_anew(job: LawJob) -> None:
-    job.master.rollbacks.run(Session.cli(), 0)
+    roll_back(job.master, 0)
     job.run()
     job.run()
     assert shown(job, "totals") == [(5, 10, 3)]

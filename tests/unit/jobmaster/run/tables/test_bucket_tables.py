@@ -14,6 +14,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
 from milepost.jobmaster import Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -200,8 +201,8 @@ def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_
     middle, last = (int(plan.checkpoint_id) for plan in runner.plans[-2:])
     before = job.state
     with wording.raises(InvalidRequest):
-        job.master.rollbacks.run(Session.cli(), middle)
+        roll_back(job.master, middle)
     assert job.state == before
     job.next_day(6)
-    job.master.rollbacks.run(Session.cli(), last)
+    roll_back(job.master, last)
     job.assert_table(5, fixed=True)

@@ -8,6 +8,7 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -102,6 +103,6 @@ def test_a_reader_that_is_new_has_all_rows_and_takes_them_back(
     assert job.per_n == {1: 1, 2: 2, 7: 1}
     job.epoch(("a", becomes_2, 4))
     assert job.per_n == {2: 3, 7: 1}
-    job.master.rollbacks.run(Session.cli(), 1)
+    roll_back(job.master, 1)
     job.epoch(("e", 7, 5))
     assert job.per_n == {2: 3, 7: 2}, "all that was landed since is read in its first epoch"

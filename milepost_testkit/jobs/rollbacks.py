@@ -1,0 +1,12 @@
+"""Roll a job back without a person between the plan and the act."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobmaster import JobMaster, RollbackResult, Session
+
+
+def roll_back(master: JobMaster, to: int | str, session: Session | None = None, **options: Any) -> RollbackResult:
+    """Plan a rollback and carry the plan out at once, by a new session unless one is given."""
+    return master.rollbacks.run(session or Session.cli(), master.rollbacks.plan(to).approved, **options)
