@@ -14,13 +14,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
 from milepost.errors import CheckpointError
 from milepost.operators import OperatorFailed
 from milepost.protocol.exchange import (
-    AckEvent,
     Decline,
     SubtaskAck,
     SubtaskIdentity,
@@ -102,9 +102,31 @@ class _Task:
             self._files.execute(writer, writer.close())
 
     def _run(self, received: TaskInput, started_ms: int) -> Generator[TaskOutput, None, Decline | None]:
+        """Take part in the checkpoint, in the order of the protocol. Return the first decline."""
         if isinstance(received.outcome, Decline):
             return self._decline_all(received, received.outcome)
-        carried = distinct_acknowledgements(received.outcome)
+        consumed, carried = received.outcome, distinct_acknowledgements(received.outcome)
+        # Align and finish: each operator processes its input up to its barrier.
+        declined = yield from self._process(received, carried, started_ms)
+        if declined is not None:
+            return declined
+        # Send the barrier, one for all operators. Only after that do they freeze their state and start the uploads.
+        yield RowsDone()
+        declined = self._snapshot()
+        if declined is not None:
+            return declined
+        # Acknowledge once everything is uploaded. Meanwhile the output stage stages its sinks.
+        yield SnapshotStarted()
+        acks = self._settle()
+        if isinstance(acks, Decline):
+            return acks
+        digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
+        yield OperatorStageEnd({"operators": acks}, digests, carried)
+        return None
+
+    def _process(
+        self, received: TaskInput, carried: tuple[SubtaskAck, ...], started_ms: int
+    ) -> Generator[TaskOutput, None, Decline | None]:
         gates = [
             [
                 buffers
@@ -125,9 +147,7 @@ class _Task:
             pacer = Pacer(ends_ms, self._clock)
             try:
                 work = self._restore(item, gates[index], pacer, carried)
-            except OperatorFailed as error:
-                subtask.fail_operator(error)
-            except CheckpointError as error:
+            except (OperatorFailed, CheckpointError) as error:
                 subtask.fail_for(error)
             else:
                 yield from subtask.process(work)
@@ -137,8 +157,36 @@ class _Task:
                 return subtask.decline
         self._metrics.working_on = None
         self._metrics.left_ms = None if deadline_ms is None else deadline_ms - self._clock()
-        yield RowsDone()
-        return (yield from self._snapshot(received.outcome, carried))
+        return None
+
+    def _snapshot(self) -> Decline | None:
+        try:
+            notice = self._read_abort_notice()
+        except CheckpointError as error:
+            return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
+        self._metrics.mark("notice_ms")
+        for _, subtask in self._subtasks:
+            self._metrics.working_on = subtask.uid
+            if notice is not None:
+                subtask.aborted(notice)
+            else:
+                subtask.snapshot()
+            if subtask.decline is not None:
+                return subtask.decline
+        self._metrics.working_on = None
+        return None
+
+    def _settle(self) -> dict[str, Any] | Decline:
+        """Return the acknowledgement of each operator, or the first decline."""
+        self._files.settle()
+        acks = {}
+        for _, subtask in self._subtasks:
+            subtask.settle()
+            if subtask.decline is not None:
+                return subtask.decline
+            acks[subtask.uid] = subtask.ack
+        self._metrics.mark("async_wait_ms")
+        return acks
 
     def _decline_all(self, received: TaskInput, decline: Decline) -> Decline:
         """Decline in every subtask, because the channels are incomplete or a sender declined."""
@@ -188,37 +236,6 @@ class _Task:
         return StateIdentity.of(
             item.operator.uid, keys, table.schema, key_groups, self._plan.max_parallelism, table=name
         )
-
-    def _snapshot(
-        self, consumed: tuple[AckEvent, ...], carried: tuple[SubtaskAck, ...]
-    ) -> Generator[TaskOutput, None, Decline | None]:
-        """After the barrier: freeze, upload while the output stage stages its sinks, acknowledge."""
-        try:
-            notice = self._read_abort_notice()
-        except CheckpointError as error:
-            return self._identity.decline_for(error, "notice of an abort", CheckpointFailureReason.IO_EXCEPTION)
-        self._metrics.mark("notice_ms")
-        for _, subtask in self._subtasks:
-            self._metrics.working_on = subtask.uid
-            if notice is not None:
-                subtask.aborted(notice)
-            else:
-                subtask.snapshot()
-            if subtask.decline is not None:
-                return subtask.decline
-        self._metrics.working_on = None
-        yield SnapshotStarted()
-        self._files.settle()
-        acks = {}
-        for _, subtask in self._subtasks:
-            subtask.settle()
-            if subtask.decline is not None:
-                return subtask.decline
-            acks[subtask.uid] = subtask.ack
-        self._metrics.mark("async_wait_ms")
-        digests = {channel: event.own.digest for channel, event in enumerate(consumed)}
-        yield OperatorStageEnd({"operators": acks}, digests, carried)
-        return None
 
     def _read_abort_notice(self) -> AbortNotice | None:
         """Read the abort notice. A young epoch skips the request: an abort is unlikely, and would save little work."""

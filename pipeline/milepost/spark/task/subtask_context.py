@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from milepost.protocol.exchange import ChannelStateResult
 from milepost.protocol.subtask import AsyncSnapshot
@@ -13,7 +13,6 @@ from milepost.spark.task.processing import FrozenTables, Processing
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.state.buffers import Buffer
 from milepost.state.cache import StateCache
 from milepost.state.runs import StateHandle
 
@@ -39,25 +38,24 @@ class SubtaskResources:
     metrics: TaskMetrics
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class SubtaskWork:
-    """The work of a restored subtask in one epoch.
-
-    Attributes:
-        unread: channel -> buffers in flight when the checkpoint started.
-    """
+    """The work of a restored subtask in one epoch."""
 
     gate: InputGate
     pacer: Pacer
     rows: Processing
-    unread: dict[int, list[Buffer]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot in progress."""
+    """A snapshot whose upload has started.
 
-    frozen: FrozenTables
+    Attributes:
+        asynchronous: decides whether it is acknowledged or discarded.
+        channel: the subtask's part of the channel state; None if the checkpoint has none.
+    """
+
+    asynchronous: AsyncSnapshot
+    upload: Future[Mapping[str, StateHandle]]
     channel: ChannelStateResult | None
-    asynchronous: AsyncSnapshot | None = None
-    upload: Future[Mapping[str, StateHandle]] | None = None

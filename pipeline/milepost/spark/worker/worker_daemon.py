@@ -14,6 +14,7 @@ import gc
 from importlib import import_module
 from typing import Any
 
+from milepost.operators import STATEFUL_KINDS
 from milepost.spark.worker.worker_memory import reduce_reserved_memory
 
 _PRELOADED_MODULES = (
@@ -23,7 +24,12 @@ _PRELOADED_MODULES = (
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
     "milepost.spark.driver.kept_frame",
+    "milepost.sources.csv.csv_reader",
+    "milepost.sources.json_lines.json_lines_reader",
+    "milepost.sources.parquet.parquet_reader",
+    *(f"milepost.operators.{kind}.run" for kind in STATEFUL_KINDS),
 )
+"""What a forked worker finds imported. Readers and operators are imported by name, so nothing else brings them."""
 
 
 def _main() -> None:
