@@ -207,14 +207,9 @@ class StatefulSpec(OperatorSpec):
         """
         return None
 
+    @abstractmethod
     def state_columns(self) -> list[tuple[str, list[str]]]:
         """Return, per input, the state table that records its column types and the columns that the operator reads."""
-        return [("", list(self.key_columns))] * len(self.inputs)
-
-    @property
-    def key_columns(self) -> tuple[str, ...]:
-        """Key columns of the (left) input."""
-        return ()
 
     @property
     def uses_watermark(self) -> bool:
@@ -242,12 +237,11 @@ class KeyedOperator(StatefulSpec):
     key: KeyColumns
 
     @property
-    def key_columns(self) -> tuple[str, ...]:
-        return self.key
-
-    @property
     def key_texts(self) -> list[str]:
         return list(self.key)
+
+    def state_columns(self) -> list[tuple[str, list[str]]]:
+        return [("", list(self.key))]
 
     @property
     def named_columns(self) -> tuple[str, ...]:

@@ -62,10 +62,6 @@ class PairedOperator(TwoInputs, StatefulSpec):
     spreads_null_keys: ClassVar[bool] = True
 
     @property
-    def key_columns(self) -> tuple[str, ...]:
-        return tuple(left for left, _ in self.key)
-
-    @property
     def has_late_rows(self) -> bool:
         return True
 

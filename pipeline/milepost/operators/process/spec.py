@@ -76,16 +76,15 @@ class ProcessOperator(StatefulSpec):
         return RowsLineage({}, union(*(rows.rows for rows in inputs), *keys), whole)
 
     @property
-    def key_columns(self) -> tuple[str, ...]:
-        return self.key
-
-    @property
     def key_texts(self) -> list[str]:
         return list(self.key)
 
     @property
     def named_columns(self) -> tuple[str, ...]:
         return self.key
+
+    def state_columns(self) -> list[tuple[str, list[str]]]:
+        return [("", list(self.key))] * len(self.inputs)
 
     def holds_event_times(self, event_time: str | None) -> bool:
         return True  # the state of a user's class may

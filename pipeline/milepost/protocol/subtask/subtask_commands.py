@@ -1,7 +1,6 @@
 """Commands of a subtask's coordinator to the driver of the subtask.
 
-The commands are values, executed in the order in which they are returned. The driver executes all of them even if one
-raises, and raises the first error at the end.
+The commands are values, executed in the order in which they are returned.
 
 Source: what Flink's SubtaskCheckpointCoordinatorImpl and AsyncCheckpointRunnable call on their environment.
 """
