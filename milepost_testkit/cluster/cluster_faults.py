@@ -231,7 +231,7 @@ def killed_driver(one: Running, phase: Matches, *, python: bool, jvm: bool) -> N
     else:
         hold.release()
         lost = epoch.result(PATIENCE_S)
-        assert lost.exit_code != 0 and "ended amid the epoch" in lost.stderr, lost.stderr
+        assert lost.exit_code != 0 and "ended during the epoch" in lost.stderr, lost.stderr
     one.complete(one.driver.run(one.job.spec_path))
     if python:
         hold.release()
@@ -252,7 +252,7 @@ def lost_cluster(one: Running, phase: Matches) -> None:
     jvm.kill()
     hold.release()
     lost = epoch.result(PATIENCE_S)
-    assert lost.exit_code == SparkLost.exit_code and "ended amid the epoch" in lost.stderr, lost.stderr
+    assert lost.exit_code == SparkLost.exit_code and "ended during the epoch" in lost.stderr, lost.stderr
     gone = f"the Spark master at {one.cluster.url} does not answer any more"
     for _ in range(2):
         again = one.driver.run(one.job.spec_path).result(PATIENCE_S)

@@ -42,8 +42,7 @@ class SpecModel(BaseModel):
     """Base of all spec models: frozen, rejects unknown keys, coerces nothing.
 
     Attributes:
-        unavailable_keys: keys that are planned but not available in this version. Set to null, which means "off" and is
-            what this version does, such a key is accepted.
+        unavailable_keys: keys that are planned but not available in this version. Null is accepted and means off.
         unavailable_values: key -> values that are planned but not available in this version.
     """
 

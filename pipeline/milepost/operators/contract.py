@@ -212,9 +212,10 @@ class KeyedState(Protocol):
         """Return all live rows."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add rows to a table of `multi_row_table`. They have all columns except identity and number.
+        """Add rows to a table of `multi_row_table`. They have all columns except those of the identity.
 
-        With `WEIGHT_COLUMN`, a row of weight 2 is added twice and a row of weight -1 is removed once.
+        `WEIGHT_COLUMN` may be missing and is 1 by default. A row of weight 2 is added twice, and a row of weight -1 is
+        removed once.
         """
 
 

@@ -32,7 +32,7 @@ class RowsAhead:
 
 
 def merge_rows_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
-    """Merge the rows ahead of a source's subtasks, in order, and return the first `MAX_NAMED_OBJECTS` objects."""
+    """Merge the `RowsAhead` of all subtasks per object. Return the first `MAX_NAMED_OBJECTS` objects."""
     merged: dict[str, RowsAhead] = {}
     for part in of_subtasks:
         previous = merged.get(part.key, RowsAhead(part.key, 0, part.newest_us))
@@ -43,8 +43,8 @@ def merge_rows_ahead(of_subtasks: Iterable[RowsAhead]) -> tuple[RowsAhead, ...]:
 class EventTimeTracker:
     """Tracks the event times of one subtask's batches, in order.
 
-    A row more than `ahead_us` ahead of its object's trigger is counted in `ahead` and never raises `newest_us`: a
-    single wrong date would otherwise make all later rows late, permanently. The time of the trigger is recorded with
+    A row more than `ahead_us` ahead of its object's trigger is counted in `ahead_rows` and never raises `newest_us`.
+    Otherwise a single wrong date would make all later rows late, permanently. The time of the trigger is recorded with
     the object, so a replay, another parallelism or another attempt computes the same result.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The acts on a job as a whole: `resume`, `cancel`, `start`, `abort`.
 
-An approval holds for one state of the job: its incarnation, its status, why it failed, the running epoch. The head may
-move between plan and act, because the schedule continues until the plan is approved.
+An approval holds for the state that the plan assumed. For all acts but `abort` this is the incarnation; `resume` also
+assumes status and failure, `start` status and source, `cancel` that the job has not ended, `abort` the running epoch.
+The head may move between plan and act, because the schedule continues until the plan is approved.
 """
 
 from __future__ import annotations

@@ -70,7 +70,10 @@ def _plan_verify(master: JobMaster, form: Mapping[str, Any]) -> ShownPlan:
 def _verify(context: ActContext) -> ActResult:
     result = context.master.reports.verify(context.form[CHECKPOINT], bool(context.form[DEEP]))
     checkpoints = ", ".join(map(str, result.checkpoints)) or "none"
-    said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, all present and unchanged"
+    checked = (
+        "all present, with the recorded checksums" if context.form[DEEP] else "all present, with the recorded sizes"
+    )
+    said = f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, {checked}"
     discarded = [f"of a discarded checkpoint, not needed: {line}" for line in result.discarded]
     return ActResult("whole", (said, *discarded, *(f"not checked: {line}" for line in result.unasked)))
 
@@ -90,10 +93,11 @@ def _fsck(context: ActContext) -> ActResult:
         context.say(line)
     if report.exit_code:
         job = report.job
+        damaged = counted(len(report.damaged), "damaged object")
         raise StateCorrupt(
-            f"job {job}: {counted(len(report.damaged), 'damage')}, {counted(len(report.missing), 'missing object')}: "
+            f"job {job}: {damaged}, {counted(len(report.missing), 'missing object')}: "
             f"{'; '.join([*report.damaged, *missing][:3])}. Nothing was changed.",
-            hint=f"milepost verify {job} --deep lists the undamaged checkpoints",
+            hint=f"milepost verify {job} --deep lists the damaged objects and the checkpoints that need them",
         )
     return ActResult("whole", (f"nothing is missing; unreachable: {counted(len(report.unreachable), 'object')}",))
 

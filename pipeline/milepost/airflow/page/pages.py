@@ -42,7 +42,7 @@ pages.include_router(runbook.router)
 
 @pages.exception_handler(CheckpointError)
 def checkpoint_error_page(request: Request, error: CheckpointError) -> HTMLResponse:
-    """Return the page of an error of ours: 404 for a missing object, 503 for one that is unreadable now."""
+    """Return the page of a Milepost error, with status 404 for NotFound and 503 for all others."""
     status_code = 404 if isinstance(error, NotFound) else 503
     hint = error.hint or action_after_error(error).text
     return _problem_page(request, status_code, error.message, hint, runbook=page_of(error))
@@ -58,7 +58,7 @@ def http_error_page(request: Request, error: HTTPException) -> HTMLResponse:
 def invalid_url_page(request: Request, error: RequestValidationError) -> HTMLResponse:
     """Return the page of a URL with an invalid path segment or query parameter."""
     messages = "; ".join(str(invalid["msg"]) for invalid in error.errors())
-    return _problem_page(request, 422, "There is no such page.", messages)
+    return _problem_page(request, 422, "Invalid URL or query parameter.", messages)
 
 
 def _problem_page(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:

@@ -169,7 +169,8 @@ def verify(
         return output.document(result)
     checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
     whole = "all that the job goes on from is" if result.discarded else "all"
-    output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, {whole} present and unchanged")
+    extent = f"{whole} present, with the recorded {'checksums' if deep else 'sizes'}"
+    output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, {extent}")
     for line in result.discarded:
         output.text(f"not needed: {line}")
     if result.discarded:

@@ -18,7 +18,7 @@ def replayed_dimensions(
     lineage: Sequence[RecordedRange],
     tip: CheckpointMetadata | None,
 ) -> dict[str, DimensionInput]:
-    """Return what a fork's epoch looks rows up in, by static source.
+    """Return, by static source, the dimension snapshot of one epoch of a fork.
 
     That is the snapshot of the last epoch that it replays. If that checkpoint is subsumed, and its copy deleted, it is
     the snapshot of the next retained checkpoint of the live ancestry. A source without a recorded snapshot is read as

@@ -18,8 +18,8 @@ PATIENCE_S = 1.0
 class CsvContent:
     """A file for pyarrow, whose reader prefetches up to 32 blocks in its own thread.
 
-    That thread is blocked, but not indefinitely while a consumer waits for rows: the blocks read so far may have none,
-    and a reader that has failed waits for the end of the thread.
+    The thread is blocked when it is too far ahead. While a consumer waits, it reads one more block from time to time:
+    the blocks read so far may have no rows, and a reader that has failed waits for the end of the thread.
 
     Attributes:
         quotes: number of quotes read so far.

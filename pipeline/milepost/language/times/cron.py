@@ -60,9 +60,10 @@ def _has_a_date(days: str, months: str) -> bool:
 
 
 def runs_per_day(expression: str) -> float | None:
-    """Return how often an expression fires per day on average; None if it contains L, W or #.
+    """Return how often an expression fires per day on average.
 
-    If both day of month and day of week are restricted, a day that matches either counts, as in cron.
+    None if it uses L, # or a range that wraps around, such as `22-2`. If both day of month and day of week are
+    restricted, a day that matches either counts, as in cron.
 
     Args:
         expression: five fields or a preset.

@@ -100,7 +100,7 @@ class AggregateOverUpdates:
         return pa.table(columns, schema=self.row_schema)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
-        """Return the output of all rows of some state. Raises OperatorFailed on overflow."""
+        """Return the output of those keys in `state_rows` that have rows. Raises OperatorFailed on overflow."""
         rows = self.rows_of(state_rows.filter(pa.array(self.has_rows(state_rows))))
         return self.marked(rows, self.row_schema.empty_table())
 
@@ -109,7 +109,7 @@ class AggregateOverUpdates:
         return self._aggregates.is_empty(state_rows)
 
     def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
-        """Return rows as they are put out: where keys may go, with the deletes of those that have gone."""
+        """Return the output rows, with deletes of the keys in `gone` if the operator emits deletes."""
         return with_deletes(rows, gone, self.key) if self.deletes else rows
 
     def has_rows(self, state_rows: pa.Table) -> Bools:
@@ -120,7 +120,7 @@ class AggregateOverUpdates:
         return known
 
     def initial_totals(self, state: KeyedState) -> pa.Table | None:
-        """Return the row of totals where it begins with this epoch, and no row has come."""
+        """Create the row of totals if this subtask has it and it does not exist yet; otherwise return None."""
         return initial_totals(self.key, state, self._nothing)
 
 
@@ -151,9 +151,9 @@ class UpdatesRun:
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each changed key that has rows, then deletes of those that had some when the epoch began.
+        """Emit each changed key that has rows, then a delete of each key that had rows when the epoch began.
 
-        Where keys never go, one is without rows only while those that replace them are in flight.
+        With a stable key, a key is without rows only while the rows that replace them are in flight.
         """
         if not self._pieces and (first := self._operator.initial_totals(self._state)) is not None:
             self._pieces.append(first.select(self._operator.state_key))
@@ -170,7 +170,7 @@ class UpdatesRun:
         return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(was_there & ~is_there)))
 
     def retractions(self) -> pa.Table:
-        """Return the rows of changed keys as they were when the epoch began, taken back, and as they are."""
+        """Return, per changed key, the retraction of its row at the start of the epoch, and its current row."""
         return retractions(*self._before, *self._now)
 
     def check_settled(self, *, all_keys: bool) -> None:

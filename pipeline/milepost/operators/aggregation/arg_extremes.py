@@ -67,7 +67,7 @@ class ArgExtreme:
 
 
 def arg_extreme_name(argument: Argument, by: str, largest: bool) -> str:
-    """Return what the value is called in state."""
+    """Return the name of the value's state column."""
     return f"{'arg_max' if largest else 'arg_min'}({argument.label} by `{by}`)"
 
 

@@ -123,7 +123,7 @@ class IntervalJoinByKey:
 
     @property
     def alone_side(self) -> int | None:
-        """The side whose rows come out that pair with nothing."""
+        """The side with rows that are emitted without a match."""
         return LEFT if self.how == "anti" else self.padded_side
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> IntervalJoinRun:

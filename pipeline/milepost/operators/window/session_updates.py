@@ -30,7 +30,7 @@ from milepost.protocol.exchange import is_later
 from milepost.protocol.records import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN
 
 EMITTED_COLUMN = "__emitted"
-"""State column (bool): what the session is, or was before this epoch, has come out. Null: it has not."""
+"""State column (bool): whether the session, or what it was before this epoch, was emitted. Null: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class MergedSessions:
 
 
 class SessionOperator(WindowStates, Protocol):
-    """What sessions are to their epoch."""
+    """The part of a session operator that `SessionUpdatesRun` uses."""
 
     @property
     def output_schema(self) -> pa.Schema: ...

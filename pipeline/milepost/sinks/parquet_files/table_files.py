@@ -164,7 +164,7 @@ class TableFiles:
     def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
         """Yield the latest row per key in pieces, ordered by key, nulls last, without deleted rows.
 
-        Most rows are spilled to disk meanwhile. Raises: as `rows`.
+        Rows beyond the memory limit are spilled to disk. Raises: as `rows`.
         """
         pieces = map(with_delete_column, self.all_pieces(files, replace(reading, deletes=True)))
         if not key:

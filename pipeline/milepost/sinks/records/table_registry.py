@@ -1,8 +1,9 @@
 """The registry of a sink's tables, including those of migrations.
 
-There is one record per table in the job's storage, `sinks/<sink>/tables/<location>.json`, written before anything is
-staged at a new location. The checkpoints name the current table. The registry names every other location that may have
-files of the job. Such a table is deleted once no retained checkpoint needs it, and its record with it.
+A migration writes one record per table to the job's storage, `sinks/<sink>/tables/<location>.json`, before anything is
+staged at the new location. A sink that was never migrated has none. The checkpoints name the current table; the
+registry names every other location that may have files of the job. Such a table is deleted once no retained checkpoint
+needs it, and its record with it.
 """
 
 from __future__ import annotations

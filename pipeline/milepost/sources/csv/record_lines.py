@@ -27,7 +27,7 @@ class RecordLines(WholeLines):
     """
 
     def __init__(self, content: io.RawIOBase | io.BytesIO, is_closed: Callable[[bytes], bool]) -> None:
-        # pyarrow skips an empty line. With one in front it does not drop a byte order mark in the middle of a text.
+        # pyarrow skips the empty line. After it, it does not take the first bytes of a part for a byte order mark.
         super().__init__(content, carry=b"\n")
         self.count = 0
         self._is_closed = is_closed

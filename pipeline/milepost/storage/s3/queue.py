@@ -20,7 +20,7 @@ from milepost.storage.keys import is_loopback
 from milepost.storage.s3.store import aws_session
 
 WAIT_S = 10
-"""How long one request waits for a first message; so long a process that ends may have to wait for it."""
+"""How long one request waits for a first message. The end of the process may be delayed as long."""
 
 MAX_RECEIPTS = 1000
 """Limit of messages received together. Many objects that land at the same time trigger one epoch."""
@@ -30,7 +30,7 @@ _REQUEST = 10
 
 
 class NewObjectsQueue:
-    """The queue of a URL, as its messages are received and deleted.
+    """An SQS queue of S3 event notifications.
 
     Args:
         credentials: None: those of the standard AWS chain.
@@ -77,7 +77,7 @@ class NewObjectsQueue:
 
     @contextmanager
     def _translated_errors(self, doing: str) -> Iterator[None]:
-        """Raise what AWS' library raises as our error: without the reply, which may quote a key."""
+        """Translate errors of botocore. The reply is omitted, because it may quote an access key."""
         try:
             yield
         except (BotoCoreError, ClientError, ValueError) as error:

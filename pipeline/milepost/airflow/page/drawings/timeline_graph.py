@@ -169,7 +169,10 @@ def _lines(history: TimelineHistory, lanes: Sequence[str], dots: Sequence[Dot]) 
 
 
 def _from(origin: Dot | None, first: Dot, checkpoint_id: int) -> str:
-    """Return the path into the first checkpoint of a line: from its origin, else from the left edge."""
+    """Return the path into the first checkpoint of a line: from its origin, or from the left edge.
+
+    Checkpoint 1 without an origin has a path of length 0.
+    """
     if origin is not None:
         return _between(origin, first)
     return f"M 0 {first.y} H {first.x:.1f}" if checkpoint_id > 1 else f"M {first.x:.1f} {first.y} h 0"

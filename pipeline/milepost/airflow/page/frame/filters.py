@@ -39,7 +39,7 @@ def duration(value: Any) -> str:
 
 
 def moment(value: Any) -> str:
-    """Return an ISO 8601 time in UTC, to the second."""
+    """Return a time in ISO 8601, UTC, in the form `2026-01-31 06:00:00`."""
     return str(value)[:19].replace("T", " ") if value else ""
 
 

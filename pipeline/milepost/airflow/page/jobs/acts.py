@@ -33,13 +33,13 @@ class PageAct:
 _PURPOSES = {
     EPOCH: "publishes waiting checkpoints and reads new input",
     "start": "opens the next incarnation, which continues the head",
-    "resume": "after the cause of the failure is fixed",
+    "resume": "runs epochs again; fix the cause of the failure first",
     "cancel": "ends the job, or finishes the clean-up of a job that ended",
     "abort": "aborts the running epoch; none of its rows become visible",
     "rollback": "returns state, positions and every table to a checkpoint; shows its plan first",
     "backfill": "processes recorded input again with today's code, while the schedule continues",
-    "savepoint_create": "a copy of a checkpoint that you own and that is never subsumed",
-    "verify": "reads every object that a checkpoint refers to, and changes nothing",
+    "savepoint_create": "creates a copy of a checkpoint that you own and that retention never deletes",
+    "verify": "checks that every object that the checkpoints need exists, with its recorded size; changes nothing",
 }
 """Name of an act in the form, or `EPOCH` -> its purpose, in the order of the page."""
 
@@ -58,7 +58,7 @@ def offered_acts(reading: JobReading) -> list[PageAct]:
 
 
 def _acts_for_state(reading: JobReading) -> Iterator[str]:
-    """Yield the names of the acts that a job allows in its current state."""
+    """Yield the names of the acts that the page offers in this state, besides those it suggests."""
     state, status = reading.state, reading.status
     if state is None:
         return

@@ -88,9 +88,9 @@ _BADGES: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
     Condition.BACKFILL_UNFINISHED: (
         Tone.CALM,
         lambda status: (
-            f"Timelines {', '.join(backfill.fork for backfill in status.unfinished_backfills)} wait to be continued."
+            f"Unfinished backfills on timelines {', '.join(backfill.fork for backfill in status.unfinished_backfills)}."
         ),
     ),
-    Condition.INITIALIZING: (Tone.CALM, lambda status: "The first epoch with input makes the first checkpoint."),
+    Condition.INITIALIZING: (Tone.CALM, lambda status: "The first epoch with input creates the first checkpoint."),
     Condition.HEALTHY: (Tone.GOOD, lambda status: ""),
 }

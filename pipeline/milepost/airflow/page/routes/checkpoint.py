@@ -93,7 +93,7 @@ def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -
 
 
 def _read_report(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
-    """Return the report of a checkpoint, and None; without details, and the error, if its metadata is damaged."""
+    """Return (report, None), or (report without details, error message) if the metadata is damaged."""
     try:
         return master.reports.show(checkpoint_id, with_cost=False), None
     except StateCorrupt as error:
@@ -125,7 +125,10 @@ def _nodes(document: Mapping[str, Any], part: str, kind: str) -> Iterator[Node]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[Column]:
-    """Yield the columns that have a value other than 0 in some subtask; row counts also if all are 0."""
+    """Yield the columns that have a value other than 0 in some subtask.
+
+    Row counts are shown also if all are 0, the watermark only if subtasks differ.
+    """
     for names, form in ((_COUNTS, "count"), (_BYTES, "size")):
         for name, title in names:
             if any(row.get(name) or (name in _ROWS and row.get(name) is not None) for row in rows):

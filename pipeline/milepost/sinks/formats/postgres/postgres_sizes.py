@@ -47,7 +47,8 @@ def key_bytes(rows: pa.Table, types: Mapping[str, str], key: Iterable[str]) -> i
 
     Args:
         types: Postgres types of the columns, by name. A key has no nulls.
-    Returns: bytes, up to 7 too many; 0 without rows.
+    Returns: an upper bound in bytes: each column of variable length may be counted as up to 10 bytes longer, numerics
+        as their maximum; 0 without rows.
     """
     sizes = np.full(rows.num_rows, _KEY_HEADER, np.int64)
     for name in key:
@@ -60,11 +61,13 @@ def key_bytes(rows: pa.Table, types: Mapping[str, str], key: Iterable[str]) -> i
 
 
 def longest_row_bytes(rows: pa.Table, types: Mapping[str, str]) -> int:
-    """Return the size of the longest row after all long text has moved out of it.
+    """Return an upper bound for the size of the longest row after all long text has moved out of it.
+
+    If the largest row that the types allow fits a page, that is the bound, and no row is measured.
 
     Args:
         types: Postgres types of all columns except the mark, by name, in the table's order.
-    Returns: bytes, up to 7 too many; 0 without rows.
+    Returns: bytes; 0 without rows.
     """
     if not rows.num_rows or table_row_bytes(types, _INLINE_BYTES) <= MAX_ROW_BYTES:
         return table_row_bytes(types, _INLINE_BYTES) if rows.num_rows else 0

@@ -73,7 +73,7 @@ class ClassicEngine:
         if is_alive(self.session.sparkContext):
             return None
         return SparkLost(
-            f"the Spark of this process, with master {self.session.sparkContext.master}, ended amid the epoch. "
+            f"the Spark of this process, with master {self.session.sparkContext.master}, ended during the epoch. "
             "Nothing of this epoch is visible.",
-            hint="it may have been killed for its memory, see the system's log and spark.driver.memory; run again",
+            hint="it may have run out of memory: see the system's log, raise spark.driver.memory, and run again",
         )
