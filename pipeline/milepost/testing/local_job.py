@@ -1,7 +1,7 @@
-"""A job under test: the spec of a job with all its places in one folder, whose sources get rows by hand.
+"""A job under test: the spec of a job with all locations in one folder. Tests land the rows of its sources.
 
-Its operators, SQL, keys and gate are those of the spec. Tables are of `format: parquet`, whatever the spec's is: what
-is in them is the same. An epoch takes all that has landed, and nothing is waited for.
+Its operators, SQL, keys and gate are those of the spec. Tables have `format: parquet` whatever the spec says, with the
+same contents. An epoch reads everything that has landed, without waiting.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def record(path: Path, results: Iterable[CaseResult]) -> None:
 
 
 def _in_lines(value: Any, *, of_row: bool = False) -> Any:
-    """Return a value whose rows stand in a line each."""
+    """Return a value that YAML writes with one row per line."""
     from ruamel.yaml.comments import CommentedMap
 
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""`kind: latest`: the newest row of each key. Each epoch emits the keys whose row changed or was deleted.
+"""`kind: latest`: the newest row of each key. Each epoch emits the keys with a changed or deleted row.
 
 Sequence columns decide which row is newer; the order of arrival has no effect. A deleted key leaves a *tombstone* of
 its key and sequence, so that no older row revives it::

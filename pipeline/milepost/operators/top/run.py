@@ -1,4 +1,4 @@
-"""`kind: top`: the first n rows of each key. Each epoch emits the ranks whose row changed.
+"""`kind: top`: the first n rows of each key. Each epoch emits the ranks with another row than before.
 
 Without a rank column the output is a set of rows without a key, which only operators can read: they get the rows that
 entered or left the first n. A row that only changes its rank is neither::
@@ -60,7 +60,7 @@ RANK = pa.int32()
 """Type of a rank, as of Spark's `row_number`."""
 
 _UNSHOWN_RANK = "__rank"
-"""Of rows whose rank is no column of the output."""
+"""Column with the rank of rows if the output has no such column."""
 
 _Ranks: TypeAlias = tuple[pa.Table, Ints]
 """Rows of the output, and the place of each among all ranks of the keys that the epoch changed."""

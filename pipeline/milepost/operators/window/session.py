@@ -55,8 +55,9 @@ class SessionWindowByKey:
     """Aggregates over the rows of a key in one session.
 
     A row is late when its event time is below the lateness watermark less the allowed lateness, whatever it would join.
-    A session is emitted in the epoch whose firing watermark reaches its end. With allowed lateness 0 that is final
-    (append); with more, and early, it may come out again, in place of what it is made of (`session_updates.py`).
+    A session is emitted when the firing watermark reaches its end. With allowed lateness 0 it is final (append);
+    otherwise, and with `emit: early`, it may be emitted again and replaces the sessions that merged into it
+    (`session_updates.py`).
     """
 
     combiner: Combiner | None = None

@@ -66,7 +66,7 @@ class SlidingWindowByKey:
     """Aggregates over the rows of a key in each of the windows that start every `slide`.
 
     A row is late if the lateness watermark has reached the end of the row's last window plus the allowed lateness. A
-    window is emitted in the epoch whose firing watermark reaches its end. With an allowed lateness it is emitted again
+    window is emitted when the firing watermark reaches its end. With an allowed lateness it is emitted again
     in each epoch that adds rows to it.
     """
 

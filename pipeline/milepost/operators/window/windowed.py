@@ -119,7 +119,7 @@ class WindowedRows:
         return pa.table(columns, schema=self.output_schema)
 
     def refuse_unbounded(self, beyond: Ints) -> None:
-        """Raises OperatorFailed: there are event times whose window begins or ends where no timestamp is."""
+        """Raises OperatorFailed: a window would begin or end outside the range of timestamps."""
         if len(beyond):
             raise OperatorFailed(
                 self.uid,

@@ -82,8 +82,8 @@ class Reconciliation:
     Attributes:
         decision: manifest version of the newest one: the number that each table's commit carries (I14).
         timeline, checkpoint_id: the live timeline and its head, which tables must show; checkpoint 0 is empty.
-        sinks: those that still have to follow.
-        realigned: those among them whose table a person overrides with the job's state, whatever it shows now.
+        sinks: sinks that still have to follow.
+        realigned: of these, the sinks that a person realigns: their table is overwritten whatever it shows now.
     """
 
     decision: int

@@ -1,6 +1,6 @@
 """Probe whether an endpoint enforces preconditions: several S3 servers ignore them.
 
-The manifest log is safe only on a store whose create fails when the key exists (I1). A planned input version is safe to
+The manifest log is safe only on a store that refuses to create a key twice (I1). A planned input version is safe to
 read only where `If-Match` is honoured.
 """
 

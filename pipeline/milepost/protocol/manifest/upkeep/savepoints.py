@@ -16,7 +16,7 @@ MAX_SAVEPOINTS = 256
 
 
 def record_savepoint(state: ManifestState, request: RecordSavepointRequest, now_ms: int) -> Answer:
-    """List a savepoint whose copy is complete. Until then it does not exist, and nothing of it is ever read.
+    """List a savepoint after its copy is complete. Before that it does not exist, and nothing of it is read.
 
     Returns:
         A transition, or AlreadyDone ALREADY_RECORDED: this savepoint is listed already.
