@@ -116,7 +116,8 @@ class Rollbacks:
         target = require_retained(state, approved.target)
         check_tables_can_follow(context, readable_target(context, state, target))
         pending = state.timeline().pending
-        self._leadership.sweep(session, take_over=take_over, adopt=False, state=state)
+        # A take-over reads the head again, to abort an epoch that began meanwhile as well.
+        self._leadership.sweep(session, take_over=take_over, adopt=False, state=None if take_over else state)
         request = RollbackRequest(
             session.session_id,
             target,
