@@ -8,11 +8,11 @@ An arrow leads from a package to one that it may import. The picture leaves out 
 
 from __future__ import annotations
 
-import ast
 import re
 
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.import_rules import ALLOWED, ALLOWED_INSIDE_FUNCTIONS, FLOORS, room_folder
+from scripts.reference.docstrings import module_docstring
 from scripts.reference.markdown import table, with_section
 
 PAGE = REPOSITORY / "docs" / "explanation" / "architecture.md"
@@ -59,8 +59,7 @@ def _below(allowed: dict[str, set[str]], packages: set[str]) -> set[str]:
 def _row(package: str) -> tuple[str, str, str]:
     folder = room_folder(package)
     file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-    purpose = re.split(r"(?<=\.)\s", docstring, maxsplit=1)[0].replace("\n", " ")
+    purpose = re.split(r"(?<=\.)\s", module_docstring(file), maxsplit=1)[0].replace("\n", " ")
     floors = (", ".join(f"`{name}`" for name in floor.split()) for floor in reversed(FLOORS.get(package, ())))
     return f"[`{package}`](../../{file.relative_to(REPOSITORY).as_posix()})", purpose, " / ".join(floors)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from enum import Enum
 
@@ -11,6 +10,7 @@ from milepost.protocol.manifest.transaction.transitions import CHECKPOINT_RULES,
 from milepost.protocol.records.reasons import FLINK_COUNTED_REASONS, CheckpointFailureReason
 from milepost.protocol.subtask.barrier_states import ALIGNMENT_RULES, AlignmentState
 from scripts.processes import ROOT
+from scripts.reference.docstrings import module_docstring
 from scripts.reference.markdown import note, table
 
 PROTOCOL = ROOT / "pipeline" / "milepost" / "protocol"
@@ -87,6 +87,6 @@ def _modules() -> Iterator[tuple[str, str, str]]:
     """Yield folder, name and the first paragraph of each module of the protocol."""
     for file in sorted(PROTOCOL.rglob("*.py")):
         if file.name != "__init__.py":
-            docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            purpose = module_docstring(file).partition("\n\n")[0].replace("\n", " ")
             folder = file.parent.relative_to(PROTOCOL).as_posix()
-            yield f"`{folder}`", f"`{file.stem}`", docstring.partition("\n\n")[0].replace("\n", " ")
+            yield f"`{folder}`", f"`{file.stem}`", purpose

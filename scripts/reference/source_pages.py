@@ -6,9 +6,9 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from scripts.processes import ROOT
+from scripts.reference.docstrings import module_docstring
 from scripts.reference.markdown import note, table
 
 PRODUCT = ROOT / "pipeline" / "milepost"
@@ -46,20 +46,16 @@ def stored_page() -> str:
 
 def process_page() -> str:
     """Return what a process function has and gets."""
-    said = _docstring(PRODUCT / PROCESS)
+    said = module_docstring(PRODUCT / PROCESS)
     first, _, rest = said.partition("\n")
     blocks = _INDENTED.sub(lambda block: f"```python\n{textwrap.dedent(block[0]).strip()}\n```\n", rest, count=1)
     return f"# Process functions\n\n{note(f'`milepost/{PROCESS}`')}\n{first}\n{blocks.rstrip()}\n"
 
 
 def _code(module: str) -> str:
-    block = _INDENTED.search(_docstring(PRODUCT / module) + "\n")
+    block = _INDENTED.search(module_docstring(PRODUCT / module) + "\n")
     assert block is not None, module
     return f"```text\n{textwrap.dedent(block[0]).rstrip()}\n```\n"
-
-
-def _docstring(file: Path) -> str:
-    return ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
 
 
 def _formats() -> Iterator[tuple[str, str]]:
