@@ -33,7 +33,6 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.rollback.imported_checkpoint import Provenance, import_checkpoint, new_import_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
-from milepost.jobmaster.rollback.target import require_retained
 from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_listed_document, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
@@ -153,8 +152,7 @@ class Restores:
                 "changed.",
                 hint=f"milepost rollback {state.job} --to {checkpoint_id} takes a running job back",
             )
-        target = require_retained(state, checkpoint_id)
-        approved = ApprovedRollback(int(target), int(state.timeline().head), {})
+        approved = ApprovedRollback(checkpoint_id, int(state.timeline().head), {})
         back = self._rollbacks.run(session, approved, detail=f"started from checkpoint {checkpoint_id}")
         return extend_record(StartedJob, self._incarnations.start(), rolled_back_from=back.from_head)
 

@@ -17,8 +17,8 @@ from milepost.jobspec.graph.output_checks import (
     BAD_COLUMNS,
     CHANGELOG_COLUMNS,
     early_window_problems,
+    input_problems,
     partition_problems,
-    sink_problems,
     source_rows,
     suite_problems,
 )
@@ -311,7 +311,7 @@ class _Builder:
             if part:
                 columns = BAD_COLUMNS if part == BAD else rows.columns
                 rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
-            problems = sink_problems(sink, rows, ("sinks", index))
+            problems = input_problems(sink, rows, ("sinks", index))
             if sink.by_buckets:
                 problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, ("sinks", index))
             if origin.columns_known:

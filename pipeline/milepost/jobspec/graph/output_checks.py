@@ -38,7 +38,7 @@ def source_rows(source: SourceSpec) -> OutputRows:
     return OutputRows(dict(source.row_types), source.time_column, APPEND, ())
 
 
-def sink_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
+def input_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
     """Return why a sink cannot publish these rows."""
     if sink.mode != "append" and sink.input.endswith(BAD):
         return [Problem((*path, "mode"), f"{sink.input} can be read only by a sink with mode: append")]

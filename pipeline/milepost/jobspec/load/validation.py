@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from milepost.jobspec.job.source_spec import SourceSpec
@@ -53,7 +53,7 @@ def _is_consequence(error: ErrorDetails) -> bool:
     return error["type"] == "too_short" and isinstance(value, list) and len(value) >= error["ctx"]["min_length"]
 
 
-def _keys(model: type[BaseModel]) -> list[str]:
+def _keys(model: type[SpecModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
@@ -62,7 +62,7 @@ def _disabled_key(error: ErrorDetails) -> Path | None:
     if error["type"] != "extra_forbidden" or error["input"] is not None:
         return None
     path, owner, _ = _locate(error["loc"])
-    return path if owner and path[-1] in _unavailable_keys(owner) else None
+    return path if owner and path[-1] in owner.unavailable_keys else None
 
 
 def _remove(value: Any, path: Path) -> None:
@@ -71,20 +71,20 @@ def _remove(value: Any, path: Path) -> None:
     del value[path[-1]]
 
 
-def _locate(loc: tuple[int | str, ...]) -> tuple[Path, type[BaseModel] | None, Any]:
+def _locate(loc: tuple[int | str, ...]) -> tuple[Path, type[SpecModel] | None, Any]:
     """Return the path in the spec, the model that owns its last key, and the annotation of its value.
 
     pydantic's locations also contain the tags of unions and `[key]`, which the path omits:
     ("operators", 0, "aggregate", "key") -> ("operators", 0, "key").
     """
     annotation: Any = JobSpec
-    owner: type[BaseModel] | None = None
+    owner: type[SpecModel] | None = None
     path: list[str | int] = []
     for part in loc:
         annotation = _unwrap(annotation)
         if part == "[key]":
             continue
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        if isinstance(annotation, type) and issubclass(annotation, SpecModel):
             owner = annotation
             fields = {field.alias or name: field for name, field in annotation.model_fields.items()}
             annotation = fields[str(part)].annotation if part in fields else None
@@ -137,7 +137,7 @@ def _problem(error: ErrorDetails) -> Problem:
     if bound is not None:
         return Problem(path, f"expected {bound}, got {actual}")
     if kind in ("model_type", "model_attributes_type"):
-        is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)  # not a union of several
+        is_model = isinstance(annotation, type) and issubclass(annotation, SpecModel)  # not a union of several
         keys = f" with the keys {', '.join(_keys(annotation))}" if is_model else ""
         return Problem(path, f"expected a mapping{keys}, got {actual}")
     if kind in _EXPECTED:
@@ -155,12 +155,8 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
     return Problem((*path, key), f"there is no `{key}: {tag}`; {did_you_mean(str(tag), choices)}")
 
 
-def _unavailable_keys(owner: type[BaseModel]) -> frozenset[str]:
-    return owner.unavailable_keys if issubclass(owner, SpecModel) else frozenset()
-
-
-def _unknown_key(owner: type[BaseModel], key: str) -> str:
-    if key in _unavailable_keys(owner):
+def _unknown_key(owner: type[SpecModel], key: str) -> str:
+    if key in owner.unavailable_keys:
         return not_available(key)
     option = find_option(key) if owner is SourceSpec else None
     suggestion = f"write `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
@@ -173,10 +169,9 @@ def _wrong_kind(kind: str) -> str:
     return f"there is no `kind: {kind}`; {did_you_mean(kind, KINDS)}"
 
 
-def _wrong_value(owner: type[BaseModel] | None, path: Path, annotation: Any, value: object) -> str:
+def _wrong_value(owner: type[SpecModel] | None, path: Path, annotation: Any, value: object) -> str:
     key, allowed = str(path[-1]), [str(choice) for choice in typing.get_args(annotation)]
-    planned = owner.unavailable_values if owner and issubclass(owner, SpecModel) else {}
-    if isinstance(value, str) and value in planned.get(key, ()):
+    if owner and isinstance(value, str) and value in owner.unavailable_values.get(key, ()):
         return f"{not_available(f'{key}: {value}')}; available: {', '.join(allowed)}"
     return f"expected one of {', '.join(allowed)}, got {_shown(path, value)}"
 

@@ -13,6 +13,7 @@ from milepost.operators.base.aggregate_calls import (
     aggregate_lineage,
     aggregate_problems,
     aggregated_columns,
+    recorded_columns,
     value_tables,
 )
 from milepost.operators.base.operator_spec import Aggregates, AnyColumns, EventTimeRule, KeyedOperator
@@ -83,7 +84,7 @@ class AggregateOperator(KeyedOperator):
         return aggregated_columns(self.aggregates, self.key, event_time) or frozenset(columns[:1]) or None
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
-        return [("", [*self.key, *(column for call in self.aggregates.values() for column in call.columns)])]
+        return recorded_columns(self.aggregates, self.key)
 
     def holds_event_times(self, event_time: str | None) -> bool:
         return any(call.function in BY_EVENT_TIME for call in self.aggregates.values())

@@ -77,6 +77,11 @@ def value_tables(aggregates: Mapping[str, AggregateCall]) -> Iterator[tuple[str,
     yield from tables.items()
 
 
+def recorded_columns(aggregates: Mapping[str, AggregateCall], key: tuple[str, ...]) -> list[tuple[str, list[str]]]:
+    """Return what `StatefulSpec.state_columns` returns for an operator with aggregates."""
+    return [("", [*key, *(column for call in aggregates.values() for column in call.columns)])]
+
+
 def aggregated_columns(
     aggregates: Mapping[str, AggregateCall], key: tuple[str, ...], event_time: str | None
 ) -> frozenset[str]:

@@ -34,7 +34,6 @@ class TwoInputs(OperatorSpec):
             `{paid_at: right.at}`.
     """
 
-    uid: NodeName
     inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
     key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)

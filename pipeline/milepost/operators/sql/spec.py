@@ -30,7 +30,6 @@ class SqlOperator(RowWiseSpec):
             `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
     """
 
-    uid: NodeName
     kind: Literal["sql"]
     inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
     sql: Text

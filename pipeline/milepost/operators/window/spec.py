@@ -25,6 +25,7 @@ from milepost.operators.base.aggregate_calls import (
     aggregate_lineage,
     aggregate_problems,
     aggregated_columns,
+    recorded_columns,
     value_tables,
 )
 from milepost.operators.base.edges import WINDOW_COLUMNS, WINDOW_END
@@ -280,11 +281,10 @@ class WindowOperator(KeyedOperator):
         return aggregate_conditions(self.aggregates)
 
     def needed_columns(self, columns: Sequence[str], event_time: str | None) -> frozenset[str] | None:
-        needed = aggregated_columns(self.aggregates, self.key, event_time).union(filter(None, [event_time]))
-        return needed or frozenset(columns[:1]) or None
+        return aggregated_columns(self.aggregates, self.key, event_time).union(filter(None, [event_time]))
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
-        return [("", [*self.key, *(column for call in self.aggregates.values() for column in call.columns)])]
+        return recorded_columns(self.aggregates, self.key)
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         signature: dict[str, Any] = {"window": self.window.model_dump(mode="json", exclude_none=True)}
