@@ -50,13 +50,13 @@ ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark", "storage"}
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "codec": ("packing fields", "readers", "records"),
-    "protocol": ("records", "retention failure subtask", "manifest", "log", "exchange"),
+    "protocol": ("records", "retention failure subtask landed", "manifest", "log", "exchange"),
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "jobmaster": (
         "job",
         "compatibility observers retention",
         "leadership reports",
-        "rollback run metrics",
+        "rollback run metrics landing",
         "backfill migration savepoints",
         "jobmaster",
     ),
@@ -117,7 +117,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "contract",
         "path_columns",
         "bad_input dead_letter_rows dimension event_times kernel",
-        "csv json_lines parquet",
+        "csv json_lines parquet landed",
         "formats planning",
     ),
     "operators": (
@@ -139,7 +139,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "browser chaos",
     ),
     f"{TESTKIT}.models": ("data protocol",),
-    f"{TESTKIT}.models.data": ("aggregate_calls captured", "batch", "kinds", "laws", "csv_oracle landed_rows oracle"),
+    f"{TESTKIT}.models.data": (
+        "aggregate_calls captured",
+        "batch",
+        "kinds",
+        "laws",
+        "csv_oracle expiring_system landed_rows oracle",
+    ),
     f"{TESTKIT}.jobs": ("rollbacks", "flights job_log keyed_job landing reference_job sparkless", "connected_job"),
     f"{TESTKIT}.tasks": (
         "clocks faults input_gate operators staging state_lineage subtask_driver",
@@ -158,7 +164,7 @@ IMPURE = {
 HOMES: dict[str, tuple[set[str], set[str]]] = {
     "boto3": ({"storage"}, set()),
     "botocore": ({"storage"}, set()),
-    "pyspark": ({"spark"}, set(ALLOWED) - {"protocol"}),
+    "pyspark": ({"spark", "sources"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"quality"}),
     "deltalake": ({"sinks"}, set()),

@@ -83,6 +83,20 @@ class SourceChanged(CheckpointError):
     exit_code = 1
 
 
+class SourceReplaced(CheckpointError):
+    """A source's log is a copy of another external system than the spec names now. A person decides which is meant."""
+
+    action = Action.STOP
+    exit_code = 1
+
+
+class SourceUnreachable(CheckpointError):
+    """The external system of a landed source did not answer, or its reader failed. Nothing was landed."""
+
+    action = Action.RETRY
+    exit_code = 8
+
+
 class NotFound(CheckpointError):
     """The named job, checkpoint, sink or object does not exist."""
 

@@ -29,6 +29,7 @@ from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.errors import StateCorrupt
 from milepost.protocol.exchange import operator_watermark
+from milepost.protocol.landed import LogPosition
 from milepost.protocol.records import KEY_HASH_SECRET_PATTERN, ObjectHandle
 from milepost.quality import GateVerdict
 from milepost.sinks.records import ArrowSchema, TableContents
@@ -61,6 +62,7 @@ class SourceSnapshot:
         overdue: when the epoch was planned, no object had landed for longer than expected.
         active_ms, idle: as in `SourceInput`.
         horizon_ms: consumed versions modified before this time may have been forgotten. None if none was.
+        position: how far a landed source's log has been read. None: nothing of it, or the source is files.
     """
 
     watermark_us: int | None
@@ -82,6 +84,7 @@ class SourceSnapshot:
     idle: bool = False
     horizon_ms: int | None = None
     empty: tuple[str, ...] = ()
+    position: LogPosition | None = None
 
     def at_rest(self) -> SourceSnapshot:
         """Return the snapshot after an epoch that reads nothing from the source."""
@@ -338,6 +341,8 @@ def _completed(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
     shorter: dict[str, Any] = shorten_handles(item)
+    if shorter["position"] is None:  # a source of files
+        del shorter["position"]
     return shorter | {"consumed": pack(shorter["consumed"])}
 
 
@@ -352,4 +357,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
     # Older checkpoints have no horizon (sources forgot nothing), and early ones do not name empty objects.
-    return expand_handles({"horizon_ms": None, "empty": [], **item, "consumed": unpack(item["consumed"])})
+    absent: dict[str, Any] = {"horizon_ms": None, "empty": [], "position": None}
+    return expand_handles({**absent, **item, "consumed": unpack(item["consumed"])})

@@ -23,6 +23,7 @@ from milepost.language import SparkRemote
 from milepost.operators import StatefulOperator
 from milepost.operators.base import OUTPUT_TABLE
 from milepost.operators.process import ProcessFunction
+from milepost.protocol.landed import LandedRange
 from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId
 from milepost.protocol.subtask import Notifications
 from milepost.sinks.buckets import BucketPlan
@@ -58,6 +59,8 @@ class SourceInput:
         idle_before: `idle` at the end of the previous epoch. The rows of this epoch are stamped with it.
         forgets: consumed versions to remove from the set of the base checkpoint. None if there are none.
         empty: the first objects of size 0.
+        landed: for a landed source, the records of its log that `objects` are from. None: the epoch reads none, or the
+            source is files.
     """
 
     name: str
@@ -74,6 +77,12 @@ class SourceInput:
     idle_before: bool = False
     forgets: ForgottenRows | None = None
     empty: tuple[str, ...] = ()
+    landed: LandedRange | None = None
+
+    @property
+    def has_input(self) -> bool:
+        """Whether the epoch moves the source on, even if only over records without rows."""
+        return self.landed is not None or bool(self.consumed)
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -142,6 +151,9 @@ class InputRecord:
 def encode_input_record(record: InputRecord) -> bytes:
     """Return the canonical JSON of the input record, with its sources stored by name."""
     document = to_json(record)
+    for source in document["sources"]:
+        if source["landed"] is None:  # a source of files
+            del source["landed"]
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
     if not document["dimensions"]:
         del document["dimensions"]
@@ -153,7 +165,8 @@ def decode_input_record(body: bytes) -> InputRecord:
     document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
     # Older records lack `forgets` (sources forgot nothing), and early ones do not name empty objects.
-    named = [{"forgets": None, "empty": [], **source, "name": name} for name, source in sorted(sources.items())]
+    absent = {"forgets": None, "empty": [], "landed": None}
+    named = [{**absent, **source, "name": name} for name, source in sorted(sources.items())]
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.ids import format_checkpoints as format_checkpoints
     from milepost.protocol.records.ids import session_digest as session_digest
     from milepost.protocol.records.layout import INPUTS_PREFIX as INPUTS_PREFIX
+    from milepost.protocol.records.layout import LANDED_PREFIX as LANDED_PREFIX
     from milepost.protocol.records.layout import MANIFEST_PREFIX as MANIFEST_PREFIX
     from milepost.protocol.records.layout import METADATA_NAME as METADATA_NAME
     from milepost.protocol.records.layout import METRICS_NAME as METRICS_NAME
@@ -49,6 +50,11 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import is_job_directory as is_job_directory
     from milepost.protocol.records.layout import is_veto_key as is_veto_key
     from milepost.protocol.records.layout import key_fault as key_fault
+    from milepost.protocol.records.layout import landed_objects_folder as landed_objects_folder
+    from milepost.protocol.records.layout import landed_objects_prefix as landed_objects_prefix
+    from milepost.protocol.records.layout import landed_record_key as landed_record_key
+    from milepost.protocol.records.layout import landed_records_prefix as landed_records_prefix
+    from milepost.protocol.records.layout import landed_sequence as landed_sequence
     from milepost.protocol.records.layout import manifest_key as manifest_key
     from milepost.protocol.records.layout import manifest_version as manifest_version
     from milepost.protocol.records.layout import mark_key as mark_key

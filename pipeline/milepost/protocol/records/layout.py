@@ -36,6 +36,13 @@ SINKS_PREFIX = "sinks/"
 * ``files/``: the files that a database table is a projection of, laid out as below a path.
 """
 
+LANDED_PREFIX = "landed/"
+"""Followed by the source's name and one of
+
+* ``records/<number>.json``: the records of the source's log, numbered like the manifest, newest first,
+* ``objects/<sequence>/<write id>/``: Parquet objects with the rows of a record.
+"""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes and deletes its objects. Nothing ever refers to them."""
 
@@ -51,6 +58,7 @@ _MANIFEST_KEY = re.compile(r"manifest/(\d{20})\.json")
 _MARK_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/marks/\d{{20}}\.json")
 _REGISTERED_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/tables/[0-9a-f]{{64}}\.json")
 _STAGED_FILE = re.compile(rf"{SINKS_PREFIX}([^/]+)/files/")
+_LANDED_RECORD_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/records/(\d{{20}})\.json")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -93,6 +101,35 @@ def registered_table_key(sink: str, location: str) -> str:
 
 def is_registered_table_key(key: str) -> bool:
     return _REGISTERED_KEY.fullmatch(key) is not None
+
+
+def landed_records_prefix(source: str) -> str:
+    """Return the prefix of the records of one source's log."""
+    return f"{LANDED_PREFIX}{source}/records/"
+
+
+def landed_objects_prefix(source: str) -> str:
+    """Return the prefix of the landed objects of one source."""
+    return f"{LANDED_PREFIX}{source}/objects/"
+
+
+def landed_record_key(source: str, sequence: int) -> str:
+    """Return the key of one record of a source's log. Newer records have smaller keys, as in `manifest_key`."""
+    return f"{landed_records_prefix(source)}{_VERSION_CEILING - sequence:0{_DIGITS}d}.json"
+
+
+def landed_sequence(key: str) -> int | None:
+    """Return the sequence of the record with this key; None for any other key."""
+    match = _LANDED_RECORD_KEY.fullmatch(key)
+    return None if match is None else _VERSION_CEILING - int(match[2])
+
+
+def landed_objects_folder(sequence: int, write_id: str) -> str:
+    """Return where a landing writes the objects of a record, below `landed_objects_prefix`.
+
+    No two landings share a folder, because write ids are unique (L2).
+    """
+    return f"{sequence:0{_DIGITS}d}/{write_id}/"
 
 
 def manifest_key(version: int) -> str:

@@ -1,4 +1,4 @@
-"""The manifest log, the single commit point of a job."""
+"""The manifest log, the single commit point of a job, and the logs of landed sources."""
 
 from typing import TYPE_CHECKING
 
@@ -9,5 +9,6 @@ if TYPE_CHECKING:
     from milepost.storage.log.manifest_log import ManifestLog as ManifestLog
     from milepost.storage.log.records import Head as Head
     from milepost.storage.log.records import LandedTransition as LandedTransition
+    from milepost.storage.log.source_log import SourceLog as SourceLog
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

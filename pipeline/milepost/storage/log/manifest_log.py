@@ -35,7 +35,6 @@ from milepost.errors import (
     CommitOutcomeUnknown,
     NotFound,
     StateCorrupt,
-    StoreUnavailable,
 )
 from milepost.protocol.log import (
     LogEntry,
@@ -52,6 +51,7 @@ from milepost.protocol.records import MANIFEST_PREFIX, ManifestState, ObjectStat
 from milepost.storage.concurrency.background import run_in_background
 from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.layout import listed_version
+from milepost.storage.log.certain_create import LostRace, create_certainly
 from milepost.storage.log.read_ahead import list_log, read_ahead, read_event
 from milepost.storage.log.records import DeferredResult, Head, LandedTransition, TransactionResult
 from milepost.storage.log.retries import retry_reads
@@ -66,19 +66,9 @@ Decide = Callable[[ManifestState | None, int], Transition | AlreadyDone]
 
 _RACES = 12
 _RACE_WAIT_S = 0.3
-_PUTS = 4
-_MAX_WAIT_S = 2.0
 _FRESH_S = 5.0
 """For this long, a head that was read is used for decisions without reading it again. Longer would be unsafe: if an
 older copy of the storage were restored in the meantime, the log would continue after a gap."""
-
-
-class _LostRace(Exception):
-    """Another session's entry has the version that we tried to create."""
-
-
-class _NotConfirmed(Exception):
-    """No reply settles whether the put landed. The same entry may be put again."""
 
 
 class ManifestLog:
@@ -268,14 +258,14 @@ class ManifestLog:
     def _race(self, decide: Decide) -> tuple[int | None, Transition | AlreadyDone, Head | None]:
         """Repeat the attempt after a lost race. Raises: as `transact`."""
         races = Retrying(
-            retry=retry_if_exception_type(_LostRace),
+            retry=retry_if_exception_type(LostRace),
             stop=stop_after_attempt(_RACES),
             wait=wait_random_exponential(multiplier=0.02, max=_RACE_WAIT_S),
             reraise=True,
         )
         try:
             return races(self._attempt, decide)
-        except _LostRace as error:
+        except LostRace as error:
             raise CommitConflict(
                 f"the manifest of {self.store.config.url} changed during each of {_RACES} attempts: other sessions are "
                 "writing to this job. Nothing of this transition landed.",
@@ -317,58 +307,15 @@ class ManifestLog:
         return head, decide(head.state if head else None, self.store.clock_ms())
 
     def _land(self, entry: LogEntry, body: bytes) -> str | None:
-        """Put the entry until it is certain that the version holds it, or another entry.
-
-        A put whose reply is lost may still land later. To put the same bytes again under the same version is safe,
-        whichever of the two lands. To move on to another version while the first put is in flight is not.
-
-        Returns:
-            The etag of the entry, or None when no reply contained it.
-        Raises:
-            _LostRace: another entry has the version.
-            CommitOutcomeUnknown: the store did not answer which entry has the version.
-            CheckpointError: the store refused the put for good. Nothing landed.
-        """
-        in_flight = False
-
-        def put() -> str | None:
-            nonlocal in_flight
-            try:
-                return self.store.create(manifest_key(entry.version), body).etag
-            except CheckpointError as error:
-                refusal = error
-            in_flight = in_flight or isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable))
-            final = not isinstance(refusal, (CommitOutcomeUnknown, StoreUnavailable, CommitConflict))
-            try:
-                stored = self._stored_write_id(entry.version)
-            except CheckpointError as error:
-                raise (refusal if final and not in_flight else self._unknown(entry, error)) from error
-            if stored == entry.write_id:
-                return None
-            if stored is not None:
-                raise _LostRace from refusal
-            if final:
-                raise (self._unknown(entry, refusal) if in_flight else refusal) from refusal
-            raise _NotConfirmed from refusal
-
-        puts = Retrying(
-            retry=retry_if_exception_type(_NotConfirmed),
-            stop=stop_after_attempt(_PUTS),
-            wait=wait_random_exponential(multiplier=0.05, max=_MAX_WAIT_S),
-            reraise=True,
+        """Put the entry until it is certain that the version holds it, or another entry. As `create_certainly`."""
+        return create_certainly(
+            self.store,
+            manifest_key(entry.version),
+            body,
+            entry.write_id,
+            lambda: self.entry(entry.version).write_id,
+            lambda cause: self._unknown(entry, cause),
         )
-        try:
-            return puts(put)
-        except _NotConfirmed as error:
-            raise self._unknown(entry, error.__cause__) from error
-
-    def _stored_write_id(self, version: int) -> str | None:
-        """Return the write id of the entry that has the version, or None when it is absent."""
-        try:
-            entry = retry_reads(lambda: self.entry(version))
-            return entry.write_id
-        except NotFound:
-            return None
 
     def _head_from(self, version: int) -> Head:
         head = retry_reads(self._read_head)  # not `head`, which may return a head prefetched before the put

@@ -160,7 +160,7 @@ def test_a_writer_that_lost_its_reply_still_knows_its_own_entry_by_its_tombstone
     kept = job.context.log.entry(2)
     assert isinstance(kept, Tombstone)
     log = ManifestLog(store, lambda: kept.write_id)
-    assert log._stored_write_id(2) == kept.write_id
+    assert log.entry(2).write_id == kept.write_id
 
 
 def test_a_collection_of_a_job_that_retains_nothing_ends(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""An external system that forgets what was acknowledged: a lander that acknowledges too early loses rows for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import SourceUnreachable
+from milepost.protocol.landed.records import Identity, Position
+from milepost.sources.landed.contract import Pull, Reached, ReadLimit
+
+COLUMNS = pa.schema([("n", pa.int64())])
+
+
+OnCall = Callable[[str], None]
+"""Called with the name of each call of an opened source. An error that it raises ends the landing there."""
+
+
+@dataclass
+class ExpiringSystem:
+    """Rows 0, 1, 2, … of which those below `acknowledged` cannot be read again.
+
+    Attributes:
+        produced: rows that exist so far.
+    """
+
+    produced: int = 0
+    acknowledged: int = 0
+    name: str = "numbers"
+
+    def open(self, on_call: OnCall = lambda call: None) -> OpenedSystem:
+        """Open it for one landing, which ends at the rows of now."""
+        return OpenedSystem(self, self.produced, on_call)
+
+
+@dataclass
+class OpenedSystem:
+    """A `LandedSource` over an `ExpiringSystem`. A position is the number of the next row."""
+
+    system: ExpiringSystem
+    target: int
+    on_call: OnCall
+
+    def identity(self) -> Identity:
+        return {"name": self.system.name}
+
+    def initial_position(self) -> Position:
+        self.on_call("initial_position")
+        return {"next": self.system.acknowledged}
+
+    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+        self.on_call("next_pull")
+        first = position["next"]
+        end = min(self.target, first + limit.max_rows)
+        if first >= end:
+            return None
+        middle = (first + end) // 2
+        return Pull([(first, middle), (middle, end)], {"next": end})
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        self.on_call("read")
+        first, end = split
+        if first < self.system.acknowledged:
+            raise SourceUnreachable(f"rows from {first} on have expired")
+        if first < end:
+            yield pa.record_batch([pa.array(range(first, end), pa.int64())], schema=COLUMNS)
+
+    def commit(self, end: Position) -> None:
+        self.on_call("commit")
+        self.system.acknowledged = max(self.system.acknowledged, end["next"])

@@ -1,0 +1,1 @@
+"""Land the sources of a job into their logs."""

@@ -1,0 +1,144 @@
+"""Land one source: read the external system from the end of the log, store the rows, append a record, acknowledge.
+
+Order of writes of a landing:
+1. Objects, below a folder of their own.
+2. The record that names them, under a key that must be free. This is the commit point.
+3. The acknowledgement to the external system.
+A landing first repeats the newest record's acknowledgement, because the one before it may have stopped between 2 and 3.
+One that lost the race for a record, or does not know, deletes and acknowledges nothing: the next one reads from the end
+of the newest record (L1, L3).
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.codec import dump
+from milepost.errors import InvalidRequest
+from milepost.jobmaster.landing.object_writer import ObjectWriter
+from milepost.protocol.landed import (
+    Identity,
+    LogRecord,
+    Position,
+    StoredRecord,
+    first_record,
+    next_record,
+    require_identity,
+)
+from milepost.sources.landed import LandedSource, Pull, Reached, ReadLimit
+from milepost.storage.log import SourceLog
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """What one landing of a source did.
+
+    Attributes:
+        records, rows, bytes: that it appended. The first landing of a source also begins its log.
+        sequence: of the newest record. end: its position.
+    """
+
+    source: str
+    records: int
+    rows: int
+    bytes: int
+    sequence: int
+    end: Position
+
+
+class Lander:
+    """Appends to one log.
+
+    Args:
+        job_identity: of the life of the job whose log it is (L9).
+        new_write_id: returns a new globally unique text per call.
+    """
+
+    def __init__(
+        self,
+        log: SourceLog,
+        source: LandedSource,
+        job_identity: str,
+        limit: ReadLimit,
+        new_write_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._log, self._source, self._limit = log, source, limit
+        self._job_identity, self._new_write_id = job_identity, new_write_id
+
+    def land(self) -> Landing:
+        """Append records until the external system is read to its end.
+
+        Raises:
+            SourceReplaced: the log is a copy of something else. SourceUnreachable: the external system failed.
+            InvalidRequest: rows do not fit the declared columns, or a position cannot be stored.
+            CommitConflict: another landing runs at the same time. CommitOutcomeUnknown: the newest record may be ours.
+            StoreUnavailable, StateCorrupt: from the store.
+        """
+        identity = self._identity()
+        newest = self._log.newest()
+        if newest is None:
+            position = self._stored(self._source.initial_position())
+            newest = self._log.append(first_record(self._new_write_id(), identity, position, self._now_ms()))
+        else:
+            require_identity(self._log.source, newest.record.identity, identity)
+            self._source.commit(newest.record.end)
+        first = newest
+        while (pull := self._source.next_pull(newest.record.end, self._limit)) is not None:
+            record = self._read(newest, pull)
+            if record is None:
+                break
+            newest = self._log.append(record)
+            self._source.commit(newest.record.end)
+        return _landing(self._log.source, first.record, newest.record)
+
+    def _identity(self) -> Identity:
+        return {"job": self._job_identity, **self._source.identity()}
+
+    def _read(self, newest: StoredRecord, pull: Pull) -> LogRecord | None:
+        """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""
+        write_id = self._new_write_id()
+        writer = ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id)
+        reached: list[Position] = []
+        for number, split in enumerate(pull.splits):
+            writer.write(number, _rows(self._source.read(split), reached))
+        end = pull.end if pull.end is not None else reached[-1]
+        return next_record(newest, write_id, self._stored(end), writer.objects, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return self._log.store.clock_ms()
+
+    def _stored(self, position: Position) -> Position:
+        """Return a position as it will be read back from the log, so that it equals itself."""
+        try:
+            return json.loads(dump(position))
+        except (TypeError, ValueError) as error:
+            raise InvalidRequest(
+                f"source {self._log.source}: its position cannot be stored as JSON: {error}. Nothing was landed.",
+                hint="a position is made of dicts with text keys, lists, texts, numbers, booleans and null",
+                source=self._log.source,
+            ) from error
+
+
+def _rows(items: Iterator[pa.RecordBatch | Reached], reached: list[Position]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a split, and append what it reached."""
+    for item in items:
+        if isinstance(item, Reached):
+            reached.append(item.position)
+        else:
+            yield item
+
+
+def _landing(source: str, before: LogRecord, newest: LogRecord) -> Landing:
+    return Landing(
+        source=source,
+        records=newest.sequence - before.sequence,
+        rows=newest.total_rows - before.total_rows,
+        bytes=newest.total_bytes - before.total_bytes,
+        sequence=newest.sequence,
+        end=newest.end,
+    )

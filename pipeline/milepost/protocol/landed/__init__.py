@@ -1,0 +1,25 @@
+"""A source's log of landed rows: its records, how one is appended, and the ranges that epochs read."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.protocol.landed.appends import first_record as first_record
+    from milepost.protocol.landed.appends import next_record as next_record
+    from milepost.protocol.landed.appends import require_identity as require_identity
+    from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
+    from milepost.protocol.landed.ranges import range_of as range_of
+    from milepost.protocol.landed.ranges import within_limits as within_limits
+    from milepost.protocol.landed.records import Identity as Identity
+    from milepost.protocol.landed.records import LandedObject as LandedObject
+    from milepost.protocol.landed.records import LandedRange as LandedRange
+    from milepost.protocol.landed.records import LogPosition as LogPosition
+    from milepost.protocol.landed.records import LogRecord as LogRecord
+    from milepost.protocol.landed.records import Position as Position
+    from milepost.protocol.landed.records import StoredRecord as StoredRecord
+    from milepost.protocol.landed.records import decode_record as decode_record
+    from milepost.protocol.landed.records import encode_record as encode_record
+    from milepost.protocol.landed.records import require_follows as require_follows
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -1,0 +1,89 @@
+"""Decide the next record of a source's log. Pure: the caller stores it under a key that must be free.
+
+A landing reads from the `end` of the newest record, whatever the external system remembers (L3). Two landings that run
+at once read the same rows, and only one of them can create the next record (L1)::
+
+    newest record 7 ends at 500
+    landing A reads 500 -> 620 and creates record 8
+    landing B reads 500 -> 640; record 8 exists; B's objects are garbage, and B reads again from 620
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from milepost.errors import InvalidRequest, SourceReplaced
+from milepost.protocol.landed.records import Identity, LandedObject, LogRecord, Position, RecordKind, StoredRecord
+
+EMPTY_RECORD_MS = 600_000
+"""A landing without rows moves the position at most this often, so that an idle log does not grow (L10)."""
+
+
+def first_record(write_id: str, identity: Identity, position: Position, now_ms: int) -> LogRecord:
+    """Return record 1, which fixes where the log begins even if there are no rows yet (L9)."""
+    return LogRecord(
+        log=write_id,
+        sequence=1,
+        kind=RecordKind.START,
+        write_id=write_id,
+        previous=None,
+        start=position,
+        end=position,
+        landed_at_ms=now_ms,
+        objects=(),
+        total_rows=0,
+        total_bytes=0,
+        identity=identity,
+    )
+
+
+def next_record(
+    newest: StoredRecord, write_id: str, end: Position, objects: Sequence[LandedObject], now_ms: int
+) -> LogRecord | None:
+    """Return the record that appends what was read after the newest record; None if none is due (L10).
+
+    Without objects, a moved position is recorded once the newest record is `EMPTY_RECORD_MS` old.
+
+    Args:
+        end: where the reading stopped. objects: the rows up to there, in order. now_ms: the store's clock. A clock that
+            went back is set to the time of the newest record.
+    Raises:
+        InvalidRequest: there are rows, but the position did not move. They would be landed again and again.
+    """
+    before = newest.record
+    if end == before.end and objects:
+        raise InvalidRequest(
+            f"the source read {sum(item.rows for item in objects)} rows, but its position did not move from {end!r}. "
+            "Nothing was landed.",
+            hint="the position after a read must be another one whenever there were rows",
+        )
+    now_ms = max(now_ms, before.landed_at_ms)
+    if not objects and (end == before.end or now_ms - before.landed_at_ms < EMPTY_RECORD_MS):
+        return None
+    return LogRecord(
+        log=before.log,
+        sequence=before.sequence + 1,
+        kind=RecordKind.ROWS,
+        write_id=write_id,
+        previous=newest.digest,
+        start=before.end,
+        end=end,
+        landed_at_ms=now_ms,
+        objects=tuple(objects),
+        total_rows=before.total_rows + sum(item.rows for item in objects),
+        total_bytes=before.total_bytes + sum(item.size for item in objects),
+        identity=before.identity,
+    )
+
+
+def require_identity(source: str, recorded: Identity, now: Identity) -> None:
+    """Check that a log is still a copy of the same external system (L9). Raises SourceReplaced."""
+    for name in sorted({*recorded, *now}):
+        begun, found = recorded.get(name), now.get(name)
+        if begun != found:
+            raise SourceReplaced(
+                f"source {source}: its log was begun for {name} {begun!r}, and {name} is {found!r} now. Nothing was "
+                "landed; what has been landed is as it was.",
+                hint="give the source another name in the spec, which begins a log of its own, or undo the change",
+                source=source,
+            )

@@ -1,0 +1,196 @@
+"""The records of a source's log, and where in the log a checkpoint or an epoch stands.
+
+A landed source is read once, into an append-only log of its own. Record 1 fixes where the log begins and what it is a
+copy of. Every other record appends rows, which are in Parquet objects that were written before the record. A record is
+created only if its key is free, and never changes.
+
+Example: the log of a source whose position is a count of messages, after two landings::
+
+    1  start  0 -> 0
+    2  rows   0 -> 500      2 objects
+    3  rows   500 -> 620    1 object
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from milepost.codec import Count, Sha256, Text, decode, encode
+from milepost.errors import StateCorrupt
+
+Position = Any
+"""A place in the external system: a JSON value that only the source understands."""
+
+Identity = Mapping[str, Any]
+"""What a log is a copy of: JSON values that stay equal as long as it is the same external system."""
+
+
+class RecordKind(Enum):
+    """What a record says.
+
+    Attributes:
+        START: the log begins here. It has no rows.
+        ROWS: these objects were landed. There may be none, if only the position moved.
+    """
+
+    START = "start"
+    ROWS = "rows"
+
+
+@dataclass(frozen=True, slots=True)
+class LandedObject:
+    """One Parquet object of a record.
+
+    Attributes:
+        key: below `landed_objects_prefix` of the source.
+    """
+
+    stored_as_row: ClassVar[bool] = True
+
+    key: Text
+    size: Count
+    sha256: Sha256
+    rows: Count
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of a source's log.
+
+    Attributes:
+        log: id of the log, which is the write id of its first record.
+        sequence: number of the record, from 1.
+        write_id: unique text of the landing that wrote it.
+        previous: SHA-256 of the stored record before; None for record 1.
+        start, end: positions between which the external system was read. `start` is the `end` of the record before.
+        landed_at_ms: by the clock of the job's store.
+        objects: in the order of their rows.
+        total_rows, total_bytes: of this record and all before it.
+        identity: what the log is a copy of, as in record 1.
+    """
+
+    stored_format: ClassVar[str] = "milepost.landed/1"
+
+    log: Text
+    sequence: int
+    kind: RecordKind
+    write_id: Text
+    previous: Sha256 | None
+    start: Position
+    end: Position
+    landed_at_ms: Count
+    objects: tuple[LandedObject, ...]
+    total_rows: Count
+    total_bytes: Count
+    identity: Identity
+
+    def check(self) -> str | None:
+        """Return the inconsistency between the fields, or None if they are consistent."""
+        is_first = self.sequence == 1
+        if self.sequence < 1 or is_first != (self.kind is RecordKind.START) or is_first != (self.previous is None):
+            return f"a record of kind {self.kind.value} cannot have sequence {self.sequence}"
+        if is_first and (self.log != self.write_id or self.objects or self.start != self.end):
+            return "record 1 only fixes the log's id and where it begins"
+        if self.rows > self.total_rows or self.bytes > self.total_bytes:
+            return "its totals are less than its objects have"
+        return None
+
+    @property
+    def rows(self) -> int:
+        """Rows of all its objects."""
+        return sum(item.rows for item in self.objects)
+
+    @property
+    def bytes(self) -> int:
+        """Stored size of all its objects."""
+        return sum(item.size for item in self.objects)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record with the digest of its stored bytes, by which the next record refers to it."""
+
+    record: LogRecord
+    digest: str
+
+    @property
+    def position(self) -> LogPosition:
+        """The position right after this record."""
+        return LogPosition(self.record.log, self.record.sequence + 1, self.digest, self.record.end)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far a checkpoint has read a log.
+
+    Attributes:
+        next: sequence of the first record that it has not read.
+        digest: SHA-256 of the record before `next`, which pins all of the log that was read.
+        at: position in the external system from which record `next` starts.
+    """
+
+    log: Text
+    next: int
+    digest: Sha256
+    at: Position
+
+    def check(self) -> str | None:
+        """Return why this cannot be a position, or None."""
+        return None if self.next >= 2 else f"expected a position after record 1, got next {self.next}"
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRange:
+    """The records of a log that one epoch reads.
+
+    Attributes:
+        first: sequence of the first record. end: the position after the last one.
+    """
+
+    first: int
+    end: LogPosition
+
+    def check(self) -> str | None:
+        """Return why this cannot be a range, or None."""
+        is_range = 1 <= self.first < self.end.next
+        return None if is_range else f"expected records, got {self.first} to {self.end.next}, exclusive"
+
+    @property
+    def count(self) -> int:
+        """Number of records."""
+        return self.end.next - self.first
+
+
+def encode_record(record: LogRecord) -> bytes:
+    """Return the canonical JSON of a record."""
+    return encode(record)
+
+
+def decode_record(body: bytes, what: str) -> StoredRecord:
+    """Return a stored record. Raises StateCorrupt, with `what`: it is not a record."""
+    return StoredRecord(decode(LogRecord, body, what), hashlib.sha256(body).hexdigest())
+
+
+def require_follows(after: StoredRecord, before: LogPosition | None, what: str) -> None:
+    """Check that a record continues the log right after a position; None is the begin of the log.
+
+    Raises StateCorrupt: something else wrote there, or records were lost.
+    """
+    record = after.record
+    expected = 1 if before is None else before.next
+    problem = None
+    if record.sequence != expected:
+        problem = f"expected sequence {expected}, got {record.sequence}"
+    elif before is not None and record.log != before.log:
+        problem = f"expected a record of log {before.log}, got one of {record.log}"
+    elif before is not None and (record.previous != before.digest or record.start != before.at):
+        problem = f"it does not follow the record {before.next - 1} that was read before it"
+    if problem is not None:
+        raise StateCorrupt(f"{what}: {problem}. Nothing was changed.", hint=_RESTORE)
+
+
+_RESTORE = "restore the source's log (landed/) from a copy of the store; `milepost fsck JOB` shows what is broken"

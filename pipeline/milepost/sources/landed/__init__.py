@@ -1,0 +1,14 @@
+"""Sources that are landed into a log before they are processed."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.sources.landed.contract import LandedSource as LandedSource
+    from milepost.sources.landed.contract import Pull as Pull
+    from milepost.sources.landed.contract import Reached as Reached
+    from milepost.sources.landed.contract import ReadLimit as ReadLimit
+    from milepost.sources.landed.python_source import open_python_source as open_python_source
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

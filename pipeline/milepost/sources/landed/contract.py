@@ -1,0 +1,71 @@
+"""What a landed source implements.
+
+A source knows its external system and nothing else: no checkpoint, no Spark and no log. The lander asks it for the next
+pull after a position, reads the pull's splits, stores their rows, and only then lets the source acknowledge. Names and
+shapes follow PySpark's `DataSourceStreamReader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from milepost.protocol.landed import Identity, Position
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimit:
+    """Limits on the rows of one record. A pull that cannot be cut may exceed them.
+
+    Attributes:
+        max_rows, max_bytes: at least 1.
+    """
+
+    max_rows: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The last item of a split: how far it was read, where that is only known afterwards."""
+
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What one record will hold.
+
+    Attributes:
+        splits: in the order of their rows; each is an argument of `read`.
+        end: position after all of them; None: the one split says what it reached.
+    """
+
+    splits: Sequence[Any]
+    end: Position | None
+
+
+class LandedSource(Protocol):
+    """One external system, opened for one landing."""
+
+    def identity(self) -> Identity:
+        """Return what tells this external system from any other, and stays equal for as long as it is the same (L9)."""
+
+    def initial_position(self) -> Position:
+        """Return where a new log begins. Called once per log."""
+
+    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+        """Return what to read after a position; None if there is nothing, or this landing has read to its end.
+
+        Args:
+            position: the `end` of the newest record, as it was stored.
+        """
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        """Yield the rows of a split, as the declared columns, in order."""
+
+    def commit(self, end: Position) -> None:
+        """Acknowledge everything before a position to the external system. It may be called again with the same one."""

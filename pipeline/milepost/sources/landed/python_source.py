@@ -1,0 +1,194 @@
+"""Format `python`: a class that implements PySpark's `DataSource` with a stream reader, without Spark.
+
+Both kinds of readers are served. A `DataSourceStreamReader` plans an end and splits the range into partitions. A
+`SimpleDataSourceStreamReader` reads from a start and says where it stopped.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.operators.process import UserCodeFailed, UserFunction
+from milepost.protocol.landed import Identity, Position
+from milepost.sources.landed.contract import LandedSource, Pull, Reached, ReadLimit
+from milepost.sources.landed.row_batches import record_batches
+
+_MAX_PULLS = 1_000
+"""A landing ends after this many records, so that a source which never stops growing does not keep it for ever."""
+
+_NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
+_ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
+
+
+def open_python_source(name: str, code: UserFunction, options: Mapping[str, str], schema: pa.Schema) -> LandedSource:
+    """Open the class of a source for one landing.
+
+    Args:
+        name: of the source, for messages. options: given to the class. schema: the declared columns.
+    Raises:
+        InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
+    """
+    calls = _UserCalls(name, code)
+    with calls.guarded("the class of the source cannot be used"):
+        loaded = code.load()
+        if not issubclass(loaded, DataSource):
+            raise InvalidRequest(
+                f"source {name}: expected {code.name} to be a subclass of pyspark.sql.datasource.DataSource, got a "
+                "class that is none. Nothing was landed.",
+                source=name,
+            )
+        source = loaded(dict(options))
+        spark_schema = from_arrow_schema(schema)
+        try:
+            reader: Any = source.streamReader(spark_schema)
+        except PySparkNotImplementedError:
+            reader = _simple_reader(name, code, source, spark_schema)
+    identity = {"format": "python", "source": f"{code.module}:{code.name}"}
+    if isinstance(reader, SimpleDataSourceStreamReader):
+        return _SimpleSource(identity, reader, schema, calls)
+    return _StreamSource(identity, reader, schema, calls)
+
+
+def _simple_reader(name: str, code: UserFunction, source: DataSource, schema: Any) -> SimpleDataSourceStreamReader:
+    try:
+        return source.simpleStreamReader(schema)
+    except PySparkNotImplementedError as error:
+        raise InvalidRequest(
+            f"source {name}: expected {code.name} to have `streamReader` or `simpleStreamReader`, got neither. Nothing "
+            "was landed.",
+            source=name,
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _UserCalls:
+    """Turns the exceptions of a user's class into errors that name the source and the user's line."""
+
+    source: str
+    code: UserFunction
+
+    @contextmanager
+    def guarded(self, what: str, consequence: str = _NOTHING_LANDED) -> Iterator[None]:
+        """Raise SourceUnreachable for any exception of the user's code in the block."""
+        try:
+            yield
+        except CheckpointError:
+            raise
+        except UserCodeFailed as error:
+            raise self._failed(what, str(error.args[0]), consequence) from error
+        except (Exception, SystemExit) as error:
+            raise self._failed(what, self.code.describe(error), consequence) from error
+
+    def call(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Call a method of the reader. Raises SourceUnreachable."""
+        with self.guarded(f"`{method.__name__}` failed"):
+            return method(*args)
+
+    def commit(self, method: Callable[..., Any], end: Position) -> None:
+        """Call the reader's `commit`. Raises SourceUnreachable."""
+        with self.guarded("`commit` failed", _ACKNOWLEDGED_LATER):
+            method(end)
+
+    def iterate(self, items: Iterator[Any]) -> Iterator[Any]:
+        """Yield the items of the user's iterator. Raises SourceUnreachable."""
+        while True:
+            with self.guarded("`read` failed"):
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+    def _failed(self, what: str, why: str, consequence: str) -> SourceUnreachable:
+        return SourceUnreachable(
+            f"source {self.source}: {what}: {why}. {consequence}",
+            hint="see that the external system answers and that the class is right, then land again",
+            source=self.source,
+        )
+
+
+class _StreamSource:
+    """A `DataSourceStreamReader`. Its newest offset when the landing began is where the landing ends."""
+
+    def __init__(
+        self, identity: Identity, reader: DataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
+    ) -> None:
+        self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
+        self._limits = len(inspect.signature(reader.latestOffset).parameters) > 0
+        self._target: Position | None = None
+        self._pulls = 0
+
+    def identity(self) -> Identity:
+        return self._identity
+
+    def initial_position(self) -> Position:
+        return self._calls.call(self._reader.initialOffset)
+
+    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+        if position == self._target or self._pulls == _MAX_PULLS:
+            return None
+        end = self._latest(position, limit)
+        if end == position:
+            return None
+        self._pulls += 1
+        return Pull(self._calls.call(self._reader.partitions, position, end), end)
+
+    def _latest(self, position: Position, limit: ReadLimit) -> Position:
+        """Return where the next record ends. The first call also fixes where this landing ends."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+        if not self._limits:
+            if self._target is None:
+                self._target = self._calls.call(self._reader.latestOffset)
+            return self._target
+        if self._target is None:
+            self._target = self._calls.call(self._reader.latestOffset, position, ReadAllAvailable())
+        return self._calls.call(self._reader.latestOffset, position, ReadMaxRows(limit.max_rows))
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        rows = self._calls.iterate(iter(self._calls.call(self._reader.read, split)))
+        return record_batches(self._calls.source, rows, self._schema)
+
+    def commit(self, end: Position) -> None:
+        self._calls.commit(self._reader.commit, end)
+
+
+class _SimpleSource:
+    """A `SimpleDataSourceStreamReader`. A landing reads once, to where the reader stops."""
+
+    def __init__(
+        self, identity: Identity, reader: SimpleDataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
+    ) -> None:
+        self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
+        self._has_read = False
+
+    def identity(self) -> Identity:
+        return self._identity
+
+    def initial_position(self) -> Position:
+        return self._calls.call(self._reader.initialOffset)
+
+    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+        if self._has_read:
+            return None
+        self._has_read = True
+        return Pull([position], None)
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        rows, end = self._calls.call(self._reader.read, split)
+        batches = record_batches(self._calls.source, self._calls.iterate(iter(rows)), self._schema)
+        return itertools.chain(batches, [Reached(end)])
+
+    def commit(self, end: Position) -> None:
+        self._calls.commit(self._reader.commit, end)

@@ -1,0 +1,146 @@
+"""The log of one landed source, on the job's store: read it, and append to it (L1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
+from milepost.protocol.landed import (
+    LogPosition,
+    LogRecord,
+    StoredRecord,
+    decode_record,
+    encode_record,
+    require_follows,
+)
+from milepost.protocol.records import ObjectStore, landed_record_key, landed_records_prefix, landed_sequence
+from milepost.storage.concurrency.prefetching import prefetched_map
+from milepost.storage.log.certain_create import LostRace, create_certainly
+from milepost.storage.version_search import latest_version
+
+_RECORD_BYTES = 2_000
+"""Typical size of a record."""
+
+_PREFETCHED_BYTES = 200_000
+
+
+class SourceLog:
+    """The records of one source's log.
+
+    Args:
+        store: rooted at the job. source: name of the source, which is a column name and so safe in a key.
+    """
+
+    def __init__(self, store: ObjectStore, source: str) -> None:
+        self.store, self.source = store, source
+
+    def newest(self) -> StoredRecord | None:
+        """Return the newest record, or None if nothing was ever landed. Raises StateCorrupt."""
+        prefix = landed_records_prefix(self.source)
+        stat = latest_version(self.store, prefix, partial(landed_record_key, self.source), self._sequence)
+        return None if stat is None else self.record(self._sequence(stat.key))
+
+    def record(self, sequence: int) -> StoredRecord:
+        """Return one record. Raises NotFound, StateCorrupt."""
+        key = landed_record_key(self.source, sequence)
+        stored = decode_record(self.store.get(key), key)
+        if stored.record.sequence != sequence:
+            raise StateCorrupt(f"{key}: expected record {sequence}, got {stored.record.sequence}. Nothing was changed.")
+        return stored
+
+    def since(self, position: LogPosition | None, newest: StoredRecord) -> Iterator[StoredRecord]:
+        """Yield the records after a position, oldest first, up to a newest record. Reads ahead of the caller.
+
+        Each record is checked to follow the one before, so a log that was restored from an older copy, or in which
+        something else wrote, is never read as if it went on.
+
+        Args:
+            position: None is the begin of the log.
+        Raises:
+            StateCorrupt: a record is missing or does not follow; or the log ends before the position.
+        """
+        first, last = 1 if position is None else position.next, newest.record.sequence
+        if position is not None and (last + 1 < first or newest.record.log != position.log):
+            raise self._other_log(position, newest)
+        if position is not None and last + 1 == first:
+            self._require_same_end(position, newest)
+            return
+        sequences = ((sequence, _RECORD_BYTES) for sequence in range(first, last + 1))
+        for stored in prefetched_map(self.store, self._existing, sequences, _PREFETCHED_BYTES):
+            require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))
+            position = stored.position
+            yield stored
+
+    def _existing(self, sequence: int) -> StoredRecord:
+        """Return a record that must exist, because a newer one does."""
+        try:
+            return self.record(sequence)
+        except NotFound as error:
+            raise self._missing(sequence) from error
+
+    def append(self, record: LogRecord) -> StoredRecord:
+        """Store a record.
+
+        Raises:
+            CommitConflict: another landing has appended a record with this sequence. Ours did not land.
+            CommitOutcomeUnknown: it may have landed. Delete nothing, and read the newest record before landing again.
+            CheckpointError: the store refused it. It did not land.
+        """
+        key, body = landed_record_key(self.source, record.sequence), encode_record(record)
+        try:
+            create_certainly(
+                self.store,
+                key,
+                body,
+                record.write_id,
+                lambda: self.record(record.sequence).record.write_id,
+                partial(self._unknown, record),
+            )
+        except LostRace as error:
+            raise CommitConflict(
+                f"source {self.source}: another landing appended record {record.sequence} first. What this one read "
+                "was not appended, and nothing was acknowledged.",
+                hint="nothing: the other landing has these rows; the next one goes on from there",
+                source=self.source,
+            ) from error
+        return decode_record(body, key)
+
+    def _sequence(self, key: str) -> int:
+        sequence = landed_sequence(key)
+        if sequence is None:
+            raise StateCorrupt(
+                f"object {key!r} in the log of source {self.source} is not a record. Nothing was changed.",
+                hint="something else wrote there: move the object away, then run again",
+                key=key,
+            )
+        return sequence
+
+    def _require_same_end(self, position: LogPosition, newest: StoredRecord) -> None:
+        if newest.digest != position.digest:
+            raise self._other_log(position, newest)
+
+    def _other_log(self, position: LogPosition, newest: StoredRecord) -> StateCorrupt:
+        return StateCorrupt(
+            f"source {self.source}: the checkpoint has read its log {position.log} up to record {position.next - 1}, "
+            f"and the log that is stored, {newest.record.log}, ends at record {newest.record.sequence} with other "
+            "contents. Nothing was changed.",
+            hint=f"restore {landed_records_prefix(self.source)} of the job from the newest copy of the store",
+            source=self.source,
+        )
+
+    def _missing(self, sequence: int) -> StateCorrupt:
+        return StateCorrupt(
+            f"source {self.source}: record {sequence} of its log is missing although newer records exist: it was "
+            "deleted. Nothing was changed.",
+            hint="restore the object from a copy of the store",
+            key=landed_record_key(self.source, sequence),
+        )
+
+    def _unknown(self, record: LogRecord, cause: BaseException | None) -> CommitOutcomeUnknown:
+        return CommitOutcomeUnknown(
+            f"source {self.source}: it is unknown whether record {record.sequence} of its log (write id "
+            f"{record.write_id}) landed: {cause}. Nothing was deleted or acknowledged.",
+            hint="land again: it reads the newest record first, and goes on from what it finds",
+            source=self.source,
+        )

@@ -1,0 +1,214 @@
+"""A log has each row of the external system once and in order, whatever happens to the landings (L1 to L4)."""
+
+from __future__ import annotations
+
+import io
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.errors import CheckpointError, CommitConflict, SourceReplaced, StateCorrupt
+from milepost.jobmaster.landing.lander import Lander
+from milepost.protocol.landed.ranges import RecordLimits, range_of, within_limits
+from milepost.protocol.landed.records import LandedRange, LogPosition
+from milepost.protocol.records.layout import landed_objects_prefix
+from milepost.protocol.records.object_store import ObjectStore
+from milepost.sources.landed.contract import ReadLimit
+from milepost.storage.log.source_log import SourceLog
+from milepost_testkit import profiles
+from milepost_testkit.models.data.expiring_system import ExpiringSystem, OnCall
+from milepost_testkit.stores.called_store import WRITES
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
+from milepost_testkit.stores.hooked_store import HookedStore
+from milepost_testkit.stores.memory_store import MemoryStore
+
+SOURCE, JOB = "numbers", "life 1"
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+def lander(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> Lander:
+    return Lander(SourceLog(store, SOURCE), system.open(on_call), JOB, ReadLimit(5, 1 << 20))
+
+
+def rows_of(
+    store: ObjectStore, position: LogPosition | None, limits: RecordLimits
+) -> tuple[list[int], LandedRange | None]:
+    """Return the rows of the range that an epoch reads after a position, and the range."""
+    log = SourceLog(store, SOURCE)
+    newest = log.newest()
+    assert newest is not None
+    records = within_limits(log.since(position, newest), limits)
+    landed = range_of(position, records)
+    rows: list[int] = []
+    for stored in records:
+        for item in stored.record.objects:
+            body = store.get(landed_objects_prefix(SOURCE) + item.key)
+            rows += pq.read_table(io.BytesIO(body))["n"].to_pylist()
+    return rows, landed
+
+
+def all_rows(store: ObjectStore) -> list[int]:
+    rows, _ = rows_of(store, None, RecordLimits(1_000_000))
+    return rows
+
+
+def test_the_first_landing_begins_the_log_and_reads_to_the_end_of_its_time() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=12)
+    landing = lander(store, system).land()
+    assert (landing.records, landing.rows, landing.sequence, landing.end) == (3, 12, 4, {"next": 12})
+    assert all_rows(store) == list(range(12))
+    assert system.acknowledged == 12
+
+
+def test_a_landing_without_new_rows_appends_nothing() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=3)
+    lander(store, system).land()
+    assert lander(store, system).land().records == 0
+
+
+def test_a_landing_first_repeats_the_acknowledgement_of_the_newest_record() -> None:
+    def stop_before_commit(call: str) -> None:
+        if call == "commit":
+            raise Killed
+
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=3)
+    with pytest.raises(Killed):
+        lander(store, system, stop_before_commit).land()
+    assert system.acknowledged == 0
+    lander(store, system).land()
+    assert system.acknowledged == 3
+    assert all_rows(store) == [0, 1, 2]
+
+
+def test_of_two_landings_at_once_one_appends_and_the_other_acknowledges_nothing() -> None:
+    space = MemoryStore("memory://job")
+    system = ExpiringSystem(produced=4)
+    lander(space, system).land()
+    system.produced = 9
+    rival = lander(space, system)
+
+    def land_first(operation: str, key: str) -> None:
+        if operation == "create" and "/records/" in key and not raced:
+            raced.append(key)
+            rival.land()
+
+    raced: list[str] = []
+    with pytest.raises(CommitConflict, match="another landing appended record 3 first"):
+        lander(HookedStore(space, before=land_first), system).land()
+    assert all_rows(space) == list(range(9))
+
+
+def test_a_log_of_another_external_system_is_refused() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=1)
+    lander(store, system).land()
+    with pytest.raises(SourceReplaced, match="begun for name 'numbers', and name is 'letters' now"):
+        lander(store, ExpiringSystem(produced=5, name="letters")).land()
+
+
+def test_a_log_that_was_restored_from_an_older_copy_is_not_read_as_if_it_went_on() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=4)
+    lander(store, system).land()
+    copy = MemoryStore("memory://copy")
+    for stat in store.list("landed/"):
+        copy.put(stat.key, store.get(stat.key))
+    system.produced = 8
+    lander(store, system).land()
+    _, landed = rows_of(store, None, RecordLimits(100))
+    system.acknowledged, system.produced = 4, 8
+    lander(copy, system).land()  # other write ids, and so another record 3
+    with pytest.raises(StateCorrupt, match="with other contents"):
+        assert landed is not None
+        rows_of(copy, landed.end, RecordLimits(100))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a history: rows appear, then a landing runs into trouble, then an epoch reads or rolls back.
+
+    Attributes:
+        fault: (effect, number of the write that it strikes), or None.
+        rival_at: number of the store operation before which a whole other landing runs, or None.
+        killed_at: number of the call of the source or write to the store at which the landing is killed, or None.
+        after_write: whether the kill strikes after that write.
+        reads: limits of the epoch that follows; 0: a rollback to the epoch before.
+    """
+
+    produced: int
+    fault: tuple[Effect, int] | None
+    rival_at: int | None
+    killed_at: int | None
+    after_write: bool
+    reads: int
+
+
+steps = st.builds(
+    Step,
+    produced=st.integers(0, 12),
+    fault=st.none()
+    | st.tuples(st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]), st.integers(0, 6)),
+    rival_at=st.none() | st.integers(0, 12),
+    killed_at=st.none() | st.integers(0, 14),
+    after_write=st.booleans(),
+    reads=st.integers(0, 4),
+)
+
+
+def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) -> None:
+    """Run one landing as the step troubles it. It ends well, with a typed error, or dead."""
+    faults = (
+        [] if step.fault is None else [Fault(lambda operation, _: operation in WRITES, step.fault[0], step.fault[1])]
+    )
+    operations = dangers = 0
+
+    def before(operation: str, key: str) -> None:
+        nonlocal operations
+        operations += 1
+        if operations - 1 == step.rival_at:
+            with suppress(CheckpointError):
+                lander(inner, system).land()
+        if operation in WRITES and not step.after_write:
+            danger()
+
+    def after(operation: str, key: str) -> None:
+        if operation in WRITES and step.after_write:
+            danger()
+
+    def danger(_: str = "") -> None:
+        nonlocal dangers
+        dangers += 1
+        if dangers - 1 == step.killed_at:
+            raise Killed
+
+    with suppress(CheckpointError, Killed):
+        lander(HookedStore(FaultyStore(inner, faults), before, after), system, danger).land()
+
+
+@profiles.examples(share=5.0)
+@given(st.lists(steps, min_size=1, max_size=8))
+def test_each_row_is_read_once_and_in_order_whatever_happens_to_the_landings(history: list[Step]) -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem()
+    checkpoints: list[tuple[LogPosition | None, list[int]]] = [(None, [])]
+    for step in history:
+        system.produced += step.produced
+        land_with_trouble(store, system, step)
+        if not step.reads:
+            checkpoints = checkpoints[:-1] or checkpoints
+        elif SourceLog(store, SOURCE).newest() is not None:
+            position, seen = checkpoints[-1]
+            rows, landed = rows_of(store, position, RecordLimits(step.reads))
+            if landed is not None:
+                checkpoints.append((landed.end, seen + rows))
+        for _, seen in checkpoints:
+            assert seen == list(range(len(seen)))
+    lander(store, system).land()
+    position, seen = checkpoints[-1]
+    rest, _ = rows_of(store, position, RecordLimits(1_000_000))
+    assert seen + rest == list(range(system.produced))
+    assert system.acknowledged == system.produced
