@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.jobspec.job.spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sources.contract import SourceObject, whole_object
 from milepost.sources.formats import build_reader
@@ -24,7 +24,7 @@ class Landing:
         stat = self.store.put(key, body)
         return SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
 
-    def read(self, spec: SourceSpec, key: str, body: bytes) -> pa.Table:
+    def read(self, spec: FileSourceSpec, key: str, body: bytes) -> pa.Table:
         """Land the body and return all its rows, with the reader's schema checked on every batch."""
         reader = build_reader("flights", spec)
         batches = list(reader.read_part(self.store, whole_object(self.put(key, body))))
@@ -32,6 +32,6 @@ class Landing:
         return pa.Table.from_batches(batches, reader.schema)
 
 
-def source(format_: str, schema: dict[str, str], **keys: Any) -> SourceSpec:
+def source(format_: str, schema: dict[str, str], **keys: Any) -> FileSourceSpec:
     """Return a source's spec as a YAML file would give it."""
-    return SourceSpec.model_validate({"format": format_, "path": "s3://landing/*", "schema": schema, **keys})
+    return FileSourceSpec.model_validate({"format": format_, "path": "s3://landing/*", "schema": schema, **keys})

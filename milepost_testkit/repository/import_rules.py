@@ -79,9 +79,15 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "jobspec": ("job", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
         "event_time_spec",
-        "checkpointing_spec connections notifier_spec prices_spec source_spec",
+        "checkpointing_spec connections notifier_spec prices_spec sources",
         "spec",
         "environment",
+    ),
+    "jobspec.job.sources": (
+        "source_spec",
+        "file_source landed_source",
+        "nexmark_source python_source",
+        "source_kinds",
     ),
     "jobspec.graph": (
         "event_time output_checks secret_checks sink_checks static_rules",

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from milepost.jobspec.job.spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole_object
 from milepost.sources.dead_letter_rows import dead_letters
@@ -203,7 +203,7 @@ def read(store: LocalStore, wanted: Broken) -> str:
     """
     Path(store.config.url.removeprefix("file://"), wanted.key).write_bytes(wanted.body)
     stat = store.stat(wanted.key)
-    reader = build_reader("broken", SourceSpec.model_validate(wanted.spec))
+    reader = build_reader("broken", FileSourceSpec.model_validate(wanted.spec))
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
     batches = []
     try:

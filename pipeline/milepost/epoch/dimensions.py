@@ -60,5 +60,4 @@ def pinned(objects: tuple[SourceObject, ...]) -> DimensionInput:
 def read_as(source: SourceSpec) -> str:
     """Return a digest of the spec fields that decide which rows an object of a static source has."""
     parts = source.model_dump(mode="json", include={"format", "options", "partitions", "columns"})
-    ordered = [*source.columns, *source.partitions]
-    return hashlib.sha256(json.dumps([parts, ordered], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([parts, source.column_names], sort_keys=True).encode()).hexdigest()

@@ -44,8 +44,11 @@ def location_name(url: str) -> DatasetName:
 
 
 def source_name(job: LoadedJob, source: str) -> DatasetName:
-    """Return the dataset name of a source: the folder above the first `*` of its path."""
-    path = job.spec.sources[source].path
+    """Return the dataset name of a source: its external data set, or the folder above the first `*` of its path."""
+    spec = job.spec.sources[source]
+    if spec.dataset is not None:
+        return DatasetName(*spec.dataset)
+    path = spec.location
     if referenced_variables(path):
         return DatasetName(f"milepost://{job.spec.name}", source)
     parts = job.url(path).split("/")

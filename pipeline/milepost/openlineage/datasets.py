@@ -75,9 +75,8 @@ class JobDatasets:
                     columnMetrics={}, rowCount=rows, bytes=size, fileCount=len(counted)
                 )
             )
-        types = {**spec.columns, **spec.partitions}
         about: dict[str, Any] = {
-            "schema": _schema({column: str(type_) for column, type_ in types.items()}),
+            "schema": _schema({column: str(type_) for column, type_ in spec.declared_types.items()}),
             "version": _version(_digest(counted)),
         }
         return InputDataset(named.namespace, named.name, facets=about, inputFacets=of_input)

@@ -31,11 +31,12 @@ def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
     Raises:
         InvalidRequest: an option has a value that its reader does not accept.
     """
+    layout = spec.layout
     declared = DeclaredColumns(
         name,
         spec.columns,
         event_time=spec.event_time,
-        optional=spec.optional_columns,
-        partitions=spec.partitions,
+        optional=layout.optional_columns,
+        partitions=layout.partitions,
     )
-    return FORMATS[spec.format](declared, spec.options)
+    return FORMATS[layout.format](declared, layout.options)

@@ -15,7 +15,7 @@ from milepost.errors import (
     NotFound,
     SourceChanged,
 )
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -90,7 +90,7 @@ def test_parts_of_an_object_are_ranges_of_one_version(landing: ObjectStore, monk
     stat = landing.put("a.csv", body.encode())
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
     spec = {"format": "csv", "path": "*", "schema": {"k": "int64"}, "options": {"newlines_in_values": False}}
-    reader = build_reader("s", SourceSpec.model_validate(spec))
+    reader = build_reader("s", FileSourceSpec.model_validate(spec))
     cuts = [0, obj.size // 3, obj.size // 2, obj.size]
     parts = [ObjectPart(obj, start, stop) for start, stop in pairwise(cuts)]
     found = [row["k"] for part in parts for batch in reader.read_part(landing, part) for row in batch.to_pylist()]

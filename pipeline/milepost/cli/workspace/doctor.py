@@ -110,7 +110,7 @@ def _server(job: LoadedJob) -> Iterator[Check]:
         from milepost.spark.driver.executors import check_server, libraries_of
 
         spec = job.spec
-        libraries = libraries_of((spec.storage, *(source.path for source in spec.sources.values())))
+        libraries = libraries_of((spec.storage, *(source.path for source in spec.files.values())))
         yield _check("spark server", True, check_server(server, spec.spark.conf, libraries))
     except CheckpointError as error:
         yield _check("spark server", False, error.full_message())

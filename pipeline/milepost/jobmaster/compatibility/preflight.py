@@ -153,7 +153,7 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
     for name, source in current.sources.items():
         if name not in before.sources:
             continue
-        if before.sources[name].options != source.options:
+        if before.sources[name].layout.options != source.layout.options:
             changes.append(("source", name, f"source {name}", "how it reads its objects"))
         elif _is_reordered(before.sources[name], base.dimensions.get(name), source):
             changes.append(
@@ -170,10 +170,14 @@ def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: Sourc
     Args:
         held: the recorded content of a static source. It states how that was read, whatever the spec said.
     """
-    orders = [[*source.columns, *source.partitions] for source in (before, now)]
+    orders = [source.column_names for source in (before, now)]
     former, current = [[name for name in order if all(name in other for other in orders)] for order in orders]
-    same = all(getattr(before, key) == getattr(now, key) for key in ("format", "columns", "partitions"))
+    same = _rows_read(before) == _rows_read(now)
     return former != current or (same and held is not None and held.read_as != read_as(now))
+
+
+def _rows_read(source: SourceSpec) -> tuple[object, ...]:
+    return source.layout.format, source.columns, source.layout.partitions
 
 
 def _tied_lookups(spec: JobSpec, source: str) -> str:

@@ -122,9 +122,17 @@ class JobContext:
         return open_store(self.job.store_config(self.job.url(location)))
 
     def source(self, name: str) -> tuple[StoreConfig, str]:
-        """Return a source's store and the pattern of its objects, relative to the store."""
-        url, pattern = split_path(self.job.url(self.spec.sources[name].path))
+        """Return the store of a source that is files, and the pattern of its objects, relative to the store."""
+        url, pattern = split_path(self.job.url(self.spec.files[name].path))
         return self.job.store_config(url), pattern
+
+    def log_store(self, name: str) -> StoreConfig:
+        """Return the store of a landed source's objects, a folder below the job's own."""
+        return replace(self.store_config, url=child_url(self.store_config.url, f"landed/{name}/objects"))
+
+    def source_store(self, name: str) -> StoreConfig:
+        """Return the store to which the keys of a source's planned objects are relative."""
+        return self.log_store(name) if self.spec.sources[name].is_landed else self.source(name)[0]
 
     def sink_address(self, name: str) -> TableAddress:
         """Return the address of a sink's table in the spec, with `${env:…}` unresolved."""

@@ -55,7 +55,7 @@ def skip_reason(context: JobContext, then: CheckpointMetadata | None, source: st
     spec = context.spec.sources.get(source)
     if spec is None:
         return f"source {source} is no longer in the spec: nothing of it is read again"
-    if spec.start == "latest" and (then is None or source not in then.sources):
+    if spec.starts_at_latest and (then is None or source not in then.sources):
         return f"source {source} starts at `latest`: objects that landed before the next epoch are skipped"
     return None
 

@@ -255,7 +255,7 @@ def _epoch_plan(
         ),
         notifications=_notifications(state, timeline, pending.checkpoint_id),
         job_store=context.store_config,
-        sources={name: context.source(name)[0] for name in context.spec.sources},
+        sources={name: context.source_store(name) for name in context.spec.sources},
         sinks={sink.name: context.sink_config(sink.name) for sink in context.spec.sinks},
         buckets=buckets,
         filled=opened.filled,

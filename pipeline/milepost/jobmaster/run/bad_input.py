@@ -6,7 +6,7 @@ from milepost.codec import from_json
 from milepost.errors import SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.payloads import payloads_of
-from milepost.jobspec.job import SourceSpec
+from milepost.jobspec.job import BadRecordRules
 from milepost.protocol.exchange import VerifiedAnswers
 from milepost.protocol.records import CheckpointFailureReason, PendingCheckpoint
 from milepost.sources import BadInput, bad_ratio_too_high, counts_by_trigger, merge_bad_input, too_many_bad_records
@@ -25,7 +25,8 @@ def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: V
     one therefore decides as those epochs did: with `max_bad_records: 5`, two triggers with 4 and 3 bad records pass.
     """
     for name, spec in sorted(context.spec.streams.items()):
-        exceeded = _limit_exceeded(name, spec, bad_input(verified, name))
+        rules = spec.bad_record_rules
+        exceeded = None if rules is None else _limit_exceeded(name, rules, bad_input(verified, name))
         if exceeded is not None:
             raise SubtaskDeclined(
                 f"checkpoint {pending.checkpoint_id}: {exceeded}. Nothing of this epoch is visible.",
@@ -35,13 +36,13 @@ def check_bad_input(context: JobContext, pending: PendingCheckpoint, verified: V
             )
 
 
-def _limit_exceeded(name: str, spec: SourceSpec, parts: tuple[BadInput, ...]) -> str | None:
+def _limit_exceeded(name: str, rules: BadRecordRules, parts: tuple[BadInput, ...]) -> str | None:
     for read in counts_by_trigger(parts):
-        if spec.max_bad_records is not None and read.bad > spec.max_bad_records:
-            return too_many_bad_records(name, read.bad, spec.max_bad_records, merge_bad_input(parts, None))
+        if rules.max_bad_records is not None and read.bad > rules.max_bad_records:
+            return too_many_bad_records(name, read.bad, rules.max_bad_records, merge_bad_input(parts, None))
         records = read.rows + read.bad
-        if spec.max_bad_ratio is None or records < spec.min_rows:
+        if rules.max_bad_ratio is None or records < rules.min_rows:
             continue
-        if read.bad > spec.max_bad_ratio * records:
-            return bad_ratio_too_high(name, read, spec.max_bad_ratio, merge_bad_input(parts, None))
+        if read.bad > rules.max_bad_ratio * records:
+            return bad_ratio_too_high(name, read, rules.max_bad_ratio, merge_bad_input(parts, None))
     return None

@@ -56,7 +56,7 @@ def _write_copy(context: JobContext, opened: OpenedEpoch, name: str, body: bytes
 
 
 def _read(context: JobContext, opened: OpenedEpoch, name: str, item: DimensionInput) -> pa.Table:
-    spec, (config, _) = context.spec.sources[name], context.source(name)
+    spec, (config, _) = context.spec.dimensions[name], context.source(name)
     try:
         return read_dimension(name, build_reader(name, spec), open_store(config), item.objects, spec.dimension_limit)
     except BadRecord as error:

@@ -29,7 +29,7 @@ def require_outside(context: JobContext, root: ObjectStore) -> None:
 
 def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) -> None:
     """Raise InvalidRequest if a source of the job would read an object of the copy as input."""
-    for name in context.spec.sources:
+    for name in context.spec.files:
         config, pattern = context.source(name)
         below = _below(root.config.url, config.url)
         if below is not None and any(matches(pattern, f"{below}{key}") for key in keys):

@@ -8,7 +8,7 @@ from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
 from milepost.jobspec.job.environment import reference_problems
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import (
     SOURCE_FORMATS,
@@ -68,7 +68,7 @@ def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
 
 def bad_outputs(spec: JobSpec) -> list[str]:
     """Return the `<source>.bad` outputs that exist."""
-    return [name + BAD for name, source in spec.sources.items() if source.bad_records == "dead_letter"]
+    return [name + BAD for name, source in spec.sources.items() if source.bad_record_rules is not None]
 
 
 def _names(spec: JobSpec) -> Iterator[Problem]:
@@ -85,7 +85,7 @@ def _names(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(("sinks", index, "name"), f"the name {sink.name} is already used by another sink")
         sinks.add(sink.name)
     for name, source in spec.sources.items():
-        yield from _columns(("sources", name, "schema"), [*source.columns, *source.partitions])
+        yield from _columns(("sources", name, "schema"), source.column_names)
     for index, operator in enumerate(spec.operators):
         yield from _columns(("operators", index), operator.named_columns)
 
@@ -131,10 +131,16 @@ def _inputs(spec: JobSpec) -> Iterator[Problem]:
         if sink.input.endswith(LATE) and sink.input.removesuffix(LATE) in nodes:
             message = f"{sink.input} does not exist: {_WITH_LATE_ROWS}"
         elif sink.input.endswith(BAD) and source in spec.sources:
-            message = f"{sink.input} does not exist: sources.{source} needs `bad_records: dead_letter`"
+            message = f"{sink.input} does not exist: {_no_bad_records(spec, source)}"
         else:
             message = f"there is no {sink.input}; {did_you_mean(sink.input, [*nodes, *late, *bad])}"
         yield Problem(("sinks", index, "input"), message)
+
+
+def _no_bad_records(spec: JobSpec, source: str) -> str:
+    if source in spec.files:
+        return f"sources.{source} needs `bad_records: dead_letter`"
+    return f"the rows of sources.{source} are checked when they are landed"
 
 
 def _cycles(spec: JobSpec) -> Iterator[Problem]:
@@ -177,8 +183,9 @@ def _quality(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _sources(spec: JobSpec) -> Iterator[Problem]:
+    for name, files in spec.files.items():
+        yield from _file_source(name, files)
     for name, source in spec.sources.items():
-        yield from _source_parts(name, source)
         path: Path = ("sources", name, "event_time")
         if source.event_time is None:
             if source.watermark_delay:
@@ -199,7 +206,7 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(path if key is None else (*path, key), message)
 
 
-def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
+def _file_source(name: str, source: FileSourceSpec) -> Iterator[Problem]:
     for key in _BAD_KEYS:
         if key not in source.model_fields_set:
             continue
@@ -235,7 +242,7 @@ def _source_parts(name: str, source: SourceSpec) -> Iterator[Problem]:
             yield Problem(("sources", name, "partitions", column), message)
 
 
-def _optional_columns(name: str, source: SourceSpec) -> Iterator[Problem]:
+def _optional_columns(name: str, source: FileSourceSpec) -> Iterator[Problem]:
     path: Path = ("sources", name, "optional_columns")
     if source.optional_columns and source.options.get("column_names"):
         message = "`optional_columns` cannot be combined with `options.column_names`, which apply to every object"
@@ -254,7 +261,7 @@ def _optional_columns(name: str, source: SourceSpec) -> Iterator[Problem]:
 
 def _locations(spec: JobSpec) -> Iterator[Problem]:
     texts: list[tuple[Path, str]] = [(("storage",), spec.storage)]
-    texts += [(("sources", name, "path"), source.path) for name, source in spec.sources.items()]
+    texts += [(("sources", name, "path"), source.path) for name, source in spec.files.items()]
     texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks) if sink.path is not None]
     for path, text in texts:
         problem = None if "${env:" in text else location_problem(text)

@@ -9,13 +9,12 @@ a ttl or an allowed lateness may only shrink. Columns and types of state are rec
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
 from milepost.jobspec.graph.graph import JobGraph, Node
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language.times import accepts_all_of, parse_duration
 from milepost.operators import KINDS
@@ -175,16 +174,7 @@ def with_rows_of(sink: Mapping[str, Any], former: str, uid: str) -> dict[str, An
 
 def _source(source: SourceSpec) -> dict[str, Any]:
     time = source.event_time
-    return {"root": _root(source.path)} | ({} if time is None else {_EVENT_TIME: time.reading})
-
-
-def _root(path: str) -> str:
-    """Return what object keys are relative to: the bucket, or the folder before the first wildcard."""
-    scheme, _, rest = path.partition("://")
-    if scheme == "s3":
-        return f"{scheme}://{rest.split('/')[0]}"
-    fixed = re.split(r"[*?\[]", path, maxsplit=1)[0]
-    return fixed[: fixed.rfind("/") + 1]
+    return {**source.identity} | ({} if time is None else {_EVENT_TIME: time.reading})
 
 
 def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -203,7 +203,7 @@ class _Builder:
 
     def run(self) -> None:
         for name, source in self.spec.sources.items():
-            kind, levels, sources = ("static", (), ()) if source.static else ("source", (0,), (name,))
+            kind, levels, sources = ("static", (), ()) if source.is_static else ("source", (0,), (name,))
             self._add(name, kind, levels, (), source_rows(source), sources)
         waiting = dict(enumerate(self.spec.operators))
         visited = set(self.spec.sources)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import Expectation, JobSpec, QualitySpec, SinkSpec
 from milepost.language import (
     INTEGERS,

@@ -69,6 +69,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _uris(spec: JobSpec) -> Iterator[tuple[Path, str]]:
+    yield from _source_texts(spec)
     if "${env:" in spec.store.endpoint_url:  # without a reference, the check of its form gives a better message
         yield ("store", "endpoint_url"), spec.store.endpoint_url
     for index, sink in enumerate(spec.sinks):
@@ -81,9 +82,16 @@ def _uris(spec: JobSpec) -> Iterator[tuple[Path, str]]:
 
 
 def _named_values(spec: JobSpec) -> Iterator[tuple[Path, str]]:
+    yield from _source_texts(spec)
     for index, sink in enumerate(spec.sinks):
         if sink.catalog is not None:
             for name, value in sink.catalog.options.items():
                 yield ("sinks", index, "catalog", "options", name), value
     for key, value in spec.spark.conf.items():
         yield ("spark", "conf", key), value
+
+
+def _source_texts(spec: JobSpec) -> Iterator[tuple[Path, str]]:
+    for name, source in spec.sources.items():
+        for keys, text in source.connection_texts.items():
+            yield ("sources", name, *keys), text

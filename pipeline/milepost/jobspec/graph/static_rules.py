@@ -34,7 +34,7 @@ def static_problems(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _keys(spec: JobSpec) -> Iterator[Problem]:
-    for name, source in spec.sources.items():
+    for name, source in spec.files.items():
         if not source.static and "dimension_limit" in source.model_fields_set:
             yield Problem(("sources", name, "dimension_limit"), "`dimension_limit` needs `static: true`")
         for key in sorted(source.model_fields_set - _STATIC_KEYS) if source.static else ():
@@ -51,7 +51,7 @@ def _readers(spec: JobSpec) -> Iterator[Problem]:
                 message = f"{name} is a static source; it can only be the second input of a lookup"
                 yield Problem(path, message)
             elif is_dimension and name in spec.streams:
-                message = f"{name} is a stream; a lookup reads a static source: sources.{name} needs `static: true`"
+                message = f"{name} is a stream; a lookup reads a static source: {_static_hint(spec, name)}"
                 yield Problem(path, message)
             elif is_dimension and name not in spec.dimensions:
                 static = [*spec.dimensions]
@@ -61,6 +61,12 @@ def _readers(spec: JobSpec) -> Iterator[Problem]:
         if sink.input in spec.dimensions:
             message = f"{sink.input} is a static source; only lookups can read it"
             yield Problem(("sinks", index, "input"), message)
+
+
+def _static_hint(spec: JobSpec, name: str) -> str:
+    if name in spec.files:
+        return f"sources.{name} needs `static: true`"
+    return f"only files can be static, and sources.{name} has format: {spec.sources[name].format}"
 
 
 def unread_problems(spec: JobSpec) -> Iterator[Problem]:

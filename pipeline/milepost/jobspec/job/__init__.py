@@ -22,8 +22,17 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.event_time_spec import EventTimeSpec as EventTimeSpec
     from milepost.jobspec.job.notifier_spec import NotifierSpec as NotifierSpec
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
-    from milepost.jobspec.job.source_spec import EpochLimits as EpochLimits
-    from milepost.jobspec.job.source_spec import SourceSpec as SourceSpec
+    from milepost.jobspec.job.sources.file_source import EpochLimits as EpochLimits
+    from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec
+    from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
+    from milepost.jobspec.job.sources.landed_source import LandLimits as LandLimits
+    from milepost.jobspec.job.sources.landed_source import RecordLimits as RecordLimits
+    from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
+    from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec as NexmarkSourceSpec
+    from milepost.jobspec.job.sources.python_source import PythonSourceSpec as PythonSourceSpec
+    from milepost.jobspec.job.sources.source_kinds import AnySource as AnySource
+    from milepost.jobspec.job.sources.source_spec import BadRecordRules as BadRecordRules
+    from milepost.jobspec.job.sources.source_spec import SourceSpec as SourceSpec
     from milepost.jobspec.job.spec import CatalogSpec as CatalogSpec
     from milepost.jobspec.job.spec import Expectation as Expectation
     from milepost.jobspec.job.spec import JobSpec as JobSpec

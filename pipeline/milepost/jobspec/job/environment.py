@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from milepost.errors import InvalidRequest
+from milepost.jobspec.job.sources.source_kinds import AnySource
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language import Path, Problem, show_path
 
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{env:))*))?\}")
 """A default cannot contain another reference, so that matching takes linear time."""
 _BEGINNING = "${env:"
-_ALLOWED = "store, a sink's path, catalog and dsn, spark.remote, spark.conf"
+_ALLOWED = "store, a python source's options, a sink's path, catalog and dsn, spark.remote, spark.conf"
 
 
 def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:
@@ -45,16 +46,26 @@ def resolve_spec(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
     """Return the spec with its connection fields resolved. Raises InvalidRequest."""
     texts = {"endpoint_url": spec.store.endpoint_url, "region": spec.store.region}
     store = {name: resolve_text(text, environment, f"store.{name}") for name, text in texts.items()}
+    sources = {name: _resolve_source(name, source, environment) for name, source in spec.sources.items()}
     sinks = tuple(resolve_sink(sink, environment, f"sinks[{index}]") for index, sink in enumerate(spec.sinks))
     conf = {name: resolve_text(text, environment, f"spark.conf.{name}") for name, text in spec.spark.conf.items()}
     remote = None if spec.spark.remote is None else resolve_text(spec.spark.remote, environment, "spark.remote")
     return spec.model_copy(
         update={
             "store": spec.store.model_copy(update=store),
+            "sources": sources,
             "sinks": sinks,
             "spark": spec.spark.model_copy(update={"remote": remote or None, "conf": conf}),
         }
     )
+
+
+def _resolve_source(name: str, source: AnySource, environment: Mapping[str, str]) -> AnySource:
+    texts = {
+        path: resolve_text(text, environment, show_path(("sources", name, *path)))
+        for path, text in source.connection_texts.items()
+    }
+    return source.with_connection_texts(texts)
 
 
 def resolve_sink(sink: SinkSpec, environment: Mapping[str, str], where: str) -> SinkSpec:
@@ -85,14 +96,16 @@ def reference_problems(spec: JobSpec) -> list[Problem]:
     for path, text in _texts(spec.model_dump(mode="json", by_alias=True), ()):
         if _BEGINNING not in text:
             continue
-        if not _is_connection(path):
+        if not _is_connection(spec, path):
             problems.append(Problem(path, f"${{env:…}} is resolved only in connection fields ({_ALLOWED})"))
         elif _BEGINNING in _REFERENCE.sub("", text):
             problems.append(Problem(path, "expected ${env:NAME} or ${env:NAME:-default}"))
     return problems
 
 
-def _is_connection(path: Path) -> bool:
+def _is_connection(spec: JobSpec, path: Path) -> bool:
+    if path[0] == "sources":
+        return path[2:] in spec.sources[str(path[1])].connection_texts
     shown = show_path(path)
     spark = shown == "spark.remote" or shown.startswith("spark.conf.")
     of_sink = path[0] == "sinks" and (path[-1] in ("path", "dsn") or "catalog" in path)

@@ -14,7 +14,9 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from milepost.jobspec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.jobspec.job.notifier_spec import NotifierSpec
 from milepost.jobspec.job.prices_spec import PricesSpec
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
+from milepost.jobspec.job.sources.source_kinds import AnySource
 from milepost.language import (
     SINK_FORMATS,
     AssetUri,
@@ -268,7 +270,7 @@ class JobSpec(SpecModel):
     name: JobName
     storage: Text
     store: StoreSpec = StoreSpec()
-    sources: Annotated[dict[NodeName, SourceSpec], Field(min_length=1)]
+    sources: Annotated[dict[NodeName, AnySource], Field(min_length=1)]
     operators: Many[AnyOperator] = ()
     sinks: Many[SinkSpec] = ()
     quality: Many[QualitySpec] = ()
@@ -279,14 +281,24 @@ class JobSpec(SpecModel):
     airflow: AirflowSpec = AirflowSpec()
 
     @property
-    def streams(self) -> dict[str, SourceSpec]:
-        """The sources whose objects are consumed, each once."""
-        return {name: source for name, source in self.sources.items() if not source.static}
+    def streams(self) -> dict[str, AnySource]:
+        """The sources whose rows are consumed, each once."""
+        return {name: source for name, source in self.sources.items() if not source.is_static}
 
     @property
-    def dimensions(self) -> dict[str, SourceSpec]:
+    def files(self) -> dict[str, FileSourceSpec]:
+        """The sources that are files: streams and static sources."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, FileSourceSpec)}
+
+    @property
+    def landed(self) -> dict[str, LandedSourceSpec]:
+        """The sources whose rows are landed in a log."""
+        return {name: source for name, source in self.sources.items() if isinstance(source, LandedSourceSpec)}
+
+    @property
+    def dimensions(self) -> dict[str, FileSourceSpec]:
         """The static sources, which lookups read."""
-        return {name: source for name, source in self.sources.items() if source.static}
+        return {name: source for name, source in self.files.items() if source.static}
 
     def operator(self, uid: str) -> RowWiseSpec | StatefulSpec:
         """Return the operator with this uid. Raises KeyError."""

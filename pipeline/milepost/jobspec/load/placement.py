@@ -81,7 +81,7 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
             output = _OutputFolder(f"sink {sink.name}", ("sinks", index, "path"), _resolved(text, folder), TABLE_FILES)
             problems += _overlaps(output, outputs)
             outputs.append(output)
-    for name, source in spec.sources.items():
+    for name, source in spec.files.items():
         pattern = _resolved_pattern(source.path, folder)
         problems += [
             Problem(

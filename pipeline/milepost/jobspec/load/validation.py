@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS, UNAVAILABLE_FORMATS
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import Path, Problem, SpecModel, did_you_mean, find_option, not_available, shortened
-from milepost.operators import KINDS, UNAVAILABLE_KINDS
+from milepost.operators import UNAVAILABLE_KINDS
 
 _NO_KEY = (
     "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, in an "
@@ -111,7 +112,7 @@ def _unwrap(annotation: Any) -> Any:
 
 
 def _kinds(model: Any) -> tuple[Any, ...]:
-    name = next(name for name in ("kind", "strategy") if name in model.model_fields)
+    name = next(name for name in ("kind", "strategy", "format") if name in model.model_fields)
     return typing.get_args(model.model_fields[name].annotation)
 
 
@@ -150,23 +151,22 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
     choices = [str(choice) for member in typing.get_args(annotation) for choice in _kinds(member)]
     if tag is None:
         return Problem(path, f"`{key}` is missing: one of {', '.join(choices)}")
-    if key == "kind":
-        return Problem((*path, key), _wrong_kind(str(tag)))
+    unavailable = {"kind": UNAVAILABLE_KINDS, "format": UNAVAILABLE_FORMATS}.get(key, frozenset())
+    if tag in unavailable:
+        message = f"{not_available(f'{key}: {tag}')}; available: {', '.join(choices)}"
+        return Problem((*path, key), message)
     return Problem((*path, key), f"there is no `{key}: {tag}`; {did_you_mean(str(tag), choices)}")
 
 
 def _unknown_key(owner: type[SpecModel], key: str) -> str:
     if key in owner.unavailable_keys:
         return not_available(key)
-    option = find_option(key) if owner is SourceSpec else None
+    formats = [format_ for format_, spec in SOURCE_KINDS.items() if key in _keys(spec)]
+    if owner in SOURCE_KINDS.values() and formats:
+        return f"`{key}` is only for format: {', '.join(formats)}; remove it"
+    option = find_option(key) if owner is FileSourceSpec else None
     suggestion = f"write `options: {{{option}: …}}`" if option else did_you_mean(key, _keys(owner))
     return f"unknown key `{key}`; {suggestion}"
-
-
-def _wrong_kind(kind: str) -> str:
-    if kind in UNAVAILABLE_KINDS:
-        return f"{not_available(f'kind: {kind}')}; available: {', '.join(KINDS)}"
-    return f"there is no `kind: {kind}`; {did_you_mean(kind, KINDS)}"
 
 
 def _wrong_value(owner: type[SpecModel] | None, path: Path, annotation: Any, value: object) -> str:

@@ -41,7 +41,7 @@ class SourceSplit:
         source: name of the source, which is also its node in the job graph.
         identity: identity of the source subtask. Its index is the channel of its rows.
         event_time: event-time column, or None for a static source.
-        on_missing: ``fail`` or ``skip`` for an object that is deleted before any of its rows was emitted.
+        skips_missing: whether an object that is deleted before any of its rows was emitted is skipped.
         max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all count.
         dead_letters: reader that turns bad records into rows of `<source>.bad`; None: a bad record is declined.
     """
@@ -52,7 +52,7 @@ class SourceSplit:
     parts: tuple[ObjectPart, ...]
     reader: PartReader
     event_time: str | None
-    on_missing: str
+    skips_missing: bool
     max_ahead_us: int | None = None
     dead_letters: DeadLetterReader | None = None
 
@@ -105,7 +105,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             return
         except NotFound:
             # A skipped object stays new and is read again when it is back, so rows emitted now would count twice.
-            if is_partly_read or split.on_missing == "fail":
+            if is_partly_read or not split.skips_missing:
                 when = "went while it was read" if is_partly_read else "was planned and is gone (on_missing: fail)"
                 detail = f"source {split.source}: object {obj.key} {when}"
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)

@@ -13,7 +13,7 @@ import pytest
 from milepost.epoch.plan import SourceInput, expected_subtasks, split_inputs
 from milepost.errors import SubtaskDeclined
 from milepost.jobmaster import Session
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, SubtaskKey
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.sources.contract import SourceObject
@@ -33,7 +33,7 @@ operators:
     "sinks:": "sinks:\n  - {name: second, input: also, format: parquet, path: ../lake/second, mode: upsert}",
 }
 
-SPEC = SourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
+SPEC = FileSourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
 
 
 def source(name: str, objects: int) -> SourceInput:

@@ -16,7 +16,7 @@ import pytest
 from milepost.codec.records import from_json, to_json
 from milepost.errors import StateCorrupt
 from milepost.jobmaster import Session
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.splits import assign_splits
@@ -119,7 +119,7 @@ def test_input_is_split_again_with_each_object_assigned_to_one_subtask(paralleli
     Case: StateAssignmentOperationTest.testRepartitionSplitDistributeStates
     """
     objects = [SourceObject(f"{index}.csv", "v", 10 + index, index) for index in range(5)]
-    source = SourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
+    source = FileSourceSpec.model_validate({"format": "csv", "path": "*.csv", "schema": {"k": "int64"}})
     splits = assign_splits(source, objects, parallelism)
     assert [part.object for split in splits for part in split] == objects
     assert len(splits) == min(parallelism, len(objects))

@@ -94,7 +94,7 @@ def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:
     parts = (schema, *schema["$defs"].values())
     filled = [key for part in parts for key in part["properties"].values() if isinstance(key.get("default"), str)]
     assert filled and all(re.fullmatch(key.get("pattern", ".*"), key["default"]) for key in filled)
-    nullable = schema["$defs"]["SourceSpec"]["properties"]["max_event_time_ahead"]
+    nullable = schema["$defs"]["FileSourceSpec"]["properties"]["max_event_time_ahead"]
     assert nullable["default"] == "7d"
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.sources.contract import ObjectPart, SourceObject
 from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES
 from milepost.sources.planning.splits import UNIT_BYTES, assign_splits
@@ -17,9 +17,9 @@ from milepost.sources.planning.splits import UNIT_BYTES, assign_splits
 GB = 10**9
 
 
-def source(**keys: object) -> SourceSpec:
+def source(**keys: object) -> FileSourceSpec:
     spec = {"format": "parquet", "path": "*", "schema": {"k": "int64"}}
-    return SourceSpec.model_validate(spec | keys)
+    return FileSourceSpec.model_validate(spec | keys)
 
 
 def obj(key: str, size: int) -> SourceObject:

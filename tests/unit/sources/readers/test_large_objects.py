@@ -161,7 +161,9 @@ def answers(
 ) -> list[Rows | Declined | OperatorStageEnd]:
     """What a source subtask hands on with `on_missing: skip`, in order."""
     identity = SubtaskIdentity(CheckpointId(1), FencingToken(1), 0, 0)
-    split = SourceSplit("s", identity, store.config, tuple(map(whole_object, objects)), reader, None, on_missing="skip")
+    split = SourceSplit(
+        "s", identity, store.config, tuple(map(whole_object, objects)), reader, None, skips_missing=True
+    )
     with task_memory(store.config.url.removeprefix("file://")) as memory:
         found = list(run_source(split, store, TaskMetrics(0, 0, 0), memory))
     return [item for item in found if isinstance(item, Rows | Declined | OperatorStageEnd)]

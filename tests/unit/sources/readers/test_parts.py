@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.jobspec.job.source_spec import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.language.types import parse_type
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole_object
 from milepost.sources.csv import csv_reader
@@ -358,7 +358,7 @@ def test_the_subtasks_read_the_rows_of_the_plan_in_order_whatever_the_parallelis
     keys: dict[str, object], body: Callable[[pa.Table, list[int]], bytes], objects: list[list[int]], parallelism: int
 ) -> None:
     """I12: what a receiver gets in the order of channels does not follow from who read it."""
-    source = SourceSpec.model_validate({"path": "*", "schema": {"k": "int64", "t": "string"}} | keys)
+    source = FileSourceSpec.model_validate({"path": "*", "schema": {"k": "int64", "t": "string"}} | keys)
     reader, store, planned, first = build_reader("s", source), MemoryStore("memory://"), [], 0
     for place, groups in enumerate(objects):
         numbers = range(first, first + sum(groups))

@@ -58,7 +58,7 @@ def _read(
         parts=tuple(map(whole_object, list_objects(store, "*.parquet").objects)),
         reader=ParquetReader(DeclaredColumns("bids", {"value": parse_type(declared)})),
         event_time=event_time,
-        on_missing="fail",
+        skips_missing=False,
     )
     if gone is not None:
         (folder / gone).unlink()

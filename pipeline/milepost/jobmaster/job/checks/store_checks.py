@@ -170,7 +170,7 @@ def _places(context: JobContext) -> Iterator[tuple[_Place, _WrittenStore | _Read
     for name in sorted(sink.name for sink in context.spec.sinks):
         config = context.sink_config(name)
         yield _place(config), _WrittenStore(f"sink {name}", open_store(config))
-    for name in sorted(context.spec.sources):
+    for name in sorted(context.spec.files):
         config, pattern = context.source(name)
         yield _place(config), _ReadStore(f"source {name}", open_store(config), pattern.split("*", 1)[0])
 

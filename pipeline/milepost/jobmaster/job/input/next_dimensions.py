@@ -27,7 +27,7 @@ def plan_dimensions(context: JobContext) -> dict[str, SourcePlan]:
 def plan_dimension(context: JobContext, name: str) -> SourcePlan:
     """Plan one static source. Raises: as `plan_dimensions`."""
     config, pattern = context.source(name)
-    store, spec = open_store(config), context.spec.sources[name]
+    store, spec = open_store(config), context.spec.dimensions[name]
     rules = SourceRules(
         on_bad_name=spec.on_bad_name,
         settle_ms=in_ms(spec.settle) if config.is_local else 0,

@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, Node
-from milepost.jobspec.job import SourceSpec
+from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
 from milepost.sources import PathColumns
@@ -134,6 +135,12 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
 
 def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
     """Plan one source. Lists its objects while the consumed set is read. Raises: as `plan_sources`."""
+    if name in context.spec.landed:
+        raise InvalidRequest(
+            f"job {context.spec.name}: source {name}: epochs over a landed source are not available in this version. "
+            "Nothing was planned.",
+            source=name,
+        )
     config, pattern = context.source(name)
     store = open_store(config)
     listing = prefetch(store, lambda: list_objects(store, pattern), "listing")
@@ -142,14 +149,14 @@ def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str)
     if snapshot is not None:
         recorded = context.consumed(name, snapshot.consumed)
         consumed = ConsumedSet(recorded.table, snapshot.horizon_ms, needs_compaction(snapshot.consumed))
-    rules = _rules(name, context.spec.sources[name], local=config.is_local)
+    rules = _rules(name, context.spec.files[name], local=config.is_local)
     listed = listing()
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
     now_ms = store.clock_ms() if timed else 0
     return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None)
 
 
-def _rules(name: str, spec: SourceSpec, *, local: bool) -> SourceRules:
+def _rules(name: str, spec: FileSourceSpec, *, local: bool) -> SourceRules:
     return SourceRules(
         max_files=spec.limits_per_epoch.max_files,
         max_bytes=spec.limits_per_epoch.max_bytes,
@@ -194,15 +201,17 @@ def no_input_message(context: JobContext, plans: SourcePlans) -> str:
 
 def settling(context: JobContext, name: str, plan: SourcePlan) -> str:
     """Format how many of a source's objects may still be written."""
-    settle = format_duration(context.spec.sources[name].settle)
+    settle = format_duration(context.spec.files[name].settle)
     return f"{counted(plan.settling, 'object')} modified less than {settle} ago may still be written"
 
 
 def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Format that a source's path matches no readable object, and what it matches instead."""
+    """Format that a source has no readable object, and what its path matches instead."""
     counts = {"hidden": plan.skipped_hidden, "empty": len(plan.empty), "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
-    path = context.spec.sources[name].path
+    if name in context.spec.landed:
+        return f"nothing was landed from {context.spec.landed[name].location}"
+    path = context.spec.files[name].path
     return f"no object matches {path}" + (f" but {others}" if others else _wildcards(path))
 
 
@@ -221,7 +230,9 @@ def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:
     every = format_duration(spec.expect_every)
     if plan.newest_seen_ms is None:
         return f"{no_match(context, name, plan)}, and one is expected every {every}"
-    return f"nothing has landed at {spec.path} since {iso_ms(plan.newest_seen_ms)}, and it is expected every {every}"
+    return (
+        f"nothing has landed at {spec.location} since {iso_ms(plan.newest_seen_ms)}, and it is expected every {every}"
+    )
 
 
 def left_out(plan: SourcePlan) -> str:
@@ -339,4 +350,4 @@ def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) 
     older than the start.
     """
     recorded = base.sources if base is not None else {}
-    return any(spec.start == "latest" and name not in recorded for name, spec in context.spec.streams.items())
+    return any(spec.starts_at_latest and name not in recorded for name, spec in context.spec.streams.items())

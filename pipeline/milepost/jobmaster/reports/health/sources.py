@@ -152,7 +152,10 @@ class SourceCheck:
 def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
     """Yield one check per source, in name order, including sources that cannot be listed or planned."""
     context = JobContext(job)
-    for name in sorted(context.spec.sources):
+    for name, source in sorted(context.spec.sources.items()):
+        if source.is_landed:
+            yield SourceCheck(name, True, False, f"landed from {source.location}")
+            continue
         try:
             plan = plan_stream(context, None, name)
         except CheckpointError as error:
@@ -174,7 +177,7 @@ def _sources(
         bad = snapshot.bad if snapshot is not None else BadInput()
         newest_event_us = snapshot.newest_event_us if snapshot is not None else None
         health[name] = SourceHealth(
-            path=spec.path,
+            path=spec.location,
             objects=plan.listed,
             unread_objects=plan.unread,
             settling=plan.settling,

@@ -38,7 +38,7 @@ def static_sources(
 
 
 def _health(context: JobContext, name: str, held: DimensionSnapshot | None, now_ms: int) -> StaticSourceHealth:
-    spec, refused, changed = context.spec.sources[name], None, False
+    spec, refused, changed = context.spec.dimensions[name], None, False
     try:
         planned = dimension_inputs({name: plan_dimension(context, name)})[name]
         changed = held is not None and not planned.is_in(held, spec)

@@ -107,7 +107,7 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
             parts=parts,
             reader=readers[item.name],
             event_time=plan.spec.sources[item.name].time_column,
-            on_missing=plan.spec.sources[item.name].on_missing,
+            skips_missing=plan.spec.sources[item.name].skips_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
         )
@@ -116,9 +116,8 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
 
 
 def _dead_letters(source: SourceSpec, reader: ObjectReader) -> DeadLetterReader | None:
-    if source.bad_records == "fail":
-        return None
-    return DeadLetterReader(reader, source.on_bad_object == "dead_letter", source.max_bad_records)
+    rules = source.bad_record_rules
+    return None if rules is None else DeadLetterReader(reader, rules.includes_objects, rules.max_bad_records)
 
 
 def _max_ahead_us(source: SourceSpec) -> int | None:

@@ -1,18 +1,17 @@
-"""Sources in a job spec: which objects to read, and how."""
+"""Sources that are files: which objects to read, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from milepost.jobspec.job.event_time_spec import EventTime
+from milepost.jobspec.job.sources.source_spec import BadRecordRules, ObjectLayout, SourceSpec
 from milepost.language import (
     SOURCE_FORMATS,
     ColumnName,
-    ColumnType,
     Duration,
     Many,
     PositiveDuration,
@@ -37,7 +36,7 @@ class EpochLimits(SpecModel):
     max_bytes: Annotated[Size, Field(ge=1)] | None = None
 
 
-class SourceSpec(SpecModel):
+class FileSourceSpec(SourceSpec):
     """Objects that keep arriving under a path.
 
     Attributes:
@@ -61,14 +60,6 @@ class SourceSpec(SpecModel):
             `dimension_limit`.
         dimension_limit: maximum memory that the rows of a static source may take. An epoch that exceeds it is refused.
             Needs `static`.
-        event_time: the column that holds the event time: its name if it is a timestamp or a date, or a mapping that
-            says how to read it as a time. null: no event time, and no watermark.
-        watermark_delay: how far the watermark stays behind the newest event time read. Needs `event_time`.
-        max_event_time_ahead: a row whose event time is further ahead of the epoch's trigger time is processed but does
-            not advance the watermark. null: every row advances it. Needs `event_time`.
-        idle_timeout: a source without new objects for this long no longer holds back operators that also read other
-            sources. When it produces rows again, those are late for windows that were emitted in the meantime. Needs
-            `event_time`. null: it holds them back indefinitely.
         start: earliest, latest or a time: where the first epoch starts to read. latest: all existing objects are
             recorded as consumed, except those that may still be written (`settle`), which count as new.
         limits_per_epoch: limits on the input of one epoch.
@@ -80,9 +71,6 @@ class SourceSpec(SpecModel):
             reported).
         settle: an object under a local path that was modified more recently than this is left for the next plan. 0s:
             no delay. Refused on S3, where an object appears atomically.
-        expect_every: how long the source may receive no object before it counts as overdue: `status` then exits with
-            6, and `run`, `show` and the Checkpoints page report it. They also report a path that has never matched an
-            object. null: no expectation.
         forget_after: a consumed object that was deleted, and was last modified this long before the newest object, is
             forgotten. An unknown object that is just as old is never read: it fails the plan, or with `on_change:
             ignore` is left out and counted. Cannot be combined with `on_missing: skip`. null: all objects are
@@ -97,8 +85,6 @@ class SourceSpec(SpecModel):
             fail, or dead_letter (one row in `<source>.bad`; none of its records are read).
     """
 
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"nexmark", "spark"})}
-
     format: Literal["csv", "json", "parquet"]
     path: Text
     options: dict[str, Any] = Field(default_factory=dict)
@@ -107,17 +93,12 @@ class SourceSpec(SpecModel):
     optional_columns: Many[ColumnName] = ()
     static: bool = False
     dimension_limit: Annotated[Size, Field(ge=1)] = 256_000_000
-    event_time: EventTime | None = None
-    watermark_delay: Duration = timedelta(0)
-    max_event_time_ahead: Duration | None = timedelta(days=7)
-    idle_timeout: PositiveDuration | None = None
     start: Start = "earliest"
     limits_per_epoch: EpochLimits = EpochLimits()
     on_change: Literal["fail", "ignore", "reprocess"] = "fail"
     on_missing: Literal["fail", "skip"] = "fail"
     on_bad_name: Literal["fail", "skip"] = "fail"
     settle: Duration = timedelta(seconds=2)
-    expect_every: PositiveDuration | None = None
     forget_after: PositiveDuration | None = None
     bad_records: Literal["fail", "dead_letter"] = "fail"
     max_bad_ratio: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -126,21 +107,39 @@ class SourceSpec(SpecModel):
     on_bad_object: Literal["fail", "dead_letter"] = "fail"
 
     @property
-    def time_column(self) -> str | None:
-        """The event time column, or None."""
-        return None if self.event_time is None else self.event_time.column
+    def identity(self) -> dict[str, str]:
+        return {"root": _root(self.path)}
 
     @property
-    def row_types(self) -> dict[str, ColumnType]:
-        """The columns of the rows, with the event time as a timestamp, then the partition columns."""
-        types = {**self.columns, **self.partitions}
-        if self.event_time is not None and self.event_time.column in self.columns:
-            types[self.event_time.column] = self.event_time.type_of(self.columns[self.event_time.column])
-        return types
+    def layout(self) -> ObjectLayout:
+        return ObjectLayout(self.format, self.options, self.optional_columns, self.partitions)
+
+    @property
+    def location(self) -> str:
+        return self.path
+
+    @property
+    def starts_at_latest(self) -> bool:
+        return self.start == "latest"
+
+    @property
+    def is_static(self) -> bool:
+        return self.static
+
+    @property
+    def bad_record_rules(self) -> BadRecordRules | None:
+        if self.bad_records == "fail":
+            return None
+        return BadRecordRules(
+            self.on_bad_object == "dead_letter", self.max_bad_records, self.max_bad_ratio, self.min_rows
+        )
+
+    @property
+    def skips_missing(self) -> bool:
+        return self.on_missing == "skip"
 
     @property
     def indivisible_reason(self) -> str | None:
-        """The setting that forces one reader per object. None: several readers share a large object."""
         if (option := SOURCE_FORMATS[self.format].indivisible_option(self.options)) is not None:
             return f"options.{option}"
         if self.on_bad_object == "dead_letter":
@@ -151,3 +150,12 @@ class SourceSpec(SpecModel):
     def start_time_ms(self) -> int | None:
         """`start` in milliseconds since 1970-01-01T00:00Z; None for earliest and latest."""
         return None if self.start in ("earliest", "latest") else start_time_ms(self.start)
+
+
+def _root(path: str) -> str:
+    """Return what object keys are relative to: the bucket, or the folder before the first wildcard."""
+    scheme, _, rest = path.partition("://")
+    if scheme == "s3":
+        return f"{scheme}://{rest.split('/')[0]}"
+    fixed = re.split(r"[*?\[]", path, maxsplit=1)[0]
+    return fixed[: fixed.rfind("/") + 1]

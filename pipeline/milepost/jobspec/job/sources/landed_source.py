@@ -1,0 +1,54 @@
+"""What the specs of landed sources share: how much one record takes, and how many records an epoch reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from milepost.jobspec.job.sources.source_spec import ObjectLayout, SourceSpec
+from milepost.language import Size, SpecModel
+
+
+class LandLimits(SpecModel):
+    """Limits on what one landing appends to the log as one record.
+
+    Attributes:
+        max_rows: maximum number of rows per record.
+        max_bytes: maximum size of a record's rows in memory.
+    """
+
+    max_rows: Annotated[int, Field(ge=1)] = 1_000_000
+    max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
+
+
+class RecordLimits(SpecModel):
+    """Limits on the input of one epoch. An epoch always takes whole records of the log, and at least one.
+
+    Attributes:
+        max_records: maximum number of records per epoch.
+        max_rows: maximum number of their rows. null: no limit.
+        max_bytes: maximum total size of their objects as stored. null: no limit.
+    """
+
+    max_records: Annotated[int, Field(ge=1)] = 1000
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[Size, Field(ge=1)] | None = None
+
+
+class LandedSourceSpec(SourceSpec):
+    """Rows of an external system, which a landing appends to the source's log in the job's storage.
+
+    Attributes:
+        land: limits on one landing.
+        limits_per_epoch: limits on the input of one epoch.
+    """
+
+    is_landed: ClassVar[bool] = True
+
+    land: LandLimits = LandLimits()
+    limits_per_epoch: RecordLimits = RecordLimits()
+
+    @property
+    def layout(self) -> ObjectLayout:
+        return ObjectLayout("parquet")

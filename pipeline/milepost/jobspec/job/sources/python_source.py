@@ -1,0 +1,48 @@
+"""Sources that a user's Python class reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
+from milepost.language import ColumnName, Function, Text, Type
+
+
+class PythonSourceSpec(LandedSourceSpec):
+    """Rows that a user's class reads: a `DataSource` of PySpark's Python API with a stream reader.
+
+    Attributes:
+        format: always python.
+        source: `module:Class`. The module is in the spec's folder or installed.
+        options: options that are passed to the class. `${env:…}` is allowed, and required for a secret.
+        columns: the columns of the rows, by name. The class must produce all of them, with these types. The order
+            matters: a new table has its columns in this order, and it breaks ties between rows.
+    """
+
+    format: Literal["python"]
+    source: Function
+    options: dict[Text, str] = Field(default_factory=dict)
+    columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
+
+    @property
+    def identity(self) -> dict[str, str]:
+        return {"format": self.format, "source": self.source}
+
+    @property
+    def location(self) -> str:
+        return self.source
+
+    @property
+    def dataset(self) -> tuple[str, str]:
+        module, _, name = self.source.partition(":")
+        return f"python://{module}", name
+
+    @property
+    def connection_texts(self) -> dict[tuple[str, ...], str]:
+        return {("options", name): text for name, text in self.options.items()}
+
+    def with_connection_texts(self, texts: Mapping[tuple[str, ...], str]) -> Self:
+        return self.model_copy(update={"options": {name: texts["options", name] for name in self.options}})

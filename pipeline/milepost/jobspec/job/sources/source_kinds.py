@@ -1,0 +1,26 @@
+"""Registry of the formats of sources. A new kind of source is a module, and a line here."""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args
+
+from pydantic import Field
+
+from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec
+from milepost.jobspec.job.sources.python_source import PythonSourceSpec
+from milepost.jobspec.job.sources.source_spec import SourceSpec
+
+AnySource = Annotated[FileSourceSpec | PythonSourceSpec | NexmarkSourceSpec, Field(discriminator="format")]
+
+SOURCE_KINDS: dict[str, type[SourceSpec]] = {
+    format_: spec
+    for spec in get_args(get_args(AnySource)[0])
+    for format_ in get_args(spec.model_fields["format"].annotation)
+}
+"""Format -> the spec of its sources."""
+
+UNAVAILABLE_FORMATS = frozenset(
+    {"kafka", "delta", "iceberg", "milepost", "postgres", "dlt", "generator", "kinesis", "spark"}
+)
+"""Formats that are planned but not available in this version."""
