@@ -101,7 +101,8 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         "not_remembered": len(plan.unknown),
     }
     named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
-    objects = tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
+    is_landed = plan.log is not None  # landed rows are as new as their landing, whenever they are processed
+    objects = plan.objects if is_landed else tuple(replace(obj, planned_ms=planned_ms) for obj in plan.objects)
     return SourceInput(
         name=name,
         objects=objects,
@@ -114,6 +115,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         overdue=plan.overdue,
         forgets=plan.forgets,
         empty=plan.empty[:NAMED_BAD_NAMES],
+        landed=None if plan.log is None else plan.log.range,
     )
 
 

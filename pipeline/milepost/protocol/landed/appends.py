@@ -33,6 +33,8 @@ def first_record(write_id: str, identity: Identity, position: Position, now_ms: 
         objects=(),
         total_rows=0,
         total_bytes=0,
+        total_objects=0,
+        rows_at_ms=None,
         identity=identity,
     )
 
@@ -72,6 +74,8 @@ def next_record(
         objects=tuple(objects),
         total_rows=before.total_rows + sum(item.rows for item in objects),
         total_bytes=before.total_bytes + sum(item.size for item in objects),
+        total_objects=before.total_objects + len(objects),
+        rows_at_ms=now_ms if objects else before.rows_at_ms,
         identity=before.identity,
     )
 

@@ -69,7 +69,8 @@ class LogRecord:
         start, end: positions between which the external system was read. `start` is the `end` of the record before.
         landed_at_ms: by the clock of the job's store.
         objects: in the order of their rows.
-        total_rows, total_bytes: of this record and all before it.
+        total_rows, total_bytes, total_objects: of this record and all before it.
+        rows_at_ms: when the newest record with rows was landed, up to this one; None: there was none.
         identity: what the log is a copy of, as in record 1.
     """
 
@@ -86,6 +87,8 @@ class LogRecord:
     objects: tuple[LandedObject, ...]
     total_rows: Count
     total_bytes: Count
+    total_objects: Count
+    rows_at_ms: Count | None
     identity: Identity
 
     def check(self) -> str | None:
@@ -120,7 +123,8 @@ class StoredRecord:
     @property
     def position(self) -> LogPosition:
         """The position right after this record."""
-        return LogPosition(self.record.log, self.record.sequence + 1, self.digest, self.record.end)
+        record = self.record
+        return LogPosition(record.log, record.sequence + 1, self.digest, record.end, record.total_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +135,14 @@ class LogPosition:
         next: sequence of the first record that it has not read.
         digest: SHA-256 of the record before `next`, which pins all of the log that was read.
         at: position in the external system from which record `next` starts.
+        total_rows: of all records before `next`.
     """
 
     log: Text
     next: int
     digest: Sha256
     at: Position
+    total_rows: Count
 
     def check(self) -> str | None:
         """Return why this cannot be a position, or None."""

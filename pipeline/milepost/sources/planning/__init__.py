@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from milepost.sources.planning.listing import list_objects as list_objects
     from milepost.sources.planning.listing import matches as matches
     from milepost.sources.planning.listing import split_path as split_path
+    from milepost.sources.planning.log_plan import cut_to_bytes as cut_to_bytes
+    from milepost.sources.planning.log_plan import has_new_rows as has_new_rows
+    from milepost.sources.planning.log_plan import plan_log as plan_log
+    from milepost.sources.planning.plan import LogInput as LogInput
     from milepost.sources.planning.plan import SourcePlan as SourcePlan
     from milepost.sources.planning.plan import SourceRules as SourceRules
     from milepost.sources.planning.plan import plan_source as plan_source

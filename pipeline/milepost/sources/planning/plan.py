@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest, SourceChanged
+from milepost.protocol.landed import LandedRange, LogPosition, LogRecord, StoredRecord, range_of
 from milepost.sources.contract import SourceObject
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet
@@ -55,6 +56,26 @@ class SourceRules:
 
 
 @dataclass(frozen=True, slots=True)
+class LogInput:
+    """The records of a landed source's log that one epoch reads.
+
+    Attributes:
+        position: where the checkpoint that the epoch continues stands; None: before the log.
+        newest: the newest record; None: nothing was ever landed.
+        records: consecutive, from the position on; () if no record after it has rows.
+    """
+
+    position: LogPosition | None
+    newest: LogRecord | None
+    records: tuple[StoredRecord, ...]
+
+    @property
+    def range(self) -> LandedRange | None:
+        """The records as an input record stores them; None: there are none."""
+        return range_of(self.position, self.records)
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePlan:
     """The input of one source in one epoch.
 
@@ -77,6 +98,7 @@ class SourcePlan:
         newest_seen_ms: like `newest_ms`, but including consumed objects that were deleted; None: there never was one.
         overdue: nothing has landed for longer than `expect_every_ms`, or ever.
         forgets: rows to remove from the consumed set when the epoch completes; None: none.
+        log: for a landed source, where its log stands and which records are read; None: the source is files.
     """
 
     objects: tuple[SourceObject, ...]
@@ -98,6 +120,7 @@ class SourcePlan:
     newest_seen_ms: int | None
     overdue: bool
     forgets: ForgottenRows | None
+    log: LogInput | None = None
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:

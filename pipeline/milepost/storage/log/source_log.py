@@ -60,17 +60,27 @@ class SourceLog:
         Raises:
             StateCorrupt: a record is missing or does not follow; or the log ends before the position.
         """
+        self.require_continues(position, newest)
         first, last = 1 if position is None else position.next, newest.record.sequence
-        if position is not None and (last + 1 < first or newest.record.log != position.log):
-            raise self._other_log(position, newest)
-        if position is not None and last + 1 == first:
-            self._require_same_end(position, newest)
-            return
         sequences = ((sequence, _RECORD_BYTES) for sequence in range(first, last + 1))
         for stored in prefetched_map(self.store, self._existing, sequences, _PREFETCHED_BYTES):
             require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))
             position = stored.position
             yield stored
+
+    def require_continues(self, position: LogPosition | None, newest: StoredRecord | None) -> None:
+        """Check that the log still has what was read up to a position. Raises StateCorrupt.
+
+        Args:
+            newest: the newest record; None: there is none.
+        """
+        if position is None:
+            return
+        record = None if newest is None else newest.record
+        has_it = record is not None and record.log == position.log and record.sequence >= position.next - 1
+        is_end = record is not None and record.sequence == position.next - 1
+        if not has_it or (is_end and newest is not None and newest.digest != position.digest):
+            raise self._other_log(position, record)
 
     def _existing(self, sequence: int) -> StoredRecord:
         """Return a record that must exist, because a newer one does."""
@@ -116,15 +126,11 @@ class SourceLog:
             )
         return sequence
 
-    def _require_same_end(self, position: LogPosition, newest: StoredRecord) -> None:
-        if newest.digest != position.digest:
-            raise self._other_log(position, newest)
-
-    def _other_log(self, position: LogPosition, newest: StoredRecord) -> StateCorrupt:
+    def _other_log(self, position: LogPosition, newest: LogRecord | None) -> StateCorrupt:
+        stored = "there is none" if newest is None else f"log {newest.log} ends at record {newest.sequence}"
         return StateCorrupt(
             f"source {self.source}: the checkpoint has read its log {position.log} up to record {position.next - 1}, "
-            f"and the log that is stored, {newest.record.log}, ends at record {newest.record.sequence} with other "
-            "contents. Nothing was changed.",
+            f"and what is stored is not that log: {stored}. Nothing was changed.",
             hint=f"restore {landed_records_prefix(self.source)} of the job from the newest copy of the store",
             source=self.source,
         )

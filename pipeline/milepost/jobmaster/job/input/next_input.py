@@ -18,16 +18,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
-from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
+from milepost.protocol.landed import RecordLimits, StoredRecord, within_limits
 from milepost.sources import PathColumns
-from milepost.sources.planning import ConsumedSet, SourcePlan, SourceRules, list_objects, needs_compaction, plan_source
+from milepost.sources.planning import (
+    ConsumedSet,
+    LogInput,
+    SourcePlan,
+    SourceRules,
+    cut_to_bytes,
+    has_new_rows,
+    list_objects,
+    needs_compaction,
+    plan_log,
+    plan_source,
+)
 from milepost.storage import open_store
 from milepost.storage.concurrency import parallel_map, prefetch
+from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
 
@@ -80,13 +92,13 @@ def _plan_record(
 ) -> InputRecord | None:
     timed = any(spec.idle_timeout is not None for spec in context.spec.streams.values())
     planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
-    unpaced = tuple(source_input(name, plan, planned_ms) for name, plan in plans.items())
-    inputs, held_back = _paced(
-        context, base, tuple(_with_idleness(context, base, item, planned_ms) for item in unpaced)
+    paced, held_back = _paced(context, base, plans)
+    inputs = tuple(
+        _with_idleness(context, base, source_input(name, plan, planned_ms), planned_ms) for name, plan in paced.items()
     )
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
-    if any(item.consumed for item in inputs) or in_flight or leaves_state or _has_unrecorded_start(context, base):
+    if any(item.has_input for item in inputs) or in_flight or leaves_state or _has_unrecorded_start(context, base):
         return record
     if base is not None and has_due_timer(base, graph, idle_sources(inputs)):
         return record
@@ -136,11 +148,7 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
 def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
     """Plan one source. Lists its objects while the consumed set is read. Raises: as `plan_sources`."""
     if name in context.spec.landed:
-        raise InvalidRequest(
-            f"job {context.spec.name}: source {name}: epochs over a landed source are not available in this version. "
-            "Nothing was planned.",
-            source=name,
-        )
+        return _plan_landed(context, base, name)
     config, pattern = context.source(name)
     store = open_store(config)
     listing = prefetch(store, lambda: list_objects(store, pattern), "listing")
@@ -154,6 +162,23 @@ def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str)
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
     now_ms = store.clock_ms() if timed else 0
     return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None)
+
+
+def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
+    """Plan one landed source, from the records after the position of the base."""
+    spec, log = context.spec.landed[name], SourceLog(context.store, name)
+    snapshot = base.sources.get(name) if base is not None else None
+    position = snapshot.position if snapshot is not None else None
+    newest = log.newest()
+    log.require_continues(position, newest)
+    records: tuple[StoredRecord, ...] = ()
+    if newest is not None and has_new_rows(position, newest.record):
+        limits = spec.limits_per_epoch
+        allowed = RecordLimits(limits.max_records, limits.max_rows, limits.max_bytes)
+        records = within_limits(log.since(position, newest), allowed)
+    expect_every_ms = None if spec.expect_every is None else in_ms(spec.expect_every)
+    now_ms = 0 if expect_every_ms is None else context.store.clock_ms()
+    return plan_log(LogInput(position, None if newest is None else newest.record, records), now_ms, expect_every_ms)
 
 
 def _rules(name: str, spec: FileSourceSpec, *, local: bool) -> SourceRules:
@@ -288,32 +313,33 @@ def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterat
 
 
 def _paced(
-    context: JobContext, base: CheckpointMetadata | None, inputs: tuple[SourceInput, ...]
-) -> tuple[tuple[SourceInput, ...], str | None]:
-    """Limit the inputs to the epoch budget. Returns them, and why they are not all; None if they are.
+    context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans
+) -> tuple[SourcePlans, str | None]:
+    """Limit the plans to the epoch budget. Returns them, and why they are not all; None if they are.
 
     Example: `epoch_budget` allows 60 MB, and sources a and b have 90 MB and 30 MB of new objects. Both are scaled by
     60/120: a reads its first objects of at most 45 MB, b of at most 15 MB.
     """
     spec = context.spec.checkpointing
-    if base is None or not any(item.objects for item in inputs):
-        return inputs, None
+    if base is None or not any(plan.objects for plan in plans.values()):
+        return plans, None
     in_flight = base.in_flight_bytes
     why = over_max_in_flight(context, base)
     if why is not None:
-        return tuple(_first_bytes(item, 0, at_least_one=False) for item in inputs), why
+        return {name: cut_to_bytes(plan, 0, at_least_one=False) for name, plan in plans.items()}, why
     if spec.epoch_budget is None:
-        return inputs, None
+        return plans, None
     budget_ms = in_ms(spec.epoch_budget)
     fits = base.throughput.source_bytes_within(budget_ms)
-    planned = sum(obj.size for item in inputs for obj in item.objects)
+    sizes = {name: sum(obj.size for obj in plan.objects) for name, plan in plans.items()}
+    planned = sum(sizes.values())
     if fits is None or planned <= fits:
-        return inputs, None
+        return plans, None
     # Sources keep their shares. Without rows in flight each reads at least one object, so that the epoch progresses.
-    scaled = tuple(
-        _first_bytes(item, fits * sum(obj.size for obj in item.objects) // max(planned, 1), at_least_one=not in_flight)
-        for item in inputs
-    )
+    scaled = {
+        name: cut_to_bytes(plan, fits * sizes[name] // max(planned, 1), at_least_one=not in_flight)
+        for name, plan in plans.items()
+    }
     return scaled, f"epoch_budget: of {planned} bytes that are next, {fits} fit beside {in_flight} in flight"
 
 
@@ -323,24 +349,6 @@ def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> 
     if limit is None or base is None or base.in_flight_bytes <= limit:
         return None
     return f"max_in_flight: {base.in_flight_bytes} bytes are in flight, more than {limit}"
-
-
-def _first_bytes(item: SourceInput, limit: int, *, at_least_one: bool) -> SourceInput:
-    """Return the input cut to its first objects of at most `limit` bytes. The rest is left for later epochs."""
-    count = total = 0
-    for obj in item.objects:
-        total += obj.size
-        if total > limit and not (at_least_one and count == 0):
-            break
-        count += 1
-    postponed = item.objects[count:]
-    return replace(
-        item,
-        objects=item.objects[:count],
-        forgets=item.forgets if count else None,
-        pending_objects=item.pending_objects + len(postponed),
-        pending_bytes=item.pending_bytes + sum(obj.size for obj in postponed),
-    )
 
 
 def _has_unrecorded_start(context: JobContext, base: CheckpointMetadata | None) -> bool:
