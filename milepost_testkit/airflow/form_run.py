@@ -40,6 +40,11 @@ class FormRun:
         found = self.airflow.rest.tasks(self.dag_id, self.run_id)
         return max(task["try_number"] for task in found if task["task_id"] == task_id)
 
+    def executions(self, task_id: str) -> int:
+        """How many tries began to run. Under load the scheduler may number a try that it never hands to a process."""
+        logs = self.airflow.stack.folder / "airflow" / "logs"
+        return len(list(logs.glob(f"dag_id={self.dag_id}/run_id={self.run_id}/task_id={task_id}/attempt=*.log")))
+
     def asked(self, task_id: str = "approve") -> dict[str, Any]:
         """Wait until the run waits for a person. Returns what that person is shown: subject, body, options."""
         self.airflow.until(lambda: self.states().get(task_id) == "awaiting_input", f"{self.dag_id} asks for approval")

@@ -56,13 +56,13 @@ def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
     """Airflow's form would only say "Bad Request"."""
     history = job.master.reports.history()
     mistyped = FormRun(airflow, "back__operate", what="rollback", rollback_to="1; drop")
-    assert (mistyped.wait(), mistyped.tries("plan")) == ("failed", 1)
+    assert (mistyped.wait(), mistyped.executions("plan")) == ("failed", 1)
     assert has_line(mistyped.log("plan"), "rollback_to", "'1; drop'")
 
     run = FormRun(airflow, "back__operate", what="rollback", rollback_to="99")
 
     assert run.wait() == "failed"
-    assert (run.tries("plan"), run.states()["approve"]) == (1, "upstream_failed")
+    assert (run.executions("plan"), run.states()["approve"]) == (1, "upstream_failed")
     assert has_line(run.log("plan"), "checkpoint 99", "1, 2, 3")
     assert job.master.reports.history() == history
 
@@ -106,7 +106,7 @@ def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: A
     history = job.master.reports.history()
     outdated.answer("Approve")
     assert outdated.wait() == "failed"
-    assert (outdated.tries("act"), outdated.states()["reconcile"]) == (1, "upstream_failed")
+    assert (outdated.executions("act"), outdated.states()["reconcile"]) == (1, "upstream_failed")
     assert "runbook/plan-outdated" in outdated.log("act")
     assert job.master.reports.history() == history
 
@@ -132,7 +132,7 @@ def test_fields_of_another_act_are_refused_before_anything_is_done(airflow: Airf
 
     run = FormRun(airflow, "back__operate", what="verify", rollback_to="1")
 
-    assert (run.wait(), run.tries("plan")) == ("failed", 1)
+    assert (run.wait(), run.executions("plan")) == ("failed", 1)
     assert has_line(run.log("plan"), "verify", "rollback_to (1)")
     assert job.master.reports.history() == history
 

@@ -86,8 +86,8 @@ class SourceInput:
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
-        """Object versions that count as consumed after the epoch completes."""
-        return (*self.baseline, *self.objects)
+        """Object versions that count as consumed after the epoch completes. Those of a log count as its range."""
+        return () if self.landed is not None else (*self.baseline, *self.objects)
 
 
 def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
@@ -167,7 +167,7 @@ def decode_input_record(body: bytes) -> InputRecord:
     document = load_document(InputRecord.stored_format, body, _WHAT)
     sources = from_json(dict[str, dict[str, Any]], document.get("sources"), f"{_WHAT}: sources")
     # Older records lack `forgets` (sources forgot nothing), and early ones do not name empty objects.
-    absent = {"forgets": None, "empty": [], "landed": None}
+    absent: dict[str, Any] = {"forgets": None, "empty": [], "landed": None}
     named = [{**absent, **source, "name": name} for name, source in sorted(sources.items())]
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 

@@ -173,18 +173,19 @@ def stored_pieces(store: ObjectStore, stat: ObjectStat) -> Iterator[bytes]:
         yield store.get_range(stat.key, stat.etag, start, min(start + _REQUEST_BYTES, stat.size))
 
 
-def stat_handle(store: ObjectStore, handle: ObjectHandle) -> None:
-    """Check that the object of a handle exists and has its size, without reading it.
+def stat_handle(store: ObjectStore, handle: ObjectHandle) -> ObjectStat:
+    """Return the state of the object of a handle, which exists and has its size. Its contents are not read.
 
     Raises:
         StateCorrupt: the object is missing or has another size.
     """
     try:
-        size = store.stat(handle.key).size
+        stat = store.stat(handle.key)
     except NotFound as error:
         raise _corrupt(store, handle, MISSING) from error
-    if size != handle.size:
-        raise _corrupt(store, handle, f"expected {handle.size} bytes, got {size}")
+    if stat.size != handle.size:
+        raise _corrupt(store, handle, f"expected {handle.size} bytes, got {stat.size}")
+    return stat
 
 
 def _corrupt(store: ObjectStore, handle: ObjectHandle, fault: str) -> StateCorrupt:

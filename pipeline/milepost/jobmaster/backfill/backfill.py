@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 
 from milepost.epoch import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
+from milepost.jobmaster.backfill.consumed_input import consumed_by
 from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
 from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
 from milepost.jobmaster.backfill.plan_document import BackfillDocument, document_of
-from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
+from milepost.jobmaster.backfill.replay import left_to_replay
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session

@@ -28,6 +28,7 @@ from milepost.errors import (
     ProtocolViolation,
     SourceChanged,
 )
+from milepost.jobmaster.backfill.consumed_input import check_equal, consumed_by
 from milepost.jobmaster.backfill.forks import (
     backfill_fingerprint,
     check_idle,
@@ -39,10 +40,7 @@ from milepost.jobmaster.backfill.forks import (
 from milepost.jobmaster.backfill.plan import BackfillPlan, is_judged
 from milepost.jobmaster.backfill.recorded_dimensions import replayed_dimensions
 from milepost.jobmaster.backfill.replay import (
-    Consumed,
-    ConsumedVersions,
     RecordedRange,
-    consumed_by,
     left_to_replay,
     replay_record,
 )
@@ -298,17 +296,3 @@ def _check_read(metadata: CheckpointMetadata) -> None:
             hint="put the recorded versions back and run the same backfill again",
             missing=gone,
         )
-
-
-def check_equal(main: Consumed, fork: Consumed) -> None:
-    """Raise CommitConflict unless both heads have consumed the same versions, except for those the live one forgot."""
-    for name in sorted({*main, *fork}):
-        live, replayed = main.get(name, ConsumedVersions()), fork.get(name, ConsumedVersions())
-        differ = (live.by.keys() - replayed.by.keys()) | set(filter(live.lacks, replayed.by))
-        if differ:
-            keys = ", ".join(sorted(key for key, *_ in differ)[:5])
-            raise CommitConflict(
-                f"source {name}: the live timeline and the fork have not consumed the same: {len(differ)} object "
-                f"versions differ ({keys}).",
-                source=name,
-            )

@@ -12,8 +12,9 @@ import json
 import logging
 
 from milepost.errors import Busy, CommitConflict
+from milepost.jobmaster.backfill.consumed_input import consumed_by
 from milepost.jobmaster.backfill.plan import BackfillPlan
-from milepost.jobmaster.backfill.replay import consumed_by, left_to_replay
+from milepost.jobmaster.backfill.replay import left_to_replay
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.fork_event import fork_event
 from milepost.jobmaster.job.session import Session, is_provably_alive, is_provably_dead

@@ -12,7 +12,9 @@ from dataclasses import dataclass, fields
 
 from milepost.epoch import CheckpointMetadata, watermark_of
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
-from milepost.jobmaster.backfill.replay import Consumed, LiveRanges, RecordedRange, check_objects
+from milepost.jobmaster.backfill.consumed_input import Consumed
+from milepost.jobmaster.backfill.replay import LiveRanges, RecordedRange
+from milepost.jobmaster.backfill.replay_check import check_objects
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable

@@ -13,7 +13,7 @@ set has no c, so c was skipped. The ranges are {b} and {d}, and {a} + {b} + {d} 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from milepost.epoch import (
     CheckpointMetadata,
@@ -25,45 +25,23 @@ from milepost.epoch import (
     watermark_of,
     watermark_text,
 )
-from milepost.errors import CommitConflict, InvalidRequest, NotFound, SourceChanged
+from milepost.errors import CommitConflict, InvalidRequest, NotFound, StateCorrupt
+from milepost.jobmaster.backfill.consumed_input import (
+    NOTHING,
+    Consumed,
+    ConsumedInput,
+    Version,
+    consumed_by,
+    version_of,
+)
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.landed import LandedRange, LogPosition, joined_ranges
 from milepost.protocol.log import CompletedEpoch, completion_of
 from milepost.protocol.records import CheckpointId, ManifestState, TimelineId
 from milepost.sources import SourceObject
-from milepost.sources.planning import format_object_list, list_objects, load
-from milepost.storage import open_store, read_handle
-
-Version = tuple[str, str, int, int]
-"""Key, etag and size of an object, which identify it, and its modification time, by which it is forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumedVersions:
-    """What a source has consumed.
-
-    Attributes:
-        by: the checkpoint that consumed each version. horizon_ms: as in `SourceSnapshot`.
-    """
-
-    by: Mapping[Version, int] = field(default_factory=dict)
-    horizon_ms: int | None = None
-
-    def lacks(self, version: Version) -> bool:
-        """Return whether the version was not consumed, and is not one that may have been forgotten."""
-        return version not in self.by and not self.may_have_forgotten(version)
-
-    def may_have_forgotten(self, version: Version) -> bool:
-        """Return whether a version is old enough to have been forgotten, so that its absence proves nothing."""
-        return self.horizon_ms is not None and version[-1] < self.horizon_ms
-
-
-Consumed = Mapping[str, ConsumedVersions]
-"""By source."""
-
-_NOTHING = ConsumedVersions()
+from milepost.storage import read_handle
 
 _NOTHING_SKIPPED = {"hidden": 0, "empty": 0, "before_start": 0, "ignored_changes": 0}
-_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +52,7 @@ class RecordedRange:
         checkpoint_id: of that epoch. epoch: its number.
         starts: watermark at the epoch's start, formatted by `watermark_text`; None is minus infinity.
         objects: per source, in plan order, the objects read. baseline: those recorded as consumed without being read.
+        landed: per landed source, the records of its log that `objects` are from.
         final: the epoch was the last one of a drained job.
         waited: per source, when a trigger last found new objects, and whether operators waited for the source.
     """
@@ -83,13 +62,14 @@ class RecordedRange:
     starts: str | None
     objects: Mapping[str, tuple[SourceObject, ...]]
     baseline: Mapping[str, tuple[SourceObject, ...]]
+    landed: Mapping[str, LandedRange]
     final: bool
     waited: Mapping[str, SourceInput]
 
     @property
     def versions(self) -> dict[str, set[Version]]:
         """The versions that the range adds to each source's consumed set."""
-        names = {*self.objects, *self.baseline}
+        names = {*self.objects, *self.baseline} - set(self.landed)
         return {
             name: {version_of(obj) for obj in (*self.objects.get(name, ()), *self.baseline.get(name, ()))}
             for name in names
@@ -98,7 +78,7 @@ class RecordedRange:
     @property
     def is_empty(self) -> bool:
         """Whether it consumed nothing, because its epoch processed rows in flight or fired timers."""
-        return not any(self.versions.values())
+        return not self.landed and not any(self.versions.values())
 
     @property
     def count(self) -> int:
@@ -109,10 +89,6 @@ class RecordedRange:
     def size(self) -> int:
         """Bytes to read."""
         return sum(obj.size for objects in self.objects.values() for obj in objects)
-
-
-def version_of(obj: SourceObject) -> Version:
-    return obj.key, obj.etag, obj.size, obj.last_modified_ms
 
 
 def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
@@ -140,17 +116,6 @@ def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) 
             checkpoint_id=int(since),
         )
     return tuple(reversed(epochs))
-
-
-def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Consumed:
-    """Return all versions that a checkpoint has consumed; none for the empty state. Raises StateCorrupt."""
-    consumed = {}
-    for name, source in metadata.sources.items() if metadata is not None else ():
-        columns = load(context.store, source.consumed).table.to_pydict()
-        versions = zip(*(columns[part] for part in ("key", "etag", "size", "last_modified_ms")), strict=True)
-        by = dict(zip(versions, columns["checkpoint_id"], strict=True))
-        consumed[name] = ConsumedVersions(by, source.horizon_ms)
-    return consumed
 
 
 def recorded_ranges(
@@ -204,11 +169,15 @@ def _range(
     head: Consumed,
     last: Mapping[tuple[str, Version], CheckpointId],
 ) -> RecordedRange:
+    landed = {item.name: item.landed for item in record.sources if item.landed is not None}
+
     def taken(name: str, objects: Sequence[SourceObject]) -> tuple[SourceObject, ...]:
-        consumed = head.get(name, _NOTHING)
+        if name in landed:  # landed objects are never missing, so all of them were read
+            return tuple(objects)
+        consumed = head.get(name, NOTHING)
         return tuple(obj for obj in objects if taker(name, consumed, version_of(obj)) == checkpoint.checkpoint_id)
 
-    def taker(name: str, consumed: ConsumedVersions, version: Version) -> int | None:
+    def taker(name: str, consumed: ConsumedInput, version: Version) -> int | None:
         forgotten = version not in consumed.by and consumed.may_have_forgotten(version)
         return last[name, version] if forgotten else consumed.by.get(version)
 
@@ -218,6 +187,7 @@ def _range(
         starts,
         {item.name: taken(item.name, item.objects) for item in record.sources},
         {item.name: taken(item.name, item.baseline) for item in record.sources},
+        landed,
         record.final,
         {item.name: replace(item, objects=(), baseline=()) for item in record.sources},
     )
@@ -231,8 +201,8 @@ def _check_complete(
     head: Consumed,
 ) -> None:
     for name in sorted({*base, *head}):
-        explained = set(base.get(name, _NOTHING).by).union(*(item.versions.get(name, ()) for item in ranges))
-        consumed = head.get(name, _NOTHING)
+        explained = set(base.get(name, NOTHING).by).union(*(item.versions.get(name, ()) for item in ranges))
+        consumed = head.get(name, NOTHING)
         unexplained = (consumed.by.keys() - explained) | set(filter(consumed.lacks, explained))
         if unexplained:
             made = sorted({consumed.by[version] for version in unexplained if version in consumed.by})
@@ -244,8 +214,10 @@ def _check_complete(
                 hint="backfill from a checkpoint after them: --from-checkpoint ID",
                 source=name,
             )
+        _check_log_complete(context, name, ranges, base.get(name, NOTHING).position, consumed.position)
     spec = context.spec.streams
-    dropped = sorted({name for item in ranges for name, added in item.versions.items() if added and name not in spec})
+    read = {name for item in ranges for name, added in item.versions.items() if added}
+    dropped = sorted((read | {name for item in ranges for name in item.landed}) - set(spec))
     if dropped:
         raise InvalidRequest(
             f"job {context.spec.name}: the recorded inputs hold objects of the sources {', '.join(dropped)}, which the "
@@ -253,6 +225,34 @@ def _check_complete(
             hint="put them back for the backfill, or backfill from a checkpoint after their last epoch",
             sources=dropped,
         )
+
+
+def _check_log_complete(
+    context: JobContext,
+    source: str,
+    ranges: Sequence[RecordedRange],
+    position: LogPosition | None,
+    head: LogPosition | None,
+) -> None:
+    """Check that the ranges of a log are consecutive, from a position to that of the head. Raises StateCorrupt."""
+    for item in ranges:
+        landed = item.landed.get(source)
+        if landed is None:
+            continue
+        if landed.first != (1 if position is None else position.next):
+            raise _broken_log(context, source, f"checkpoint {item.checkpoint_id} read from record {landed.first} on")
+        position = landed.end
+    if position != head:
+        raise _broken_log(context, source, "they end at another position than the newest checkpoint")
+
+
+def _broken_log(context: JobContext, source: str, problem: str) -> StateCorrupt:
+    return StateCorrupt(
+        f"job {context.spec.name}: the recorded ranges of the log of source {source} are not consecutive: {problem}. "
+        "Nothing was changed.",
+        hint="restore the job's storage from its newest copy",
+        source=source,
+    )
 
 
 class LiveRanges:
@@ -306,16 +306,20 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
             back meanwhile, or the fork is no replay of it.
     """
     reached = {name: set(consumed.by) for name, consumed in base.items()}
+    positions = {name: consumed.position for name, consumed in base.items() if consumed.position is not None}
     goal = {name: set(consumed.by) for name, consumed in tip.items() if consumed.by}
+    ends = {name: consumed.position for name, consumed in tip.items() if consumed.position is not None}
     remaining = [item for item in ranges if not item.is_empty]
-    while {name: versions for name, versions in reached.items() if versions} != goal:
+    while positions != ends or {name: versions for name, versions in reached.items() if versions} != goal:
         if not remaining:
             raise CommitConflict(
                 "the fork has consumed other objects than the recorded ranges of the live timeline name. The live "
                 "timeline is as it was.",
                 hint="run the same backfill again: it begins with a new fork",
             )
-        for name, versions in remaining.pop(0).versions.items():
+        replayed = remaining.pop(0)
+        positions |= {name: landed.end for name, landed in replayed.landed.items()}
+        for name, versions in replayed.versions.items():
             reached.setdefault(name, set()).update(versions)
     return tuple(remaining)
 
@@ -351,6 +355,7 @@ def _replayed(
         name=name,
         objects=tuple(obj for item in ranges for obj in item.objects.get(name, ())),
         baseline=tuple(obj for item in ranges for obj in item.baseline.get(name, ())),
+        landed=joined_ranges([item.landed[name] for item in ranges if name in item.landed]),
         skipped=_NOTHING_SKIPPED,
         pending_objects=len(waiting),
         pending_bytes=sum(obj.size for obj in waiting),
@@ -359,40 +364,3 @@ def _replayed(
         idle=idle,
         idle_before=waited[0].idle_before if waited else idle,
     )
-
-
-def _before(faults: Iterable[Mapping[str, object]]) -> int:
-    """Return the checkpoint before the first fault that read an object that cannot be read again."""
-    return min(int(str(fault["checkpoint_id"])) for fault in faults) - 1
-
-
-def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
-    """Check that every object of a replay still exists in its recorded version.
-
-    Raises:
-        SourceChanged: with every missing or changed object in `details`.
-    """
-    faults: list[dict[str, object]] = []
-    for name in sorted({name for item in ranges for name, objects in item.objects.items() if objects}):
-        store, pattern = context.source(name)
-        now = {obj.key: obj for obj in list_objects(open_store(store), pattern).objects}
-        for item in ranges:
-            for obj in item.objects.get(name, ()):
-                stored = now.get(obj.key)
-                if stored is None or (stored.etag, stored.size) != (obj.etag, obj.size):
-                    state = "gone" if stored is None else f"now {stored.etag} ({stored.size} bytes)"
-                    faults.append({"source": name, "key": obj.key, "checkpoint_id": int(item.checkpoint_id)})
-                    faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}
-    if faults:
-        lines = [
-            f"{fault['source']}: {fault['key']}: consumed by checkpoint {fault['checkpoint_id']} as {fault['recorded']}"
-            f", {fault['found']}"
-            for fault in faults[:_NAMED]
-        ]
-        raise SourceChanged(
-            f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
-            f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
-            hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
-            f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",
-            objects=faults,
-        )

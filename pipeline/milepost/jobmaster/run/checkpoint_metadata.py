@@ -254,6 +254,7 @@ def _source_snapshot(
         active_ms=item.active_ms,
         idle=item.idle,
         bad=merge_bad_input(bad_input(verified, item.name), before.bad if before else None),
+        position=item.landed.end if item.landed is not None else before.position if before is not None else None,
     )
 
 

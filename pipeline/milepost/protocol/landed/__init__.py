@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.appends import next_record as next_record
     from milepost.protocol.landed.appends import require_identity as require_identity
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
+    from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of
     from milepost.protocol.landed.ranges import within_limits as within_limits
     from milepost.protocol.landed.records import Identity as Identity

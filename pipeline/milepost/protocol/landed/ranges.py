@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from milepost.protocol.landed.records import LandedRange, LogPosition, StoredRecord
@@ -49,3 +49,8 @@ def range_of(position: LogPosition | None, records: tuple[StoredRecord, ...]) ->
     if not records:
         return None
     return LandedRange(1 if position is None else position.next, records[-1].position)
+
+
+def joined_ranges(ranges: Sequence[LandedRange]) -> LandedRange | None:
+    """Return consecutive ranges as one; None if there are none. Records 3 to 5 and 6 to 6 are 3 to 6."""
+    return LandedRange(ranges[0].first, ranges[-1].end) if ranges else None

@@ -64,8 +64,13 @@ def cut_to_bytes(plan: SourcePlan, limit: int, *, at_least_one: bool) -> SourceP
         cut = plan_log(replace(plan.log, records=records))
         pending = len(plan.objects) + plan.pending_objects - len(cut.objects)
         left = sum(obj.size for obj in plan.objects) + plan.pending_bytes - sum(obj.size for obj in cut.objects)
-        kept = {"oldest_new_ms": plan.oldest_new_ms, "overdue": plan.overdue}
-        return replace(cut, pending_objects=pending, pending_bytes=left, **kept)
+        return replace(
+            cut,
+            pending_objects=pending,
+            pending_bytes=left,
+            oldest_new_ms=plan.oldest_new_ms,
+            overdue=plan.overdue,
+        )
     count = total = 0
     for obj in plan.objects:
         total += obj.size

@@ -26,17 +26,11 @@ from milepost.errors import (
     SubtaskDeclined,
 )
 from milepost.jobmaster import Session
-from milepost.jobmaster.backfill.backfill_run import check_equal
+from milepost.jobmaster.backfill.consumed_input import ConsumedInput, check_equal, consumed_by
 from milepost.jobmaster.backfill.forks import open_fork
 from milepost.jobmaster.backfill.plan import prepare, request_of
 from milepost.jobmaster.backfill.plan_document import KeptAhead
-from milepost.jobmaster.backfill.replay import (
-    ConsumedVersions,
-    consumed_by,
-    lineage_since,
-    recorded_ranges,
-    replay_record,
-)
+from milepost.jobmaster.backfill.replay import lineage_since, recorded_ranges, replay_record
 from milepost.jobmaster.reports.health.status import Status
 from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
@@ -593,15 +587,15 @@ def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(jo
     base, head = (consumed_by(context, context.base_metadata(job.state, one)) for one in (point, live))
     lineage = lineage_since(context, live, point)
     assert [one.count for one in recorded_ranges(context, lineage, None, base, head)] == [1, 1, 1]
-    more = ConsumedVersions({**head["rows"].by, ("day-09.csv", "etag", 9, 5_000): 4})
+    more = ConsumedInput({**head["rows"].by, ("day-09.csv", "etag", 9, 5_000): 4})
     with wording.raises(InvalidRequest):
         recorded_ranges(context, lineage, None, base, {"rows": more})
     with wording.raises(InvalidRequest):
-        recorded_ranges(context, lineage, None, base, {**head, "more": ConsumedVersions({("a", "b", 1, 1): 4})})
+        recorded_ranges(context, lineage, None, base, {**head, "more": ConsumedInput({("a", "b", 1, 1): 4})})
     with wording.raises(InvalidRequest):
         recorded_ranges(context, lineage[1:], None, base, head)
     (first,) = (version for version, at in base["rows"].by.items() if at == 1)
-    less = ConsumedVersions({version: at for version, at in head["rows"].by.items() if version != first})
+    less = ConsumedInput({version: at for version, at in head["rows"].by.items() if version != first})
     with wording.raises(InvalidRequest):
         recorded_ranges(context, lineage, None, base, {"rows": less})
     with wording.raises(InvalidRequest):
@@ -630,9 +624,9 @@ def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: Backfil
 
 def test_heads_that_have_not_consumed_the_same_are_never_switched() -> None:
     """The last look before the fast-forward, source by source: whatever went wrong before it."""
-    day = ConsumedVersions({("day-03.csv", "etag", 9, 5_000): 3})
-    other = ConsumedVersions({("day-03.csv", "another", 9, 5_000): 7})
-    check_equal({"rows": day, "empty": ConsumedVersions()}, {"rows": replace(day)})
+    day = ConsumedInput({("day-03.csv", "etag", 9, 5_000): 3})
+    other = ConsumedInput({("day-03.csv", "another", 9, 5_000): 7})
+    check_equal({"rows": day, "empty": ConsumedInput()}, {"rows": replace(day)})
     with wording.raises(CommitConflict):
         check_equal({"rows": day}, {"rows": other})
     with wording.raises(CommitConflict):
@@ -640,12 +634,12 @@ def test_heads_that_have_not_consumed_the_same_are_never_switched() -> None:
 
 
 def test_what_the_live_timeline_may_have_forgotten_is_no_difference_what_the_fork_lacks_is() -> None:
-    day, nothing = {("day-03.csv", "etag", 9, 5_000): 3}, ConsumedVersions()
-    check_equal({"rows": ConsumedVersions(horizon_ms=5_001)}, {"rows": ConsumedVersions(day)})
+    day, nothing = {("day-03.csv", "etag", 9, 5_000): 3}, ConsumedInput()
+    check_equal({"rows": ConsumedInput(horizon_ms=5_001)}, {"rows": ConsumedInput(day)})
     with wording.raises(CommitConflict):
-        check_equal({"rows": ConsumedVersions(horizon_ms=5_000)}, {"rows": ConsumedVersions(day)})
+        check_equal({"rows": ConsumedInput(horizon_ms=5_000)}, {"rows": ConsumedInput(day)})
     with wording.raises(CommitConflict):
-        check_equal({"rows": ConsumedVersions(day, 5_001)}, {"rows": replace(nothing, horizon_ms=9_000)})
+        check_equal({"rows": ConsumedInput(day, 5_001)}, {"rows": replace(nothing, horizon_ms=9_000)})
 
 
 NO_ROWS = Buffer(

@@ -123,7 +123,7 @@ def test_a_log_that_was_restored_from_an_older_copy_is_not_read_as_if_it_went_on
     _, landed = rows_of(store, None, RecordLimits(100))
     system.acknowledged, system.produced = 4, 8
     lander(copy, system).land()  # other write ids, and so another record 3
-    with pytest.raises(StateCorrupt, match="what is stored is not that log: log [0-9a-f]{32} ends at record 3"):
+    with pytest.raises(StateCorrupt, match=r"what is stored is not that log: log [0-9a-f]{32} ends at record 3"):
         assert landed is not None
         rows_of(copy, landed.end, RecordLimits(100))
 

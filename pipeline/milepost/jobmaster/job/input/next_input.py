@@ -312,9 +312,7 @@ def _reached_us(base: CheckpointMetadata, graph: JobGraph, node: Node) -> Iterat
             yield name, base.sources[name].watermark_us
 
 
-def _paced(
-    context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans
-) -> tuple[SourcePlans, str | None]:
+def _paced(context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans) -> tuple[SourcePlans, str | None]:
     """Limit the plans to the epoch budget. Returns them, and why they are not all; None if they are.
 
     Example: `epoch_budget` allows 60 MB, and sources a and b have 90 MB and 30 MB of new objects. Both are scaled by

@@ -1,0 +1,62 @@
+"""Check that everything that a replay reads can still be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from milepost.errors import SourceChanged
+from milepost.jobmaster.backfill.replay import RecordedRange
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.records import ObjectHandle
+from milepost.sources.planning import format_object_list, list_objects
+from milepost.storage import open_store, stat_handle
+from milepost.storage.concurrency import parallel_map
+
+_NAMED = 20
+
+
+def _before(faults: Iterable[Mapping[str, object]]) -> int:
+    """Return the checkpoint before the first fault that read an object that cannot be read again."""
+    return min(int(str(fault["checkpoint_id"])) for fault in faults) - 1
+
+
+def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
+    """Check that every object of a replay still exists in its recorded version.
+
+    Raises:
+        SourceChanged: with every missing or changed object in `details`.
+    """
+    faults: list[dict[str, object]] = []
+    for name in sorted({name for item in ranges for name, objects in item.objects.items() if objects}):
+        if name in context.spec.landed:
+            _check_landed_objects(context, ranges, name)
+            continue
+        store, pattern = context.source(name)
+        now = {obj.key: obj for obj in list_objects(open_store(store), pattern).objects}
+        for item in ranges:
+            for obj in item.objects.get(name, ()):
+                stored = now.get(obj.key)
+                if stored is None or (stored.etag, stored.size) != (obj.etag, obj.size):
+                    state = "gone" if stored is None else f"now {stored.etag} ({stored.size} bytes)"
+                    faults.append({"source": name, "key": obj.key, "checkpoint_id": int(item.checkpoint_id)})
+                    faults[-1] |= {"recorded": f"{obj.etag} ({obj.size} bytes)", "found": state}
+    if faults:
+        lines = [
+            f"{fault['source']}: {fault['key']}: consumed by checkpoint {fault['checkpoint_id']} as {fault['recorded']}"
+            f", {fault['found']}"
+            for fault in faults[:_NAMED]
+        ]
+        raise SourceChanged(
+            f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
+            f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
+            hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
+            f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",
+            objects=faults,
+        )
+
+
+def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], name: str) -> None:
+    """Check that every landed object of a replay exists with its size. Raises StateCorrupt."""
+    store = open_store(context.log_store(name))
+    objects = [obj for item in ranges for obj in item.objects.get(name, ())]
+    parallel_map(store, lambda obj: stat_handle(store, ObjectHandle(obj.key, obj.size, obj.etag)), objects)
