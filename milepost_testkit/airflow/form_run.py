@@ -41,9 +41,13 @@ class FormRun:
         return max(task["try_number"] for task in found if task["task_id"] == task_id)
 
     def executions(self, task_id: str) -> int:
-        """How many tries began to run. Under load the scheduler may number a try that it never hands to a process."""
+        """How many tries got as far as the task's own code.
+
+        On a loaded machine Airflow begins another try for one whose process it lost before that.
+        """
         logs = self.airflow.stack.folder / "airflow" / "logs"
-        return len(list(logs.glob(f"dag_id={self.dag_id}/run_id={self.run_id}/task_id={task_id}/attempt=*.log")))
+        tries = logs.glob(f"dag_id={self.dag_id}/run_id={self.run_id}/task_id={task_id}/attempt=*.log")
+        return sum("Worker startup parse complete" in log.read_text(errors="replace") for log in tries)
 
     def asked(self, task_id: str = "approve") -> dict[str, Any]:
         """Wait until the run waits for a person. Returns what that person is shown: subject, body, options."""

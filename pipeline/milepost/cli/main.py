@@ -17,7 +17,7 @@ from typer.models import CommandInfo
 
 from milepost import __version__
 from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show
-from milepost.cli.running import control, epochs
+from milepost.cli.running import control, epochs, landing
 from milepost.cli.switching import backfill, migrate, realign, rollback, savepoints
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
@@ -158,7 +158,7 @@ def _root(
 _READING = (jobs, checkpoints, show, health, data, diff, plot, runbook)
 _GROUPS = {
     "Write and check a job": (specs, testing),
-    "Run it": (epochs, control, server),
+    "Run it": (epochs, landing, control, server),
     "See what it did": _READING,
     "Go back, replay, repair": (rollback, realign, migrate, backfill, maintenance),
     "Keep copies": (savepoints,),

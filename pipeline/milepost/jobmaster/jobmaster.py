@@ -16,6 +16,7 @@ from milepost.protocol.records import cached_property
 
 if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import Backfills
+    from milepost.jobmaster.landing.landings import Landings
     from milepost.jobmaster.leadership.incarnations import Incarnations
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
@@ -164,6 +165,12 @@ class JobMaster:
         from milepost.jobmaster.run.trigger import Trigger
 
         return Trigger(self.context, self._leadership, self._reconciler, self._incarnations, self.lifecycle)
+
+    @cached_property
+    def landings(self) -> Landings:
+        from milepost.jobmaster.landing.landings import Landings
+
+        return Landings(self.context, self._leadership)
 
     @cached_property
     def epochs(self) -> Epochs:

@@ -26,8 +26,9 @@ class InputSize:
 def consumed_since(
     context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
 ) -> Mapping[str, InputSize]:
-    """Return, per source, the size of the object versions that `after` has consumed and `before` has not."""
-    return {name: _input_size(versions) for name, versions in _consumed_between(context, before, after).items()}
+    """Return, per source, the size of the input that `after` has consumed and `before` has not."""
+    sizes = {name: _input_size(versions) for name, versions in _consumed_between(context, before, after).items()}
+    return sizes | landed_between(before, after)
 
 
 def replayed_input(
@@ -47,7 +48,25 @@ def replayed_input(
         replayed[name] = _input_size(versions)
         lost += _lost_objects(context, name, versions)
         lost += forgotten_input(now, then, name)
+    for name, size in landed_between(then, now).items():
+        reason = skip_reason(context, then, name)
+        replayed |= {name: size} if reason is None else {}
+        lost += [] if reason is None else [reason]
     return replayed, lost
+
+
+def landed_between(before: CheckpointMetadata | None, after: CheckpointMetadata | None) -> dict[str, InputSize]:
+    """Return, per landed source, the size of the records of its log that `after` has read and `before` has not.
+
+    All timelines read one log, so of two checkpoints one has read everything that the other has.
+    """
+    sizes = {}
+    for name, source in after.sources.items() if after is not None else ():
+        start = before.sources[name].position if before is not None and name in before.sources else None
+        objects, size = (0, 0) if start is None else (start.total_objects, start.total_bytes)
+        if source.position is not None and source.position.total_objects > objects:
+            sizes[name] = InputSize(source.position.total_objects - objects, source.position.total_bytes - size)
+    return sizes
 
 
 def skip_reason(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:

@@ -120,31 +120,32 @@ class UserCodeFailed(Exception):
     """The user's code raised an error, or does not match the spec. `args[0]` has the problem and its location."""
 
 
-def read_function(uid: str, function: str, folder: Path) -> UserFunction:
+def read_function(uid: str, function: str, folder: Path, owner: str = "") -> UserFunction:
     """Read the current code of `module:Class`, without executing it.
 
     Args:
         folder: folder of the spec. Dotted modules are in its sub-folders. It takes precedence over installed modules.
+        owner: what runs the class, for messages; by default the operator `uid`.
     Raises:
         InvalidRequest: the module does not exist, or one of its files is not Python.
     """
+    owner = owner or f"operator {uid}"
     module, _, name = function.partition(":")
-    files = tuple(sorted(_reachable(uid, module, folder), key=lambda file: file.module))
+    files = tuple(sorted(_reachable(owner, module, folder), key=lambda file: file.module))
     if files:
         return UserFunction(uid, module, name, files, _digest(files))
     importlib.invalidate_caches()
     root = _installed_root(module)
     if root is None:
         raise InvalidRequest(
-            f"operator {uid}: there is no module {module}: neither {folder / (module.replace('.', '/') + '.py')} "
+            f"{owner}: there is no module {module}: neither {folder / (module.replace('.', '/') + '.py')} "
             "nor an installed one. Nothing was written.",
-            hint=f"write the class {name} into that file, or correct `function`",
+            hint=f"write the class {name} into that file, or correct its name in the spec",
         )
     current, running = _hash_files(root), installed_digest(module)
     if current != running:
         raise InvalidRequest(
-            f"operator {uid}: the installed module {module} changed after this process had seen it. Nothing was "
-            "written.",
+            f"{owner}: the installed module {module} changed after this process had seen it. Nothing was written.",
             hint="run the epoch in a new process, or put the module beside the spec, where each epoch reads it anew",
         )
     return UserFunction(uid, module, name, (), current)
@@ -162,17 +163,17 @@ def _digest(files: Sequence[SourceFile]) -> str:
 # -- modules beside the spec ----------------------------------------------------------------------------------------
 
 
-def _reachable(uid: str, module: str, folder: Path) -> list[SourceFile]:
+def _reachable(owner: str, module: str, folder: Path) -> list[SourceFile]:
     """Return the module and its transitive imports in the spec's folder, with the `__init__.py` of their packages."""
     files: dict[str, SourceFile] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         for part in _with_parents(name):
-            file = None if part in files else _read(uid, part, folder)
+            file = None if part in files else _read(owner, part, folder)
             if file is not None:
                 files[part] = file
-                waiting += _imported(uid, file)
+                waiting += _imported(owner, file)
     return list(files.values()) if module in files else []
 
 
@@ -182,28 +183,26 @@ def _with_parents(module: str) -> Iterator[str]:
         yield ".".join(parts[:count])
 
 
-def _read(uid: str, module: str, folder: Path) -> SourceFile | None:
+def _read(owner: str, module: str, folder: Path) -> SourceFile | None:
     base = folder.joinpath(*module.split("."))
     for path, package in ((base / "__init__.py", True), (base.with_name(base.name + ".py"), False)):
         if path.is_file():
             try:
                 text = importlib.util.decode_source(path.read_bytes())
             except (OSError, SyntaxError, UnicodeDecodeError) as problem:
-                raise InvalidRequest(
-                    f"operator {uid}: {path} cannot be read: {problem}. Nothing was written."
-                ) from None
+                raise InvalidRequest(f"{owner}: {path} cannot be read: {problem}. Nothing was written.") from None
             return SourceFile(module, path.relative_to(folder).as_posix(), text, package)
     return None
 
 
-def _imported(uid: str, file: SourceFile) -> Iterator[str]:
+def _imported(owner: str, file: SourceFile) -> Iterator[str]:
     """Yield every name in the file's `import` statements that may be a module."""
     try:
         tree = ast.parse(file.text)
     except (SyntaxError, ValueError) as problem:
         line = getattr(problem, "lineno", None)
         raise InvalidRequest(
-            f"operator {uid}: {file.path}{f', line {line}' if line else ''}: "
+            f"{owner}: {file.path}{f', line {line}' if line else ''}: "
             f"{getattr(problem, 'msg', problem)}. Nothing was written.",
             hint="correct the file",
         ) from None

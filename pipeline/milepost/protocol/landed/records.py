@@ -124,7 +124,15 @@ class StoredRecord:
     def position(self) -> LogPosition:
         """The position right after this record."""
         record = self.record
-        return LogPosition(record.log, record.sequence + 1, self.digest, record.end, record.total_rows)
+        return LogPosition(
+            record.log,
+            record.sequence + 1,
+            self.digest,
+            record.end,
+            record.total_rows,
+            record.total_bytes,
+            record.total_objects,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +143,7 @@ class LogPosition:
         next: sequence of the first record that it has not read.
         digest: SHA-256 of the record before `next`, which pins all of the log that was read.
         at: position in the external system from which record `next` starts.
-        total_rows: of all records before `next`.
+        total_rows, total_bytes, total_objects: of all records before `next`.
     """
 
     log: Text
@@ -143,6 +151,8 @@ class LogPosition:
     digest: Sha256
     at: Position
     total_rows: Count
+    total_bytes: Count
+    total_objects: Count
 
     def check(self) -> str | None:
         """Return why this cannot be a position, or None."""

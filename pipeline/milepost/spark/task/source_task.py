@@ -12,7 +12,7 @@ from milepost.codec import to_json
 from milepost.errors import CheckpointError, CommitConflict, NotFound
 from milepost.operators.base import BAD
 from milepost.protocol.exchange import SubtaskIdentity
-from milepost.protocol.records import CheckpointFailureReason, ObjectStore, StoreConfig
+from milepost.protocol.records import CheckpointFailureReason, ObjectHandle, ObjectStore, StoreConfig
 from milepost.sources import (
     MAX_WHOLE_READ_BYTES,
     BadInputCounter,
@@ -26,6 +26,7 @@ from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Pi
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
+from milepost.storage import immutable_objects
 from milepost.storage.concurrency import ObjectVersion, prefetching_store
 
 _COALESCED_ROWS = 65_536
@@ -44,6 +45,7 @@ class SourceSplit:
         skips_missing: whether an object that is deleted before any of its rows was emitted is skipped.
         max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all count.
         dead_letters: reader that turns bad records into rows of `<source>.bad`; None: a bad record is declined.
+        is_landed: whether the objects are immutable ones of the job, so that the version of each is its SHA-256.
     """
 
     source: str
@@ -55,6 +57,7 @@ class SourceSplit:
     skips_missing: bool
     max_ahead_us: int | None = None
     dead_letters: DeadLetterReader | None = None
+    is_landed: bool = False
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
         """Yield a part's rows in order, and its bad records if they become rows. Raises the reader's errors."""
@@ -73,6 +76,10 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     times = EventTimeTracker(split.event_time, split.max_ahead_us)
     missing: list[str] = []
     coalescer = _BatchCoalescer(split.source)
+    if split.is_landed:
+        store = immutable_objects(
+            store, [ObjectHandle(part.object.key, part.object.size, part.object.etag) for part in split.parts]
+        )
     versions = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
     store = prefetching_store(store, versions, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
     for part in split.parts:

@@ -110,6 +110,7 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
             skips_missing=plan.spec.sources[item.name].skips_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
+            is_landed=plan.spec.sources[item.name].is_landed,
         )
         for index, (item, parts) in enumerate(splits)
     )
