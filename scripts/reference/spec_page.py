@@ -35,7 +35,7 @@ HEADINGS = {
     "PythonSourceSpec": "sources: python",
     "NexmarkSourceSpec": "sources: nexmark",
     "LandLimits": "sources: landed.land",
-    "RecordLimits": "sources: landed.limits_per_epoch",
+    "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "EventTimeSpec": "sources.event_time",
     "SqlOperator": "operators: sql",
     "AggregateOperator": "operators: aggregate",

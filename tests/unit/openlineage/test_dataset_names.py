@@ -43,6 +43,20 @@ def test_a_source_is_the_folder_above_the_first_pattern(path: str, named: tuple[
 
 
 @pytest.mark.parametrize(
+    ("source", "named"),
+    [
+        ('format: python, source: "feeds.shop:Clicks", schema: {k: int64}', ("python://feeds.shop", "Clicks")),
+        ("format: nexmark, events: bid", ("nexmark", "bid")),
+    ],
+)
+def test_a_landed_source_is_the_external_data_set(source: str, named: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "landed.yaml"
+    spec = SPEC.format(path="", sink="format: delta, path: s3://lake/tables/t")
+    file.write_text(spec.replace('format: csv, path: "", schema: {k: int64}', source))
+    assert source_name(load_job(str(file)), "rows") == DatasetName(*named)
+
+
+@pytest.mark.parametrize(
     ("sink", "named"),
     [
         ("format: delta, path: s3://lake/tables/t/", ("s3://lake", "tables/t")),

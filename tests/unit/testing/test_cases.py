@@ -220,3 +220,12 @@ def test_rows_of_a_static_source_are_what_it_holds_from_then_on(folder: Path) ->
     twice = {"epoch": {"rows": [{"k": "a"}], "names": [{"k": "a", "name": "x"}, {"k": "a", "name": "y"}]}}
     result = run(folder, twice | {"expect": {"refused": "several rows with one k: a"}})
     assert result.passed, result.faults
+
+
+def test_a_case_of_a_job_with_a_landed_source_is_refused(folder: Path) -> None:
+    spec = folder / "counts.yaml"
+    bids = "  bids: {format: nexmark, events: bid}\noperators:"
+    sink = "  - {name: bids, input: bids, format: parquet, path: s3://lake/bids, mode: append}\nquality:"
+    spec.write_text(SPEC.replace("operators:", bids).replace("quality:", sink))
+    (fault,) = run(folder, epoch({})).faults
+    assert "a case for a job with landed sources (bids) is not available in this version" in fault

@@ -36,6 +36,7 @@ from milepost.protocol.records import (
     cached_property,
     child_url,
     heartbeat_key,
+    landed_objects_prefix,
     metadata_key,
     staged_files_prefix,
 )
@@ -128,7 +129,8 @@ class JobContext:
 
     def log_store(self, name: str) -> StoreConfig:
         """Return the store of a landed source's objects, a folder below the job's own."""
-        return replace(self.store_config, url=child_url(self.store_config.url, f"landed/{name}/objects"))
+        folder = landed_objects_prefix(name).rstrip("/")
+        return replace(self.store_config, url=child_url(self.store_config.url, folder))
 
     def source_store(self, name: str) -> StoreConfig:
         """Return the store to which the keys of a source's planned objects are relative."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot, code_by_name
 from milepost.errors import InvalidRequest, NotFound
+from milepost.jobmaster.job.checks.landed_source_checks import require_no_landed_source
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -91,6 +92,7 @@ class Bootstrap:
             NotFound: no such operator or file. Nothing was changed.
         """
         context, session = self._context, new_import_session()
+        require_no_landed_source(context, "bootstrap")
         state = startable(context, self._incarnations, session, "a table")
         require_stores(context)
         if not files:

@@ -18,11 +18,13 @@ class LandLimits(SpecModel):
         max_bytes: maximum size of a record's rows in memory.
     """
 
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"every", "retain"})
+
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
     max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
 
 
-class RecordLimits(SpecModel):
+class LandedEpochLimits(SpecModel):
     """Limits on the input of one epoch. An epoch always takes whole records of the log, and at least one.
 
     Attributes:
@@ -47,7 +49,7 @@ class LandedSourceSpec(SourceSpec):
     is_landed: ClassVar[bool] = True
 
     land: LandLimits = LandLimits()
-    limits_per_epoch: RecordLimits = RecordLimits()
+    limits_per_epoch: LandedEpochLimits = LandedEpochLimits()
 
     @property
     def layout(self) -> ObjectLayout:

@@ -1,0 +1,141 @@
+"""Specs of landed sources: what they accept, what they refuse, and what their properties say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
+from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
+from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS, UNAVAILABLE_FORMATS
+from milepost.jobspec.load.lint import lint_report
+from milepost.jobspec.load.load import LoadedJob, from_text
+from milepost_testkit import wording
+
+SPEC = """\
+name: clicks
+storage: ../lake
+sources:
+  clicks: {SOURCE}
+operators:
+  - {uid: events, kind: sql, inputs: [clicks], sql: "SELECT * FROM clicks"}
+sinks:
+  - {name: events, input: INPUT, format: parquet, path: out/events, mode: append}
+"""
+PYTHON = 'format: python, source: "feeds:Clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
+BIDS = "format: nexmark, events: bid"
+
+REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
+
+
+def load(source: str, read: str = "events") -> LoadedJob:
+    return from_text(SPEC.replace("SOURCE", source).replace("INPUT", read), Path("/jobs/config/clicks.yaml"))
+
+
+def landed(source: str) -> LandedSourceSpec:
+    return load(source).spec.landed["clicks"]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (PYTHON, {"source": "feeds:Clicks", "options": {}, "time_column": None, "expect_every": None}),
+        (f"{PYTHON}, event_time: at, watermark_delay: 1h", {"time_column": "at"}),
+        (f"{PYTHON}, options: {{url: 'https://x', empty: ''}}", {"options": {"url": "https://x", "empty": ""}}),
+        (BIDS, {"events": "bid", "seed": 0, "events_per_second": 10_000, "total": None}),
+        (f"{BIDS}, seed: 7, events_per_second: 5, total: 9", {"seed": 7, "events_per_second": 5, "total": 9}),
+        ("format: nexmark, events: person, event_time: event_time", {"time_column": "event_time"}),
+    ],
+)
+def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None:
+    job = load(source)
+    spec = job.spec.landed["clicks"]
+    assert {name: getattr(spec, name) for name in expected} == expected
+    assert lint_report(job)["nodes"][0]["columns"] == {name: str(type_) for name, type_ in spec.columns.items()}
+    assert job.spec.streams == {"clicks": spec}
+    assert (job.spec.files, job.spec.dimensions) == ({}, {})
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["source"])
+def test_an_invalid_landed_source_is_refused_with_its_place(case: dict[str, str]) -> None:
+    with wording.raises(InvalidRequest) as refused:
+        load({"PYTHON": PYTHON, "BIDS": BIDS}[case["of"]] + case["source"], case.get("read", "events")).graph()
+    assert refused.value.message.splitlines()[1:] == case["says"].splitlines()
+
+
+@pytest.mark.parametrize("format_", sorted(UNAVAILABLE_FORMATS))
+def test_a_planned_format_is_not_available(format_: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"`format: {format_}` is not available in this version; available: csv"):
+        load(f"format: {format_}, topics: [clicks]")
+
+
+def test_each_format_has_a_kind_of_source() -> None:
+    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "nexmark"]
+    assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
+    assert [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed] == ["python", "nexmark"]
+
+
+def test_the_limits_of_a_landed_source_count_records_and_rows() -> None:
+    limits = "land: {max_rows: 10, max_bytes: 1KB}, limits_per_epoch: {max_records: 3, max_rows: 20, max_bytes: 1MB}"
+    spec, default = landed(f"{PYTHON}, {limits}"), landed(BIDS)
+    assert (spec.land.max_rows, spec.land.max_bytes) == (10, 1000)
+    assert [*spec.limits_per_epoch.model_dump().values()] == [3, 20, 1_000_000]
+    assert (default.land.max_rows, default.land.max_bytes) == (1_000_000, 256_000_000)
+    assert [*default.limits_per_epoch.model_dump().values()] == [1000, None, None]
+
+
+def test_a_landed_source_is_read_as_parquet_without_bad_records() -> None:
+    spec = landed(PYTHON)
+    assert (spec.layout.format, spec.layout.options, spec.layout.partitions) == ("parquet", {}, {})
+    assert (spec.bad_record_rules, spec.indivisible_reason, spec.skips_missing) == (None, None, False)
+    assert not spec.starts_at_latest
+
+
+def test_each_kind_of_nexmark_event_has_an_event_time() -> None:
+    for events, columns in NEXMARK_COLUMNS.items():
+        spec = landed(f"format: nexmark, events: {events}, event_time: event_time")
+        assert spec.columns == columns
+        assert str(spec.row_types["event_time"]) == "timestamp[us, UTC]"
+
+
+def test_the_columns_of_nexmark_are_not_part_of_the_spec() -> None:
+    job = load(BIDS)
+    assert "columns" not in job.spec.sources["clicks"].model_dump()
+    assert load(f"{BIDS}, seed: 0").spec_hash == job.spec_hash != load(f"{BIDS}, seed: 1").spec_hash
+
+
+@pytest.mark.parametrize(
+    ("source", "changed", "same"),
+    [
+        (PYTHON, PYTHON.replace("feeds", "other"), f"{PYTHON}, options: {{url: x}}, land: {{max_rows: 1}}"),
+        (BIDS, f"{BIDS}, seed: 1", f"{BIDS}, total: 5"),
+        (BIDS, "format: nexmark, events: person", f"{BIDS}, event_time: event_time"),
+        (BIDS, f"{BIDS}, events_per_second: 1", BIDS),
+    ],
+)
+def test_the_identity_of_a_source_is_what_its_positions_refer_to(source: str, changed: str, same: str) -> None:
+    assert landed(source).identity == landed(same).identity != landed(changed).identity
+
+
+def test_options_are_resolved_from_the_environment() -> None:
+    job = load(f'{PYTHON}, options: {{token: "${{env:TOKEN}}", url: "https://${{env:HOST:-local}}/"}}')
+    resolved = job.resolved({"TOKEN": "hunter2"}).sources["clicks"]
+    assert resolved.connection_texts == {("options", "token"): "hunter2", ("options", "url"): "https://local/"}
+    assert job.spec.landed["clicks"].connection_texts["options", "token"] == "${env:TOKEN}"
+    with wording.raises(InvalidRequest) as refused:
+        job.resolved({})
+    assert refused.value.message.startswith("sources.clicks.options.token: the environment variable TOKEN is not set")
+
+
+def test_a_lookup_cannot_read_a_landed_source() -> None:
+    lookup = "{uid: events, kind: lookup, inputs: [clicks, names], key: [user], how: left, columns: {n: right.at}}"
+    text = SPEC.replace("SOURCE", PYTHON).replace("INPUT", "events")
+    text = text.replace("operators:", f"  names: {{{PYTHON}}}\noperators:")
+    text = text.replace('{uid: events, kind: sql, inputs: [clicks], sql: "SELECT * FROM clicks"}', lookup)
+    with wording.raises(InvalidRequest) as refused:
+        from_text(text, Path("/jobs/config/clicks.yaml")).graph()
+    assert "only files can be static, and sources.names has format: python" in refused.value.message
