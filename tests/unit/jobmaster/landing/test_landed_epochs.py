@@ -1,0 +1,135 @@
+"""Epochs, rollbacks and backfills read the log of a landed source, never its external system again (L5, L6)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.errors import StateCorrupt, SubtaskDeclined
+from milepost.jobmaster import NothingToDo
+from milepost_testkit.jobs.sparkless.landed_job import LandedJob
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> LandedJob:
+    return LandedJob.create(tmp_path / "job")
+
+
+def test_an_epoch_reads_what_was_landed_and_the_external_system_can_forget_it(job: LandedJob) -> None:
+    job.land_and_run(1, 2, 1)
+    assert job.left == 0
+    job.assert_tables(3)
+
+
+def test_without_a_landing_there_is_nothing_to_do(job: LandedJob) -> None:
+    job.produce(1)
+    result = job.epoch()
+    assert isinstance(result, NothingToDo)
+    assert "nothing was landed from feeds:Feed" in result.message
+
+
+def test_a_landing_without_rows_starts_no_epoch(job: LandedJob) -> None:
+    job.land()
+    assert isinstance(job.epoch(), NothingToDo)
+    job.land_and_run(1)
+    job.land()
+    assert isinstance(job.epoch(), NothingToDo)
+
+
+def test_an_epoch_takes_whole_records_up_to_its_limits_and_the_next_one_goes_on(job: LandedJob) -> None:
+    for key in (1, 2, 3, 4):
+        job.produce(key)
+        job.land()
+    job.epoch()
+    job.assert_tables(1)  # the record that begins the log counts as the first of two
+    job.epoch()
+    job.assert_tables(3)
+    job.epoch()
+    job.assert_tables(4)
+    assert isinstance(job.epoch(), NothingToDo)
+
+
+def test_a_rollback_to_any_checkpoint_is_exact_although_the_external_system_is_empty(job: LandedJob) -> None:
+    checkpoints = [job.land_and_run(1, 2), job.land_and_run(2, 3, 3), job.land_and_run(1)]
+    counts = dict(zip(checkpoints, (2, 5, 6), strict=True))
+    assert job.left == 0
+    for target in (checkpoints[1], checkpoints[0], checkpoints[2], checkpoints[0]):
+        job.roll_back(target)
+        job.assert_tables(counts[target])
+    job.epoch()
+    job.epoch()
+    job.assert_tables(6)
+
+
+def test_a_rollback_to_the_empty_state_reads_the_log_from_its_begin(job: LandedJob) -> None:
+    job.land_and_run(1, 2)
+    job.land_and_run(3)
+    plan = job.master.rollbacks.plan(0)
+    assert {name: size.objects for name, size in (plan.runs_again or {}).items()} == {"feed": 3}
+    job.roll_back(0)
+    while not isinstance(job.epoch(), NothingToDo):
+        pass
+    job.assert_tables(3)
+
+
+def test_a_rollback_plan_names_the_landed_input_that_runs_again_and_that_counts_as_read(job: LandedJob) -> None:
+    first, second = job.land_and_run(1, 2), job.land_and_run(3)
+    back = job.master.rollbacks.plan(first)
+    assert {name: size.objects for name, size in (back.runs_again or {}).items()} == {"feed": 1}
+    assert "feed" not in (back.counts_as_read or {})
+    job.roll_back(first)
+    forward = job.master.rollbacks.plan(second)
+    assert {name: size.objects for name, size in (forward.counts_as_read or {}).items()} == {"feed": 1}
+    points = {int(point.checkpoint_id): point for point in job.master.rollbacks.rewind_points()}
+    assert set(points[second].counts_as_read or {}) == {"feed"}
+
+
+@pytest.mark.parametrize("start", [0, 1, 2])
+def test_a_backfill_replays_the_recorded_records_on_a_fork(job: LandedJob, start: int) -> None:
+    for keys in ((1, 2), (2,), (3, 1)):
+        job.land_and_run(*keys)
+    before = job.position()
+    job.backfill(from_checkpoint=start)
+    assert job.position() == before
+    job.assert_tables(5)
+    job.land_and_run(9)
+    job.assert_tables(6)
+
+
+def test_a_missing_object_stops_the_epoch_and_loses_nothing(job: LandedJob) -> None:
+    job.land_and_run(1)
+    job.produce(2)
+    job.land()
+    (lost, *_) = sorted((job.folder / "store" / "landed" / "landed" / "feed" / "objects").glob("*3/*/*.parquet"))
+    body = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(SubtaskDeclined, match=f"{lost.name}.*the object is missing"):
+        job.epoch()
+    job.assert_tables(1)
+    lost.write_bytes(body)
+    job.master.lifecycle.resume()
+    job.epoch()
+    job.assert_tables(2)
+
+
+def test_a_log_that_was_deleted_stops_the_job_and_is_not_taken_for_an_empty_one(job: LandedJob) -> None:
+    job.land_and_run(1)
+    records = job.folder / "store" / "landed" / "landed" / "feed" / "records"
+    records.rename(records.with_name("elsewhere"))
+    with pytest.raises(StateCorrupt, match="what is stored is not that log: there is none"):
+        job.epoch()
+
+
+def test_a_copy_of_the_storage_goes_on_from_where_it_was(job: LandedJob, tmp_path: Path) -> None:
+    job.land_and_run(1, 2)
+    job.produce(3)
+    job.land()
+    moved = job.folder.rename(tmp_path / "moved")  # no etag and no path is the same
+    copy = LandedJob(moved)
+    for path in (moved / "store").rglob("*.parquet"):
+        path.touch()
+    spec = moved / "config" / "landed.yaml"
+    spec.write_text(spec.read_text().replace(str(job.folder), str(moved)))
+    copy.epoch()
+    copy.assert_tables(3)

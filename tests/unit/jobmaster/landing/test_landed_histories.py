@@ -1,0 +1,119 @@
+"""Random histories of a job over a landed source, against a shadow reader: rows equal, or a typed stop."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from milepost.errors import CheckpointError
+from milepost.jobmaster import NothingToDo
+from milepost.jobmaster.landing.lander import Lander
+from milepost.jobmaster.landing.landings import open_source
+from milepost.sources.landed.contract import ReadLimit
+from milepost.storage.log.source_log import SourceLog
+from milepost_testkit.jobs.sparkless.landed_job import LandedJob
+from milepost_testkit.stores.called_store import WRITES
+from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
+from milepost_testkit.stores.hooked_store import HookedStore
+
+
+class Killed(BaseException):
+    """The process of a landing ended here."""
+
+
+class LandedHistory(RuleBasedStateMachine):
+    """A job, and for each of its checkpoints the number of rows that its tables must have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self.job = LandedJob.create(Path(self._folder.name) / "job")
+        self.produced = 0
+        self.rows = {0: 0}
+        self.head = 0
+
+    @rule(keys=st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    def produce(self, keys: list[int]) -> None:
+        self.job.produce(*keys)
+        self.produced += len(keys)
+
+    @rule()
+    def land(self) -> None:
+        assert not self.job.land().failed
+        assert self.job.left == 0
+
+    @rule(
+        effect=st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]) | st.none(),
+        write=st.integers(0, 4),
+        after=st.booleans(),
+    )
+    def land_in_trouble(self, effect: Effect | None, write: int, after: bool) -> None:
+        """A write of the landing gets no reply, or its process ends before or after the write."""
+        context, writes = self.job.context, 0
+
+        def kill(operation: str, key: str) -> None:
+            nonlocal writes
+            writes += operation in WRITES
+            if operation in WRITES and writes - 1 == write:
+                raise Killed
+
+        hooks = {} if effect is not None else {"after": kill} if after else {"before": kill}
+        faults = [] if effect is None else [Fault(lambda operation, _: operation in WRITES, effect, write)]
+        store = HookedStore(FaultyStore(context.store, faults), **hooks)
+        with suppress(CheckpointError, Killed):
+            if context.log.head() is None:
+                self.job.land()  # creates the job
+            source = open_source(context, "feed", context.spec.landed["feed"])
+            Lander(SourceLog(store, "feed"), source, context.identity, ReadLimit(10, 1 << 20)).land()
+
+    @rule()
+    def epoch(self) -> None:
+        result = self.job.epoch() if self.job.context.log.head() is not None else None
+        if result is not None and not isinstance(result, NothingToDo):
+            self.head = int(result.checkpoint_id)
+            position = self.job.position()
+            assert position is not None
+            self.rows[self.head] = position.total_rows
+
+    @precondition(lambda self: self.head)
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        target = data.draw(st.sampled_from(sorted(self.rows)))
+        self.job.roll_back(target)
+        self.head = int(self.job.context.head().state.timeline().head)
+        self.rows[self.head] = self.rows[target]
+
+    @precondition(lambda self: self.head)
+    @rule(data=st.data())
+    def backfill(self, data: st.DataObject) -> None:
+        rows = self.rows[self.head]
+        start = data.draw(st.sampled_from(sorted(self.rows)))
+        try:
+            self.job.backfill(from_checkpoint=start)
+        except CheckpointError:  # the checkpoint is no ancestor of the head: nothing was changed
+            pass
+        self.head = int(self.job.context.head().state.timeline().head)
+        self.rows[self.head] = rows
+
+    @invariant()
+    def the_tables_have_the_rows_of_the_head(self) -> None:
+        if self.head:
+            self.job.assert_tables(self.rows[self.head])
+
+    def teardown(self) -> None:
+        """Land and process the rest: then the tables have every row that was produced."""
+        try:
+            self.land()
+            while not isinstance(self.job.epoch(), NothingToDo):
+                pass
+            if self.produced:
+                self.job.assert_tables(self.produced)
+        finally:
+            self._folder.cleanup()
+
+
+TestLandedHistory = LandedHistory.TestCase
