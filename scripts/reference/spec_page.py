@@ -34,7 +34,7 @@ HEADINGS = {
     "EpochLimits": "sources: files.limits_per_epoch",
     "PythonSourceSpec": "sources: python",
     "NexmarkSourceSpec": "sources: nexmark",
-    "LandLimits": "sources: landed.land",
+    "LandLimits": "sources: nexmark.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "EventTimeSpec": "sources.event_time",
     "SqlOperator": "operators: sql",

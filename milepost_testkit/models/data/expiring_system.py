@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from milepost.errors import SourceUnreachable
 from milepost.protocol.landed.records import Identity, Position
-from milepost.sources.landed.contract import Pull, Reached, ReadLimit
+from milepost.sources.landed.contract import Pull, Reached
+
+MAX_ROWS = 5
+"""Of one record."""
 
 COLUMNS = pa.schema([("n", pa.int64())])
 
@@ -51,10 +54,10 @@ class OpenedSystem:
         self.on_call("initial_position")
         return {"next": self.system.acknowledged}
 
-    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+    def next_pull(self, position: Position) -> Pull | None:
         self.on_call("next_pull")
         first = position["next"]
-        end = min(self.target, first + limit.max_rows)
+        end = min(self.target, first + MAX_ROWS)
         if first >= end:
             return None
         middle = (first + end) // 2

@@ -30,7 +30,7 @@ from milepost.protocol.landed import (
     next_record,
     require_identity,
 )
-from milepost.sources.landed import LandedSource, Pull, Reached, ReadLimit
+from milepost.sources.landed import LandedSource, Pull, Reached
 from milepost.storage.log import SourceLog
 
 
@@ -64,10 +64,9 @@ class Lander:
         log: SourceLog,
         source: LandedSource,
         job_identity: str,
-        limit: ReadLimit,
         new_write_id: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
-        self._log, self._source, self._limit = log, source, limit
+        self._log, self._source = log, source
         self._job_identity, self._new_write_id = job_identity, new_write_id
 
     def land(self) -> Landing:
@@ -88,7 +87,7 @@ class Lander:
             require_identity(self._log.source, newest.record.identity, identity)
             self._source.commit(newest.record.end)
         first = newest
-        while (pull := self._source.next_pull(newest.record.end, self._limit)) is not None:
+        while (pull := self._source.next_pull(newest.record.end)) is not None:
             record = self._read(newest, pull)
             if record is None:
                 break

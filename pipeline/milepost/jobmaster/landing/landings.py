@@ -16,7 +16,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
 from milepost.language import to_arrow
 from milepost.operators.process import read_function
-from milepost.sources.landed import LandedSource, ReadLimit, open_nexmark_source, open_python_source
+from milepost.sources.landed import LandedSource, open_nexmark_source, open_python_source
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -86,8 +86,7 @@ class Landings:
     def _land(self, name: str) -> Landing:
         context = self._context
         spec = context.spec.landed[name]
-        limit = ReadLimit(spec.land.max_rows, spec.land.max_bytes)
-        return Lander(SourceLog(context.store, name), open_source(context, name, spec), context.identity, limit).land()
+        return Lander(SourceLog(context.store, name), open_source(context, name, spec), context.identity).land()
 
     def _require_landed(self, name: str) -> None:
         spec = self._context.spec
@@ -114,6 +113,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             seed=spec.seed,
             events_per_second=spec.events_per_second,
             total=spec.total,
+            max_rows=spec.land.max_rows,
         )
     assert isinstance(spec, PythonSourceSpec), spec
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")

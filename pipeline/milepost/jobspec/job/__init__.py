@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
-    from milepost.jobspec.job.sources.landed_source import LandLimits as LandLimits
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
+    from milepost.jobspec.job.sources.nexmark_source import LandLimits as LandLimits
     from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec as NexmarkSourceSpec
     from milepost.jobspec.job.sources.python_source import PythonSourceSpec as PythonSourceSpec
     from milepost.jobspec.job.sources.source_kinds import AnySource as AnySource

@@ -17,18 +17,6 @@ from milepost.protocol.landed import Identity, Position
 
 
 @dataclass(frozen=True, slots=True)
-class ReadLimit:
-    """Limits on the rows of one record. A pull that cannot be cut may exceed them.
-
-    Attributes:
-        max_rows, max_bytes: at least 1.
-    """
-
-    max_rows: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Reached:
     """The last item of a split: how far it was read, where that is only known afterwards."""
 
@@ -57,7 +45,7 @@ class LandedSource(Protocol):
     def initial_position(self) -> Position:
         """Return where a new log begins. Called once per log."""
 
-    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+    def next_pull(self, position: Position) -> Pull | None:
         """Return what to read after a position; None if there is nothing, or this landing has read to its end.
 
         Args:

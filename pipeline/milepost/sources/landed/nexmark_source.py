@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached, ReadLimit
+from milepost.sources.landed.contract import LandedSource, Pull, Reached
 
 _CYCLE = 50
 _FIRST = {"person": 0, "auction": 1, "bid": 4}
@@ -38,14 +38,21 @@ Words = npt.NDArray[np.uint64]
 
 
 def open_nexmark_source(
-    identity: Identity, schema: pa.Schema, *, events: str, seed: int, events_per_second: int, total: int | None
+    identity: Identity,
+    schema: pa.Schema,
+    *,
+    events: str,
+    seed: int,
+    events_per_second: int,
+    total: int | None,
+    max_rows: int,
 ) -> LandedSource:
-    """Open the generator for one landing. Without a total, a landing has one record of as many rows as are allowed.
+    """Open the generator for one landing. Without a total, a landing is one record of `max_rows`.
 
     Args:
         schema: of the events of that kind. The others: as in the spec.
     """
-    return _Nexmark(identity, schema, events, seed, events_per_second, total)
+    return _Nexmark(identity, schema, events, seed, events_per_second, total, max_rows)
 
 
 @dataclass
@@ -56,6 +63,7 @@ class _Nexmark:
     seed: int
     events_per_second: int
     total: int | None
+    max_rows: int
     has_pulled: bool = False
 
     def identity(self) -> Identity:
@@ -64,10 +72,9 @@ class _Nexmark:
     def initial_position(self) -> Position:
         return {"next": 0}
 
-    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
+    def next_pull(self, position: Position) -> Pull | None:
         first = int(position["next"])
-        row_bytes = 200  # of the widest kind, in memory
-        end = first + max(1, min(limit.max_rows, limit.max_bytes // row_bytes))
+        end = first + self.max_rows
         if self.total is None:
             is_read, self.has_pulled = self.has_pulled, True
         else:

@@ -17,15 +17,16 @@ import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached, ReadLimit
+from milepost.sources.landed.contract import LandedSource, Pull, Reached
 from milepost.sources.landed.row_batches import record_batches
 
 _MAX_PULLS = 1_000
-"""A landing ends after this many records, so that a source which never stops growing does not keep it for ever."""
+"""A landing ends after this many records, so that a reader that never reaches its end does not keep it forever."""
 
 _NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
 _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
@@ -119,15 +120,18 @@ class _UserCalls:
 
 
 class _StreamSource:
-    """A `DataSourceStreamReader`. Its newest offset when the landing began is where the landing ends."""
+    """A `DataSourceStreamReader`.
+
+    A landing ends where `prepareForTriggerAvailableNow` fixed its end, if the reader has that. Otherwise it reads once:
+    to the newest offset, or as far as the reader's own default limit allows.
+    """
 
     def __init__(
         self, identity: Identity, reader: DataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
     ) -> None:
         self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
-        self._limits = len(inspect.signature(reader.latestOffset).parameters) > 0
-        self._target: Position | None = None
-        self._pulls = 0
+        self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
+        self._pulls = _Pulls(reader, calls)
 
     def identity(self) -> Identity:
         return self._identity
@@ -135,26 +139,12 @@ class _StreamSource:
     def initial_position(self) -> Position:
         return self._calls.call(self._reader.initialOffset)
 
-    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
-        if position == self._target or self._pulls == _MAX_PULLS:
+    def next_pull(self, position: Position) -> Pull | None:
+        if not self._pulls.begin():
             return None
-        end = self._latest(position, limit)
-        if end == position:
-            return None
-        self._pulls += 1
-        return Pull(self._calls.call(self._reader.partitions, position, end), end)
-
-    def _latest(self, position: Position, limit: ReadLimit) -> Position:
-        """Return where the next record ends. The first call also fixes where this landing ends."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-
-        if not self._limits:
-            if self._target is None:
-                self._target = self._calls.call(self._reader.latestOffset)
-            return self._target
-        if self._target is None:
-            self._target = self._calls.call(self._reader.latestOffset, position, ReadAllAvailable())
-        return self._calls.call(self._reader.latestOffset, position, ReadMaxRows(limit.max_rows))
+        arguments = [position, self._reader.getDefaultReadLimit()] if self._takes_limit else []
+        end = self._calls.call(self._reader.latestOffset, *arguments)
+        return None if end == position else Pull(self._calls.call(self._reader.partitions, position, end), end)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         rows = self._calls.iterate(iter(self._calls.call(self._reader.read, split)))
@@ -165,13 +155,13 @@ class _StreamSource:
 
 
 class _SimpleSource:
-    """A `SimpleDataSourceStreamReader`. A landing reads once, to where the reader stops."""
+    """A `SimpleDataSourceStreamReader`. A landing ends as that of a `_StreamSource` does."""
 
     def __init__(
         self, identity: Identity, reader: SimpleDataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
     ) -> None:
         self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
-        self._has_read = False
+        self._pulls = _Pulls(reader, calls)
 
     def identity(self) -> Identity:
         return self._identity
@@ -179,11 +169,8 @@ class _SimpleSource:
     def initial_position(self) -> Position:
         return self._calls.call(self._reader.initialOffset)
 
-    def next_pull(self, position: Position, limit: ReadLimit) -> Pull | None:
-        if self._has_read:
-            return None
-        self._has_read = True
-        return Pull([position], None)
+    def next_pull(self, position: Position) -> Pull | None:
+        return Pull([position], None) if self._pulls.begin() else None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         rows, end = self._calls.call(self._reader.read, split)
@@ -192,3 +179,19 @@ class _SimpleSource:
 
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, end)
+
+
+class _Pulls:
+    """Counts the pulls of one landing."""
+
+    def __init__(self, reader: DataSourceStreamReader | SimpleDataSourceStreamReader, calls: _UserCalls) -> None:
+        self._reader, self._calls = reader, calls
+        self._ends_itself = isinstance(reader, SupportsTriggerAvailableNow)
+        self._count = 0
+
+    def begin(self) -> bool:
+        """Return whether the landing may read once more. The first call fixes where a reader that ends itself ends."""
+        if not self._count and isinstance(self._reader, SupportsTriggerAvailableNow):
+            self._calls.call(self._reader.prepareForTriggerAvailableNow)
+        self._count += 1
+        return self._count <= (_MAX_PULLS if self._ends_itself else 1)

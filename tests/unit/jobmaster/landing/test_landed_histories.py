@@ -13,7 +13,6 @@ from milepost.errors import CheckpointError
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
-from milepost.sources.landed.contract import ReadLimit
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 from milepost_testkit.stores.called_store import WRITES
@@ -68,7 +67,7 @@ class LandedHistory(RuleBasedStateMachine):
             if context.log.head() is None:
                 self.job.land()  # creates the job
             source = open_source(context, "feed", context.spec.landed["feed"])
-            Lander(SourceLog(store, "feed"), source, context.identity, ReadLimit(10, 1 << 20)).land()
+            Lander(SourceLog(store, "feed"), source, context.identity).land()
 
     @rule()
     def epoch(self) -> None:
@@ -92,10 +91,8 @@ class LandedHistory(RuleBasedStateMachine):
     def backfill(self, data: st.DataObject) -> None:
         rows = self.rows[self.head]
         start = data.draw(st.sampled_from(sorted(self.rows)))
-        try:
+        with suppress(CheckpointError):  # the checkpoint may be no ancestor of the head: nothing is changed then
             self.job.backfill(from_checkpoint=start)
-        except CheckpointError:  # the checkpoint is no ancestor of the head: nothing was changed
-            pass
         self.head = int(self.job.context.head().state.timeline().head)
         self.rows[self.head] = rows
 

@@ -17,7 +17,6 @@ from milepost.protocol.landed.ranges import RecordLimits, range_of, within_limit
 from milepost.protocol.landed.records import LandedRange, LogPosition
 from milepost.protocol.records.layout import landed_objects_prefix
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sources.landed.contract import ReadLimit
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit import profiles
 from milepost_testkit.models.data.expiring_system import ExpiringSystem, OnCall
@@ -34,7 +33,7 @@ class Killed(BaseException):
 
 
 def lander(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> Lander:
-    return Lander(SourceLog(store, SOURCE), system.open(on_call), JOB, ReadLimit(5, 1 << 20))
+    return Lander(SourceLog(store, SOURCE), system.open(on_call), JOB)
 
 
 def rows_of(

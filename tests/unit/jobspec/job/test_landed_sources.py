@@ -10,7 +10,7 @@ import yaml
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
-from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
+from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS, NexmarkSourceSpec
 from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS, UNAVAILABLE_FORMATS
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import LoadedJob, from_text
@@ -80,11 +80,12 @@ def test_each_format_has_a_kind_of_source() -> None:
 
 
 def test_the_limits_of_a_landed_source_count_records_and_rows() -> None:
-    limits = "land: {max_rows: 10, max_bytes: 1KB}, limits_per_epoch: {max_records: 3, max_rows: 20, max_bytes: 1MB}"
-    spec, default = landed(f"{PYTHON}, {limits}"), landed(BIDS)
-    assert (spec.land.max_rows, spec.land.max_bytes) == (10, 1000)
+    limits = "land: {max_rows: 10}, limits_per_epoch: {max_records: 3, max_rows: 20, max_bytes: 1MB}"
+    spec, default = landed(f"{BIDS}, {limits}"), landed(BIDS)
+    assert isinstance(spec, NexmarkSourceSpec) and isinstance(default, NexmarkSourceSpec)
+    assert spec.land.max_rows == 10
     assert [*spec.limits_per_epoch.model_dump().values()] == [3, 20, 1_000_000]
-    assert (default.land.max_rows, default.land.max_bytes) == (1_000_000, 256_000_000)
+    assert default.land.max_rows == 1_000_000
     assert [*default.limits_per_epoch.model_dump().values()] == [1000, None, None]
 
 
@@ -111,7 +112,7 @@ def test_the_columns_of_nexmark_are_not_part_of_the_spec() -> None:
 @pytest.mark.parametrize(
     ("source", "changed", "same"),
     [
-        (PYTHON, PYTHON.replace("feeds", "other"), f"{PYTHON}, options: {{url: x}}, land: {{max_rows: 1}}"),
+        (PYTHON, PYTHON.replace("feeds", "other"), f"{PYTHON}, options: {{url: x}}, expect_every: 1h"),
         (BIDS, f"{BIDS}, seed: 1", f"{BIDS}, total: 5"),
         (BIDS, "format: nexmark, events: person", f"{BIDS}, event_time: event_time"),
         (BIDS, f"{BIDS}, events_per_second: 1", BIDS),

@@ -1,4 +1,4 @@
-"""What the specs of landed sources share: how much one record takes, and how many records an epoch reads."""
+"""What the specs of landed sources share: how many records of the log an epoch reads."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ from pydantic import Field
 
 from milepost.jobspec.job.sources.source_spec import ObjectLayout, SourceSpec
 from milepost.language import Size, SpecModel
-
-
-class LandLimits(SpecModel):
-    """Limits on what one landing appends to the log as one record.
-
-    Attributes:
-        max_rows: maximum number of rows per record.
-        max_bytes: maximum size of a record's rows in memory.
-    """
-
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"every", "retain"})
-
-    max_rows: Annotated[int, Field(ge=1)] = 1_000_000
-    max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
 
 
 class LandedEpochLimits(SpecModel):
@@ -42,13 +28,11 @@ class LandedSourceSpec(SourceSpec):
     """Rows of an external system, which a landing appends to the source's log in the job's storage.
 
     Attributes:
-        land: limits on one landing.
         limits_per_epoch: limits on the input of one epoch.
     """
 
     is_landed: ClassVar[bool] = True
 
-    land: LandLimits = LandLimits()
     limits_per_epoch: LandedEpochLimits = LandedEpochLimits()
 
     @property

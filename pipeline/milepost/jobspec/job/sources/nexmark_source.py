@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
-from milepost.language import ColumnType, parse_type
+from milepost.language import ColumnType, SpecModel, parse_type
 
 _TIME = "timestamp[us, UTC]"
 
@@ -48,6 +48,18 @@ NEXMARK_COLUMNS: Mapping[str, Mapping[str, ColumnType]] = {
 """Kind of event -> the columns of its rows, as in the Nexmark benchmark."""
 
 
+class LandLimits(SpecModel):
+    """Limits on what a landing appends to the log as one record.
+
+    Attributes:
+        max_rows: maximum number of rows per record.
+    """
+
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"every", "max_bytes", "retain"})
+
+    max_rows: Annotated[int, Field(ge=1)] = 1_000_000
+
+
 class NexmarkSourceSpec(LandedSourceSpec):
     """Generated events of the Nexmark auction benchmark. The same keys always generate the same events.
 
@@ -59,7 +71,8 @@ class NexmarkSourceSpec(LandedSourceSpec):
             auction and a bidder that exist.
         seed: another seed generates other events.
         events_per_second: number of events per second of event time. It does not limit how fast events are landed.
-        total: number of events after which the source ends. null: it does not end.
+        total: number of events after which the source ends. null: it does not end, and a landing appends one record.
+        land: limits on one landing.
     """
 
     format: Literal["nexmark"]
@@ -67,6 +80,7 @@ class NexmarkSourceSpec(LandedSourceSpec):
     seed: Annotated[int, Field(ge=0)] = 0
     events_per_second: Annotated[int, Field(ge=1)] = 10_000
     total: Annotated[int, Field(ge=1)] | None = None
+    land: LandLimits = LandLimits()
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
