@@ -9,7 +9,8 @@ import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
+from milepost.cli.terminal.output import Output
+from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
     from milepost.jobmaster import CheckpointReport

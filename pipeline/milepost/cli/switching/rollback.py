@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from milepost.acts import ROLLBACK
 from milepost.cli.terminal.act_command import ActCommand, Call, Instead
-from milepost.cli.terminal.output import show_bytes, show_count, show_time
 from milepost.epoch import counted
+from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
     from milepost.jobmaster import RewindPoint

@@ -11,10 +11,11 @@ from milepost.cli.terminal.act_command import ActCommand
 from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_time
+from milepost.cli.terminal.output import Output
 from milepost.cli.terminal.progress import EpochProgress, copied_to
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest
+from milepost.views import show_time
 
 
 def register(app: typer.Typer) -> None:
