@@ -40,13 +40,20 @@ ALLOWED: dict[str, set[str]] = {
     "openlineage": LOWER | {"epoch"},
     "jobmaster": LOWER | {"epoch", "extras", "openlineage", "runbook"},
     "spark": LOWER | {"epoch", "extras"},
-    "airflow": RULES | {"jobmaster", "epoch", "openlineage", "extras", "runbook"},
-    "cli": RULES | {"jobmaster", "epoch", "extras", "testing", "runbook"},
+    "views": RULES | {"jobmaster", "epoch", "quality"},
+    "acts": RULES | {"jobmaster", "epoch"},
+    "airflow": RULES | {"views", "acts", "jobmaster", "epoch", "openlineage", "extras", "runbook"},
+    "cli": RULES | {"views", "acts", "jobmaster", "epoch", "extras", "testing", "runbook"},
     "testing": RULES | {"jobmaster", "epoch", "openlineage"},
     "api": RULES | {"jobmaster", "storage"},
     "__main__": {"cli"},
 }
-ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {"airflow": {"spark", "storage"}, "cli": {"spark"}, "api": {"spark"}}
+ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {
+    "acts": {"spark"},
+    "airflow": {"spark", "storage"},
+    "cli": {"spark"},
+    "api": {"spark"},
+}
 
 FLOORS: dict[str, tuple[str, ...]] = {
     "codec": ("packing fields", "readers", "records"),
@@ -67,6 +74,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "health history",
         "reports",
     ),
+    "views": ("tree", "text", "prices subtasks", "checkpoint"),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",
@@ -96,6 +104,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "compatibility in_flight",
         "read_columns",
     ),
+    "acts": ("fields", "act", "earlier_try", "backfill lifecycle rollback savepoints upkeep", "registry"),
     "airflow": (
         "connections page_urls spec_cache preload",
         "task_output",
@@ -236,7 +245,7 @@ def around_the_facade(imports: Iterable[Import]) -> list[Import]:
     return [
         imported
         for imported in imports
-        if package_of_file(imported.file) in ("airflow", "cli")
+        if package_of_file(imported.file) in ("acts", "airflow", "cli")
         and imported.name.startswith(f"{PACKAGE}.jobmaster")
         and imported.statement != f"{PACKAGE}.jobmaster"
     ]

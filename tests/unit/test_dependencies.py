@@ -27,6 +27,7 @@ ASKED_FOR, NEEDED_BY_THOSE = (REPOSITORY / "requirements.txt").read_text(encodin
 
 ROOMS = {
     "spark": "spark",
+    "sources/landed/python_source.py": "spark",
     "airflow": "airflow",
     "openlineage": "lineage",
     "storage/s3/store.py": "s3",

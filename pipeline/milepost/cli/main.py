@@ -16,13 +16,15 @@ from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from milepost import __version__
+from milepost.acts import ABORT, CANCEL, FSCK, GC, REALIGN, RESUME, START, VERIFY
 from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show
-from milepost.cli.running import control, epochs, landing
-from milepost.cli.switching import backfill, migrate, realign, rollback, savepoints
+from milepost.cli.running import epochs, landing
+from milepost.cli.switching import backfill, migrate, rollback, savepoints
+from milepost.cli.terminal.act_command import ActCommand
 from milepost.cli.terminal.failures import INTERRUPTED, report, usage
 from milepost.cli.terminal.options import Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.cli.workspace import maintenance, server, specs, testing
+from milepost.cli.workspace import server, specs, testing
 from milepost.errors import CheckpointError
 from milepost.language import nearest
 
@@ -155,22 +157,37 @@ def _root(
     """Options that every command also accepts."""
 
 
-_READING = (jobs, checkpoints, show, health, data, diff, plot, runbook)
-_GROUPS = {
+_READING = "See what it did"
+_GROUPS: dict[str, tuple[Any, ...]] = {
     "Write and check a job": (specs, testing),
-    "Run it": (epochs, landing, control, server),
-    "See what it did": _READING,
-    "Go back, replay, repair": (rollback, realign, migrate, backfill, maintenance),
+    "Run it": (
+        epochs,
+        landing,
+        ActCommand(ABORT),
+        ActCommand(CANCEL, asks=True),
+        ActCommand(START),
+        ActCommand(RESUME),
+        server,
+    ),
+    _READING: (jobs, checkpoints, ActCommand(VERIFY), show, health, data, diff, plot, runbook),
+    "Go back, replay, repair": (
+        rollback.COMMAND,
+        ActCommand(REALIGN, asks=True, plans=True),
+        migrate,
+        backfill.COMMAND,
+        ActCommand(FSCK),
+        ActCommand(GC, plans=True),
+    ),
     "Keep copies": (savepoints,),
 }
-"""Heading of `--help` -> the modules of its commands."""
+"""Heading of `--help` -> what registers its commands: modules and acts."""
 
 
 def _register() -> None:
     """Register all commands, each below its heading."""
-    for heading, modules in _GROUPS.items():
-        for module in modules:
-            module.register(app)
+    for heading, members in _GROUPS.items():
+        for member in members:
+            member.register(app)
         commands: list[Any] = [*app.registered_commands, *app.registered_groups]
         for command in commands:
             if not isinstance(command.rich_help_panel, str):
@@ -181,13 +198,10 @@ _register()
 
 
 def only_reads(words: Sequence[str]) -> bool:
-    """Return whether a command line changes nothing: a report, or a rollback with `--dry-run`."""
+    """Return whether a command line changes nothing: a report, or a plan with `--dry-run`."""
     name = _command_name(words)
-    reading = {module.__name__ for module in _READING}
-    callbacks = (command.callback for command in app.registered_commands if _name(command) == name)
-    return any(callback is not None and callback.__module__ in reading for callback in callbacks) or (
-        name == "rollback" and "--dry-run" in words
-    )
+    reads = any(_name(command) == name and command.rich_help_panel == _READING for command in app.registered_commands)
+    return reads or "--dry-run" in words
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:

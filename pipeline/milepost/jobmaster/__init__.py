@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint as AbortedCheckpoint
     from milepost.jobmaster.leadership.outcomes import CanceledJob as CanceledJob
     from milepost.jobmaster.leadership.outcomes import CheckpointCopy as CheckpointCopy
+    from milepost.jobmaster.leadership.outcomes import NothingAborted as NothingAborted
+    from milepost.jobmaster.leadership.outcomes import Resumed as Resumed
+    from milepost.jobmaster.leadership.outcomes import StartedJob as StartedJob
     from milepost.jobmaster.metrics.metric_table import Metric as Metric
     from milepost.jobmaster.metrics.prometheus_text import prometheus_text as prometheus_text
     from milepost.jobmaster.metrics.samples import Sample as Sample
@@ -54,12 +57,14 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.jobs import jobs_under as jobs_under
     from milepost.jobmaster.reports.tables.diff import Difference as Difference
     from milepost.jobmaster.reports.tables.state_sizes import StateSize as StateSize
+    from milepost.jobmaster.reports.tables.tables import VerifiedObjects as VerifiedObjects
     from milepost.jobmaster.reports.timings import PHASE_GROUPS as PHASE_GROUPS
     from milepost.jobmaster.reports.timings import time_by_phase_group as time_by_phase_group
     from milepost.jobmaster.retention.fsck import Audit as Audit
     from milepost.jobmaster.retention.fsck import StoredObject as StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection as Collection
     from milepost.jobmaster.rollback.plan import ApprovedRollback as ApprovedRollback
+    from milepost.jobmaster.rollback.realign import RealignedSink as RealignedSink
     from milepost.jobmaster.rollback.realign import RealignmentPlan as RealignmentPlan
     from milepost.jobmaster.rollback.rewind_points import RewindPoint as RewindPoint
     from milepost.jobmaster.rollback.rollback import RollbackResult as RollbackResult
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.trigger_result import NothingToDo as NothingToDo
     from milepost.jobmaster.run.trigger_result import Triggered as Triggered
     from milepost.jobmaster.savepoints.restore import StartedFromSavepoint as StartedFromSavepoint
+    from milepost.jobmaster.savepoints.savepoints import DisposedSavepoint as DisposedSavepoint
     from milepost.sinks.records import CatalogAddress as CatalogAddress
     from milepost.sinks.records import TableAddress as TableAddress
     from milepost.storage import StoreRequests as StoreRequests

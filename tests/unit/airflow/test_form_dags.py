@@ -10,8 +10,9 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import ParamValidationError
 
+from milepost.acts import ACTS
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
+from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.operators.approval import as_markdown
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobspec.load.load import LoadedJob, load_job
@@ -38,7 +39,7 @@ def refusal(job: LoadedJob, name: str, value: Any) -> str:
     """Return why the first task refuses a field of an act, whose required fields are filled in; "": it does not."""
     presets = {field: param.value for field, param in operate_form(job).items()}
     act = next(act for act in ACTS.values() if name.startswith(f"{act.name}_"))
-    needed = {act.field(short): REQUIRED[act.field(short)] for short in act.required}
+    needed = {name: REQUIRED[name] for name, field in act.form_fields.items() if field.required}
     if name == "backfill_to":
         needed["backfill_from"] = "2026-01-01"
     try:
@@ -106,11 +107,11 @@ def test_the_first_task_refuses_other_invalid_values_by_field_name_and_title(
 
 def test_each_field_without_choices_has_a_rule(tmp_path: Path, dags: dict[str, DAG]) -> None:
     """None has what Airflow's dialog would refuse without a reason."""
-    job = load_job(tmp_path / "config" / "small.yaml")
+    params = operate_form(load_job(tmp_path / "config" / "small.yaml"))
     for act in ACTS.values():
-        own = {short: param.schema for short, param in act.fields(job).items()}
-        free = {short for short, schema in own.items() if schema["type"] != "boolean" and "enum" not in schema}
-        assert free == set(act.rules)
+        own = {name: params[name].schema for name in act.form_fields}
+        free = {name for name, schema in own.items() if schema["type"] != "boolean" and "enum" not in schema}
+        assert free == {name for name, field in act.form_fields.items() if field.kind.expected}
         assert not {"pattern", "minimum", "maximum"} & {word for schema in own.values() for word in schema}
 
 

@@ -11,8 +11,8 @@ import typer
 from typer.core import TyperGroup
 
 from milepost import errors
+from milepost.acts import ACTS
 from milepost.airflow.dags.dag_factory import job_dags
-from milepost.airflow.operate.registry import ACTS
 from milepost.airflow.task_output.outcome import REACTIONS, Reaction
 from milepost.cli.main import app
 from milepost.errors import CheckpointError

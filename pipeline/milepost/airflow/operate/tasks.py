@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from milepost.airflow.operate.act import ActContext, ActResult
-from milepost.airflow.operate.registry import ActRequest, parse_form
+from milepost.acts import Act, ActContext, ActResult, ShownPlan
+from milepost.airflow.operate.form import ActRequest, parse_form
 from milepost.airflow.operators.base import RETURN_VALUE, JobOperator
 from milepost.airflow.operators.shown_plan import (
     PLAN_DIGEST,
-    ShownPlan,
     digest_of,
     pull_plan,
     require_digest,
@@ -43,10 +42,9 @@ class PlanOperator(JobOperator):
     def act(self, context: Context) -> Any:
         master = self.jobmaster()
         request = parse_form(context["params"], master.job)
-        plan = request.act.plan(master, request.form)
+        plan = request.act.plan(master, request.form).shown
         self.log_identity(plan.checkpoint_id, plan.timeline, plan.token)
-        for line in (plan.subject, *plan.text):
-            log.info("%s", line)
+        _log(plan.subject, *plan.text)
         log.info("plan digest %s", digest_of(plan))
         skipped = self._skipped(request, plan)
         if skipped:
@@ -106,20 +104,19 @@ class ActOperator(PlannedOperator):
             master=master,
             session=self.session(context),
             form=request.form,
-            plan=plan,
             decided_by=self.decided_by(context),
+            approved=plan,
             retried=ti.try_number > 1,
-            say=_say,
+            progress=_log,
         )
         try:
-            result = request.act.carry_out(act_context)
+            result = carried_out(request.act, act_context)
         except CommitConflict as error:
             raise AirflowFailException(
                 f"the plan no longer holds. Trigger a new run to plan again: {error_text(error)}"
             ) from error
         log.info("%s: %s", request.act.name, result.outcome)
-        for line in result.text:
-            log.info("%s", line)
+        _log(*result.text)
         if not result.follows:
             ti.xcom_push(key=RETURN_VALUE, value=to_json(result))
             raise DownstreamTasksSkipped(tasks=[RECONCILE])
@@ -171,5 +168,19 @@ class ReconcileOperator(PlannedOperator):
                     context["outlet_events"][alias].add(Asset(self.sink_assets[sink]), extra=about | {"rows": rows})
 
 
-def _say(step: str) -> None:
-    log.info("%s", step)
+def carried_out(act: Act[Any], context: ActContext) -> ActResult:
+    """Carry out an approved plan, unless an earlier try did it. Raises PlanOutdated: it no longer holds."""
+    earlier = act.recheck(context)
+    if earlier is not None:
+        return earlier
+    done = act.carry_out(context)
+    _log(*act.details(done))
+    failure = act.failure(done)
+    if failure is not None:
+        raise failure
+    return act.result(context, done)
+
+
+def _log(*lines: str) -> None:
+    for line in lines:
+        log.info("%s", line)

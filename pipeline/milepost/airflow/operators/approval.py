@@ -10,11 +10,11 @@ from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from milepost.acts import ShownPlan
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.shown_plan import (
     PLAN_DIGEST,
     REJECTED_BY,
-    ShownPlan,
     digest_of,
     pull_plan,
     require_digest,

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from airflow.sdk import Param
 
+from milepost.acts import TAKE_OVER, Field
+from milepost.jobspec.load import LoadedJob
+
 WHAT = "what"
 WHAT_TITLE = "What to do"
 UNTIL_CAUGHT_UP = "until_caught_up"
-TAKE_OVER = "take_over"
 DRY_RUN = "dry_run"
 APPROVE = "approve"
 
@@ -25,19 +27,15 @@ def switch(value: bool, title: str, description: str) -> Param:
     return Param(value, type="boolean", title=title, description=description)
 
 
-def optional_text(title: str, description: str) -> Param:
-    """Return the param of an optional text."""
-    return Param(None, type=["null", "string"], title=title, description=description)
-
-
-def optional_id(title: str, description: str) -> Param:
-    """Return the param of an optional checkpoint id."""
-    return Param(None, type=["null", "integer"], title=title, description=description)
-
-
-def optional_choice(values: list[str], title: str, description: str) -> Param:
-    """Return the param of an optional choice."""
-    return Param(None, type=["null", "string"], enum=[None, *values], title=title, description=description)
+def field_param(field: Field, job: LoadedJob) -> Param:
+    """Return the param of an act's field. The sinks of the job are a list of choices."""
+    kind = field.kind
+    if kind.type is bool:
+        return switch(bool(field.default), field.title, field.help)
+    choices = {"enum": [None, *(sink.name for sink in job.spec.sinks)]} if kind.suggests == "sinks" else {}
+    description = f"{field.help} Examples: {kind.examples}." if kind.examples else field.help
+    json_type = "integer" if kind.type is int else "string"
+    return Param(field.default, type=["null", json_type], title=field.title, description=description, **choices)
 
 
 def what(titles: Mapping[str, str]) -> Param:
@@ -70,17 +68,8 @@ def epoch_form(*, until_caught_up: bool) -> dict[str, Param]:
             "Until caught up",
             "After this epoch, trigger another run, until there is no new input.",
         ),
-        TAKE_OVER: take_over(),
+        TAKE_OVER.name: switch(False, TAKE_OVER.title, TAKE_OVER.help),
     }
-
-
-def take_over() -> Param:
-    return switch(
-        False,
-        "Take over",
-        "Abort the pending checkpoint of another session although its lease is valid, and fence that session. "
-        "This is always safe, but it discards the work of an epoch that is still running.",
-    )
 
 
 def dry_run() -> Param:

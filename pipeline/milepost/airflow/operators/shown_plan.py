@@ -7,51 +7,20 @@ plan compares the digests first. It also compares the plan with the form.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.acts import ShownPlan
 from milepost.airflow.task_output.outcome import error_text
 from milepost.codec import encode, from_json
 from milepost.errors import StateCorrupt
-
-T = TypeVar("T")
 
 PLAN_DIGEST = "plan_digest"
 """Key of the digest of the shown plan, in the XCom of an approval."""
 
 REJECTED_BY = "rejected_by"
 """Key of the name of the person who rejected the plan, in the XCom of a rejection."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownPlan:
-    """A plan in XCom.
-
-    Attributes:
-        what: name of the act. checkpoint_id, timeline, token: what it acts for.
-        subject, text: title and lines for people. manifest_version: version that the plan was made from.
-        approved: the state that the plan assumes, as JSON.
-        rows: number of rows of each table that changes, after the act; None if the plan cannot know.
-        idle: whether there is nothing to do. Then there is no approval and nothing is done.
-    """
-
-    what: str
-    checkpoint_id: int
-    timeline: str
-    token: str
-    subject: str
-    text: tuple[str, ...]
-    manifest_version: int
-    approved: Mapping[str, object]
-    rows: Mapping[str, int | None]
-    idle: bool
-
-    def approval(self, kind: type[T]) -> T:
-        """Return the state that the plan assumes. Raises StateCorrupt: it is not of this kind."""
-        return from_json(kind, self.approved, "the plan", hint="trigger a new run")
 
 
 def pull_plan(ti: Any, plan_task: str) -> ShownPlan:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.airflow.operate.act import ActResult
+from milepost.acts import ActResult, ShownPlan
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.dag_ids import EPOCH_SUFFIX, OPERATE_SUFFIX
-from milepost.airflow.operators.shown_plan import REJECTED_BY, ShownPlan
+from milepost.airflow.operators.shown_plan import REJECTED_BY
 from milepost.airflow.operators.xcom import RanEpoch, decode_xcom
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
 from milepost.codec import from_json

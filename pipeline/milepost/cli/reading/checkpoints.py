@@ -1,4 +1,4 @@
-"""Commands over all checkpoints of a job: list, history, verify."""
+"""Commands over all checkpoints of a job: list, history."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from milepost.cli.terminal.completion import checkpoint_ids
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_bytes, show_count, show_time
-from milepost.epoch import counted
+from milepost.cli.terminal.output import Output
+from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
     from milepost.jobmaster import CheckpointReport
@@ -35,8 +34,7 @@ Every = Annotated[bool, typer.Option("--all", help="Show all. Reads the whole lo
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     app.command("list")(list_)
-    for command in (history, verify):
-        app.command()(command)
+    app.command()(history)
 
 
 def list_(
@@ -143,41 +141,3 @@ def _why(event: dict[str, Any]) -> str:
     """Return the reason and detail of a transition, or ""."""
     facts = [" ".join(str(event[name]).split()) for name in ("reason", "detail") if event.get(name)]
     return ": ".join(facts)
-
-
-def verify(
-    ctx: typer.Context,
-    job: Job,
-    checkpoint_id: Annotated[
-        int | None,
-        typer.Argument(
-            metavar="[ID]", min=1, autocompletion=checkpoint_ids, help="A checkpoint. Default: all retained ones."
-        ),
-    ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read and decode every object, not only its size.")] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
-    """Check everything that the retained checkpoints refer to: exit 7 when something is missing or changed.
-
-    A table that the spec does not lead to, as its path changed or its sink was dropped, is listed and not
-    checked. Damage that affects discarded checkpoints only is listed, with exit 0, unless ID is one of them.
-    """
-    output: Output = ctx.obj
-    result = open_job(job, ahead=True).reports.verify(checkpoint_id, deep)
-    if output.json:
-        return output.document(result)
-    checkpoints = ", ".join(str(checkpoint) for checkpoint in result.checkpoints) or "none"
-    whole = "all that the job goes on from is" if result.discarded else "all"
-    extent = f"{whole} present, with the recorded {'checksums' if deep else 'sizes'}"
-    output.text(f"checkpoints {checkpoints}: {counted(result.objects, 'object')}, {extent}")
-    for line in result.discarded:
-        output.text(f"not needed: {line}")
-    if result.discarded:
-        output.text(
-            "these checkpoints were discarded: neither the job nor its tables need what is broken, and retention "
-            "deletes them; until then, only a rollback to one of them is refused"
-        )
-    for line in result.unasked:
-        output.text(f"not checked: {line}")
-    return None

@@ -11,8 +11,9 @@ from milepost.cli.reading.data import TableFormat, ToFile, show_rows
 from milepost.cli.terminal.completion import checkpoint_ids, operator_uids, sink_names, source_names
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, StreamedRows, printable
+from milepost.cli.terminal.output import Output, StreamedRows
 from milepost.errors import InvalidRequest
+from milepost.views import printable
 
 if TYPE_CHECKING:
     from milepost.jobmaster import Difference

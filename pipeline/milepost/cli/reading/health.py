@@ -13,11 +13,11 @@ import typer
 from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, printable, show_bytes, show_count, show_time
-from milepost.cli.terminal.prices import month_cost_text
+from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest, StoreUnavailable
 from milepost.language.times import in_ms, parse_duration
+from milepost.views import month_cost_text, printable, show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
     from milepost.jobmaster import SourceHealth, StaticSourceHealth, Status

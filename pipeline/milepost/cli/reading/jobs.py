@@ -10,8 +10,9 @@ import typer
 from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.metrics import Form, Format, check_form, print_metrics
 from milepost.cli.terminal.options import Json, Verbose
-from milepost.cli.terminal.output import Output, show_time
+from milepost.cli.terminal.output import Output
 from milepost.errors import NotFound
+from milepost.views import show_time
 
 if TYPE_CHECKING:
     from milepost.jobspec.load import LoadedJob

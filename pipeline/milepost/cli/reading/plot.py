@@ -13,18 +13,11 @@ import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import (
-    WIDTH,
-    Output,
-    show_bytes,
-    show_count,
-    show_time,
-    terminal_width,
-    use_color,
-)
+from milepost.cli.terminal.output import WIDTH, Output, terminal_width, use_color
 from milepost.cli.terminal.tables import new_file
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest
+from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
     from rich.text import Text

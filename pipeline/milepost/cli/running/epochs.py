@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, late_by_operator, show_count, show_rows
+from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
 from milepost.protocol.failure import RestartAfter
+from milepost.views import late_by_operator, show_count, show_rows
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress

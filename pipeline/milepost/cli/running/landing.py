@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_bytes
+from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
+from milepost.views import show_bytes
 
 if TYPE_CHECKING:
     from milepost.jobmaster import LandingReport

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from milepost.cli.running.control import Yes
-from milepost.cli.switching.shown_plan import agreed
 from milepost.cli.terminal.completion import sink_names
+from milepost.cli.terminal.confirmation import DryRun, Yes, agreed
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
@@ -68,7 +67,7 @@ def migrate_table(
         list[str] | None,
         typer.Option("--catalog-option", metavar="KEY=TEXT", help="Iceberg: repeatable; secrets only as ${env:NAME}."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -82,7 +81,7 @@ def migrate_table(
     master = open_job(job)
     plan = output.as_typed(master.migrations.plan(sink, target))
     question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
-    if not agreed(plan, question, output, dry_run=dry_run, yes=yes, idle=plan.done):
+    if not agreed(plan.text, question, output, plan, dry_run=dry_run, yes=yes, idle=plan.done):
         return None
     detail = f"by a person: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
     result = output.as_typed(master.migrations.run(plan, detail=detail))

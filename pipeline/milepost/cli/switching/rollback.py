@@ -1,85 +1,70 @@
-"""The command `rollback`, which returns a job to a checkpoint."""
+"""The command `rollback`. With `--points` it lists the rewind points of a job, and what each rollback would change."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-import typer
-
-from milepost.cli.running.control import Yes
-from milepost.cli.switching.rewind import show_rewind_points
-from milepost.cli.switching.shown_plan import agreed
-from milepost.cli.terminal.completion import checkpoint_ids
-from milepost.cli.terminal.open_job import open_job
-from milepost.cli.terminal.options import Job, Json, Verbose
-from milepost.cli.terminal.output import Output
-from milepost.protocol.records import checkpoint_name
+from milepost.acts import ROLLBACK
+from milepost.cli.terminal.act_command import ActCommand, Call, Instead
+from milepost.epoch import counted
+from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import RollbackResult
+    from milepost.jobmaster import RewindPoint
 
 
 _MAX_POINTS = 50
 """Number of rewind points that `--points` lists."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add this command to the group."""
-    app.command()(rollback)
+def _show_points(call: Call) -> None:
+    """Print a line for each point, with what it would change below it."""
+    output = call.output
+    points = output.as_typed(call.master.rollbacks.rewind_points(_MAX_POINTS))
+    if output.json:
+        return output.document({"points": points})
+    if not points:
+        return output.note("there are no rewind points: the job has not run yet")
+    rows = [
+        [
+            point.checkpoint_id,
+            "-" if point.trigger_time is None else show_time(point.trigger_time),
+            point.epoch,
+            "-" if point.timeline is None else point.timeline if point.live else f"{point.timeline} (not live)",
+            point.epochs,
+        ]
+        for point in points
+    ]
+    notes = ["; ".join(_changes(point)) for point in points]
+    return output.table(["checkpoint", "triggered", "epoch", "timeline", "epochs discarded"], rows, notes=notes)
 
 
-def rollback(
-    ctx: typer.Context,
-    job: Job,
-    to: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            metavar="ID|TIME",
-            help="A retained checkpoint, 0 for the empty state, or a time, which means the newest checkpoint triggered "
-            "at or before it.",
-            autocompletion=checkpoint_ids,
-        ),
-    ] = None,
-    points: Annotated[
-        bool, typer.Option("--points", help="List the rewind points, and what each rollback would change.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
-    yes: Yes = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Abort a running epoch and fence its session.")
-    ] = False,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
-    """Return state, source positions, rows in flight and every table to a checkpoint. Nothing is deleted."""
-    from milepost.jobmaster import Session
-
-    output: Output = ctx.obj
-    master = open_job(job, ahead=True)
-    if points:
-        return show_rewind_points(output.as_typed(master.rollbacks.rewind_points(_MAX_POINTS)), output)
-    if to is None:
-        raise typer.BadParameter("--to ID|TIME is required; --points lists the checkpoints", param_hint="--to")
-    plan = output.as_typed(master.rollbacks.plan(to))
-    question = f"Roll {plan.job} back to {checkpoint_name(plan.target.checkpoint_id)}?"
-    if not agreed(plan, question, output, dry_run=dry_run, yes=yes):
-        return None
-    rolled_back = master.rollbacks.run(
-        Session.cli(), plan.approved, take_over=take_over, detail=f"by a person: milepost rollback --to {to}"
-    )
-    result = output.as_typed(rolled_back)
-    return output.document(result) if output.json else _show_result(result, output)
+def _changes(point: RewindPoint) -> Iterator[str]:
+    if point.savepoints:
+        yield f"savepoint {', '.join(point.savepoints)}"
+    if point.refused is not None:
+        yield f"cannot be used: {point.refused.error}: {point.refused.message}"
+        return
+    if point.head:
+        yield "the head: nothing would change"
+        return
+    for name, table in point.tables.items():
+        now = "-" if table.rows_now is None else show_count(table.rows_now)
+        at_most = "" if table.exact else "at most "
+        yield f"{name}: {at_most}{now} -> {show_count(table.rows_then)} rows"
+    for name, size in (point.runs_again or {}).items():
+        yield f"runs again: {name}: {counted(size.objects, 'object')}, {show_bytes(size.bytes)}"
+    for name, size in (point.counts_as_read or {}).items():
+        yield f"counts as read: {name}: {counted(size.objects, 'object')}, {show_bytes(size.bytes)}"
+    yield from (f"sink {name}: {table}" for name, table in point.other_tables.items())
+    yield from (f"the spec does not fit: {line}" for line in point.spec)
+    yield from (f"cannot be undone: {line}" for line in point.not_undone)
 
 
-def _show_result(result: RollbackResult, output: Output) -> None:
-    at = checkpoint_name(result.checkpoint_id)
-    if result.aborted_checkpoint is not None:
-        output.text(f"checkpoint {result.aborted_checkpoint} is aborted; the session that ran it is fenced")
-    if result.outcome == "nothing_to_roll_back":
-        followed = f"; reconciled sinks: {', '.join(result.followed)}" if result.followed else ""
-        return output.text(f"nothing to roll back: job {result.job} is at {at}{followed}")
-    discarded = ", ".join(map(str, result.discarded)) or "none"
-    output.text(f"job {result.job} is back at {at}, on timeline {result.timeline}; discarded: {discarded}")
-    output.text(f"sinks that are back: {', '.join(result.sinks) or 'none'}")
-    return output.text(f"next: {result.next_step}")
+COMMAND = ActCommand(
+    ROLLBACK,
+    asks=True,
+    plans=True,
+    instead=Instead("--points", "List the rewind points, and what each rollback would change.", _show_points),
+)

@@ -2,66 +2,31 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from milepost.cli.running.control import Yes, confirmed
-from milepost.cli.terminal.completion import checkpoint_ids, savepoint_names
-from milepost.cli.terminal.open_job import checkpoint_at, open_job
-from milepost.cli.terminal.options import At, Job, Json, Verbose
-from milepost.cli.terminal.output import Output, show_time
-from milepost.cli.terminal.progress import EpochProgress
+from milepost.acts import CREATE, DISPOSE, copy_text
+from milepost.cli.terminal.act_command import ActCommand
+from milepost.cli.terminal.completion import checkpoint_ids
+from milepost.cli.terminal.open_job import open_job
+from milepost.cli.terminal.options import Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.cli.terminal.progress import EpochProgress, copied_to
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from milepost.jobmaster import CheckpointCopy
-
-_MEGABYTE = 1_000_000
-
-Name = Annotated[
-    str, typer.Option("--name", metavar="NAME", help="Name of the savepoint.", autocompletion=savepoint_names)
-]
+from milepost.views import show_time
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     group = typer.Typer(no_args_is_help=True, help="Copies of checkpoints that you own: create, list, dispose.")
-    group.command()(create)
+    ActCommand(CREATE, "create", is_long=True).register(group)
     group.command("list")(list_)
-    group.command()(dispose)
+    ActCommand(DISPOSE, "dispose", asks=True).register(group)
     app.add_typer(group, name="savepoint")
     app.command()(export)
     app.command()(bootstrap)
-
-
-def create(
-    ctx: typer.Context,
-    job: Job,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Default: checkpoint-<id>.")] = None,
-    at: At = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="URL", help="Write it to <URL>/<name>. Default: below the job's storage."),
-    ] = None,
-    as_json: Json = False,
-    verbose: Verbose = False,
-) -> None:
-    """Create a self-contained copy of a completed checkpoint: state, positions, rows in flight and tables."""
-    output: Output = ctx.obj
-    master = open_job(job)
-    checkpoint_id = checkpoint_at(master, at)
-    with _copying() as copied:
-        result = master.savepoints.create(name, at=checkpoint_id, target=target, copied=copied)
-    if output.json:
-        return output.document(result)
-    _show_copy(f"savepoint {result.name} of checkpoint {result.checkpoint_id}", result, output)
-    location = shlex.quote(result.location)
-    return output.note(f"`milepost start JOB --from {location}` starts any job of this kind from it.")
 
 
 def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose = False) -> None:
@@ -84,24 +49,6 @@ def list_(ctx: typer.Context, job: Job, as_json: Json = False, verbose: Verbose 
     )
 
 
-def dispose(
-    ctx: typer.Context, job: Job, name: Name, yes: Yes = False, as_json: Json = False, verbose: Verbose = False
-) -> None:
-    """Remove a savepoint from the list and delete its objects. The job, its checkpoints and tables stay."""
-    output: Output = ctx.obj
-    master = open_job(job)
-    found = master.find_savepoint(name)
-    copy = f"a copy of checkpoint {found.checkpoint_id} at {found.location}"
-    if not confirmed(f"Delete savepoint {name} of {master.job.spec.name}, {copy}?", yes, output):
-        return output.note("nothing was changed")
-    result = master.savepoints.dispose(name)
-    if output.json:
-        return output.document(result)
-    if result.left:
-        output.note(f"at {result.location}: {result.left}")
-    return output.text(f"savepoint {name} is removed; deleted: {counted(result.deleted_objects, 'object')}")
-
-
 def export(
     ctx: typer.Context,
     job: Job,
@@ -117,11 +64,13 @@ def export(
 ) -> None:
     """Write a self-contained copy of a checkpoint that the job does not track. `start --from` reads it."""
     output: Output = ctx.obj
-    with _copying() as copied:
-        result = open_job(job).savepoints.export(checkpoint_id, target, copied=copied)
+    with EpochProgress() as progress:
+        result = open_job(job).savepoints.export(checkpoint_id, target, copied=copied_to(progress))
     if output.json:
         return output.document(result)
-    return _show_copy(f"copy of checkpoint {result.checkpoint_id}", result, output)
+    for line in copy_text("copy of", result):
+        output.text(line)
+    return None
 
 
 def bootstrap(
@@ -152,25 +101,3 @@ def bootstrap(
     for uid, operator in result.operators.items():
         output.text(f"{uid}: {counted(operator.rows, 'row')} of {operator.file}")
     return output.note("Its first epoch reads from the `start` of each source. The tables of its sinks are empty.")
-
-
-def _show_copy(what: str, result: CheckpointCopy, output: Output) -> None:
-    output.text(f"{what}: {counted(result.objects, 'object')}, {counted(result.bytes, 'byte')}")
-    output.text(f"at {result.location}")
-    for name in result.left_out:
-        output.note(f"note: sink {name} is no longer in the spec: its table was not copied")
-
-
-@contextmanager
-def _copying() -> Iterator[Callable[[int], None]]:
-    """Show the progress of a copy. Yields a function to call with the bytes of each copied object."""
-    objects = size = 0
-
-    def copied(more: int) -> None:
-        nonlocal objects, size
-        objects, size = objects + 1, size + more
-        progress(f"copied {counted(objects, 'object')}, {size / _MEGABYTE:.1f} MB")
-
-    with EpochProgress() as progress:
-        progress("copying")
-        yield copied

@@ -9,27 +9,26 @@ import shlex
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
 from milepost.codec import to_json
-from milepost.epoch import counted
 from milepost.protocol.records import cached_property
+from milepost.views import STATES, Meaning, printable
 
 SCHEMA = "milepost/v1"
 
 WIDTH = 80
 """Characters per line without a terminal."""
 
-_GOOD, _BAD, _BUSY, _PAST = {"fg": "green"}, {"fg": "red"}, {"fg": "yellow"}, {"dim": True}
 _STYLES: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("completed", "healthy", "running", "finished", "passed", "ok"), _GOOD),
-    **dict.fromkeys(("aborted", "failed", "FAILED", "FAIL", "fenced", "beyond the lag", "refused", "unreadable"), _BAD),
-    **dict.fromkeys(("pending", "no success yet", "initializing", "frozen", "warned", "warn"), _BUSY),
-    **dict.fromkeys(("subsumed", "ended", "canceled", "skipped"), _PAST),
+    "good": {"fg": "green"},
+    "bad": {"fg": "red"},
+    "busy": {"fg": "yellow"},
+    "warn": {"fg": "yellow"},
+    "calm": {"dim": True},
 }
-"""Word of a state -> its terminal style."""
+"""What a state means -> its terminal style."""
 
 T = TypeVar("T")
 
@@ -150,20 +149,22 @@ class Output:
         if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
             sys.stdout.write("\x1b[2J\x1b[H")
 
-    def paragraph(self, text: str, indent: str, first: str) -> None:
-        """Print a text in lines that fit the terminal; see `wrapped`."""
+    def paragraph(self, text: str, indent: str, first: str, meaning: Meaning | None = None) -> None:
+        """Print a text in lines that fit the terminal; see `wrapped`. meaning: as of `style`."""
         for line in wrapped(printable(text), terminal_width(), indent, first):
-            self.text(line)
+            self.text(self.style(line, meaning))
 
     def paint(self, word: str, text: str | None = None) -> str:
         """Return a text in the colour of the state `word`; unchanged for other words or without a terminal."""
-        shown = word if text is None else text
-        style = _STYLES.get(word)
-        if style is None or not use_color(sys.stdout):
-            return shown
+        return self.style(word if text is None else text, STATES.get(word))
+
+    def style(self, text: str, meaning: Meaning | None) -> str:
+        """Return a text in the style of a meaning; unchanged for None or without a terminal."""
+        if meaning is None or not use_color(sys.stdout):
+            return text
         import typer
 
-        return typer.style(shown, **style)
+        return typer.style(text, **_STYLES[meaning])
 
     def _write_line(self, line: str) -> None:
         sys.stdout.write(line + "\n")
@@ -187,65 +188,12 @@ def _json(value: object) -> object:
     return to_json(value) if is_dataclass(value) else str(value)
 
 
-def printable(value: object) -> str:
-    """Return a value on one line, without control characters that move the cursor or change colours."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, (dict, list, tuple)):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))
-
-
-def show_time(time: object) -> str:
-    """Return ISO text as a UTC time of whole seconds; any other value as `printable`."""
-    try:
-        return datetime.fromisoformat(str(time)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except ValueError:
-        return printable(time)
-
-
-def show_bytes(size: object) -> str:
-    """Return a number of bytes in a readable unit."""
-    if not isinstance(size, (int, float)) or isinstance(size, bool):
-        return printable(size)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:,} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
-
-
-def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
-    """Return the known numbers of rows in, rows out and late rows."""
-    parts = []
-    for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
-        if isinstance(figure, int):
-            parts.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
-    return ", ".join(parts)
-
-
-def late_by_operator(report: object) -> str:
-    """Return the late rows per operator, if several operators had some; otherwise ""."""
-    operators: Mapping[str, Any] = getattr(report, "operators", {})
-    late = [f"{uid} {show_count(one.late_rows)}" for uid, one in operators.items() if one.late_rows]
-    return f" ({', '.join(late)})" if len(late) > 1 else ""
-
-
 def terminal_width() -> int:
     """Return the width of a line in characters: COLUMNS, else the terminal's width, else 80."""
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
     return (os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH) if sys.stdout.isatty() else WIDTH
-
-
-def show_count(value: object) -> str:
-    """Return an integer with thousands separators; anything else as `printable`."""
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
 def use_color(stream: Any) -> bool:

@@ -11,12 +11,15 @@ from types import TracebackType
 from typing import Any
 
 from milepost.cli.terminal.output import use_color
+from milepost.epoch import counted
 from milepost.errors import CheckpointError
 
 _LINE_EVERY_S = 5.0
 _MOVE_EVERY_S = 0.2
 _LONGEST_S = 1.0
 """How long the end of an epoch waits for a pending estimate."""
+
+_MEGABYTE = 1_000_000
 
 _MOST_PERCENT = 99
 """Highest percentage of a step that is still running."""
@@ -110,3 +113,15 @@ class EpochProgress:
         self._clock.join(_LONGEST_S)
         if self._bar is not None:
             self._bar.stop()
+
+
+def copied_to(progress: Callable[[str], None]) -> Callable[[int], None]:
+    """Return a function to call with the bytes of each copied object. It shows the totals as a step."""
+    objects = size = 0
+
+    def copied(more: int) -> None:
+        nonlocal objects, size
+        objects, size = objects + 1, size + more
+        progress(f"copied {counted(objects, 'object')}, {size / _MEGABYTE:.1f} MB")
+
+    return copied

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from milepost.cli.terminal.output import Output, show_bytes, show_count
+from milepost.cli.terminal.output import Output
 from milepost.cli.terminal.tables import new_file
 from milepost.codec import to_json
+from milepost.views import show_bytes, show_count
 
 if TYPE_CHECKING:
     from milepost.jobmaster import StateSize

@@ -13,11 +13,11 @@ import typer
 from milepost.cli.terminal.completion import job_names
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.cli.terminal.prices import show_prices
 from milepost.cli.workspace.explained import add_sizes, show_graph, write_picture
 from milepost.codec import to_json
 from milepost.errors import EnvironmentUnusable, InvalidRequest
 from milepost.extras import install_command, missing_libraries
+from milepost.views import price_text
 
 if TYPE_CHECKING:
     from milepost.jobmaster import StateSize, UpsertPrice
@@ -160,7 +160,11 @@ def lint(
         output.note(f"warning: {warning}")
     for why in with_head.refused_tables:
         output.note(f"note: `run` would refuse a new table: {why}")
-    show_prices((price for price in with_head.prices if price.written_bytes_per_day is not None), output)
+    for price in with_head.prices:
+        if price.written_bytes_per_day is not None:
+            output.paragraph(price_text(price), "  ", "")
+            if price.advice is not None:
+                output.note(f"note: {price.sink}: {price.advice}")
     if hint is not None:
         output.note(f"What to do: {hint}")
     raise typer.Exit(2 if refused else 0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.extras import require
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.lander import Lander, Landing
@@ -116,5 +117,6 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             max_rows=spec.land.max_rows,
         )
     assert isinstance(spec, PythonSourceSpec), spec
+    require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
     return open_python_source(name, code, spec.options, schema)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
+from milepost.acts import ACTS
+from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.task_output.form_links import FIELDS, SWITCHES
 from milepost.errors import InvalidRequest
 from milepost_testkit import wording
@@ -28,7 +29,7 @@ def test_the_form_has_the_choice_of_act_then_sections_then_run_options(job: Spar
     assert next(iter(form)) == "what" and list(form)[-2:] == ["dry_run", "approve"]
     assert form["what"].schema["enum"] == list(ACTS) == list(form["what"].schema["values_display"])
     first, *sections, last = dict.fromkeys(param.schema["section"] for param in form.values())
-    assert sections == [act.title for act in ACTS.values() if act.fields(job.master.job)]
+    assert sections == [act.title for act in ACTS.values() if act.form_fields]
     assert {name for name, param in form.items() if param.schema["section"] == first} == {"what"}
     assert {name for name, param in form.items() if param.schema["section"] == last} == {"dry_run", "approve"}
     wording.matches("page_form", [first, *sections, last])
@@ -37,12 +38,12 @@ def test_the_form_has_the_choice_of_act_then_sections_then_run_options(job: Spar
 def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None:
     filled = {"to": "1", "from": "2026-03-01", "name": "v1", "sink": "table"}
     for act in ACTS.values():
-        own = {act.field(short): filled[short] for short in act.fields(job.master.job) if short in filled}
+        own = {name: filled[field.name] for name, field in act.form_fields.items() if field.name in filled}
         if act.name == "backfill":
             own.pop("backfill_to")
         request = parse_form(presets(job) | own | {"what": act.name}, job.master.job)
         assert (request.act, request.approve) == (act, act.needs_approval)
-        assert set(request.form) == set(act.fields(job.master.job))
+        assert set(request.form) == {field.name for field in act.fields}
 
 
 @pytest.mark.parametrize(
@@ -63,5 +64,5 @@ def test_fields_of_another_act_are_refused_by_name(job: SparklessJob, form: dict
 def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job: SparklessJob) -> None:
     form = operate_form(job.master.job)
     assert set(FIELDS) == {name for name in ACTS if not name.startswith("savepoint_")}
-    switches = {name: form[ACTS[act].field(name)].schema["type"] == "boolean" for act in FIELDS for name in FIELDS[act]}
-    assert {name for name, is_switch in switches.items() if is_switch} == set(SWITCHES)
+    types = {name: form[ACTS[act].form_name(name)].schema["type"] for act in FIELDS for name in FIELDS[act]}
+    assert {name for name, kind in types.items() if kind == "boolean"} == set(SWITCHES)

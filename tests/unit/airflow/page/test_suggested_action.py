@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.airflow.operate.registry import ACTS
+from milepost.acts import ACTS
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.acts import _PURPOSES, offered_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob

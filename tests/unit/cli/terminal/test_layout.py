@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
-from milepost.cli.terminal.output import Output, show_bytes, show_time, terminal_width
+from milepost.cli.terminal.output import Output, terminal_width
 from milepost.epoch.quantities import counted
 from milepost.jobmaster import Session
+from milepost.views.text import show_bytes, show_time
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

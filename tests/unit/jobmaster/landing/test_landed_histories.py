@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, NotFound
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
@@ -91,7 +91,7 @@ class LandedHistory(RuleBasedStateMachine):
     def backfill(self, data: st.DataObject) -> None:
         rows = self.rows[self.head]
         start = data.draw(st.sampled_from(sorted(self.rows)))
-        with suppress(CheckpointError):  # the checkpoint may be no ancestor of the head: nothing is changed then
+        with suppress(NotFound):  # the checkpoint may be no ancestor of the head: nothing is changed then
             self.job.backfill(from_checkpoint=start)
         self.head = int(self.job.context.head().state.timeline().head)
         self.rows[self.head] = rows

@@ -53,6 +53,7 @@ templates = Environment(
 templates.filters.update(FILTERS, prose=prose)
 templates.globals["names_command"] = names_command
 templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
+templates.globals["v"] = templates.get_template("views.html").module  # the parts of a document
 
 _GRAPH_STYLE = b64encode(hashlib.sha256(GRAPH_STYLE.encode()).digest()).decode()
 HEADERS = {

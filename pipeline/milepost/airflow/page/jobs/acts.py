@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from milepost.airflow.operate.registry import ACTS
+from milepost.acts import ACTS
 from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction

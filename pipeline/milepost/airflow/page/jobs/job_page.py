@@ -15,6 +15,7 @@ from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.errors import NotFound
 from milepost.jobmaster import JobMaster
 from milepost.jobspec.load import LoadedJob
+from milepost.views import Link, LinkTarget
 
 T = TypeVar("T")
 
@@ -50,6 +51,14 @@ class JobPage:
     def url(self, *parts: str | int, **query: str | int) -> str:
         """Return the URL of a page of this job; `parts` are the path segments below its overview."""
         return Links.of(self.request).job(self.dag_id, self.name, *parts, **query)
+
+    def href(self, link: Link) -> str:
+        """Return the URL that a reference of a document leads to."""
+        parts = [str(part) for part in link.parts]
+        if link.target is LinkTarget.JOB:
+            return self.url(*parts)
+        links = Links.of(self.request)
+        return links.run(*parts) if link.target is LinkTarget.AIRFLOW_RUN else links.runbook(*parts)
 
     def render(self, template: str, section: str | None, status_code: int = 200, **values: Any) -> HTMLResponse:
         """Render a template that extends `job_base.html`.

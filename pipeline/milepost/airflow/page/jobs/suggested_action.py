@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from milepost.airflow.operate.backfill import BACKFILL
-from milepost.airflow.operate.lifecycle import CANCEL, RESUME, START
-from milepost.airflow.operate.rollback import ROLLBACK, TO
-from milepost.airflow.operate.upkeep import VERIFY
+from milepost.acts import BACKFILL, CANCEL, RESUME, ROLLBACK, START, TO, VERIFY
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.jobs.job_badge import job_badge
 from milepost.epoch import counted

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.operate.registry import ACTS, operate_form, parse_form
-from milepost.airflow.operate.rollback import ROLLBACK
+from milepost.acts import ACTS, ROLLBACK
+from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.dag_ids import operate_dag_id
 from milepost.airflow.page.jobs.job_page import OpenedJob
@@ -39,7 +39,7 @@ def form(job_page: OpenedJob, request: Request) -> HTMLResponse:
     values = {name: _parse_value(params.get(name), text) for name, text in texts.items()}
     act = ACTS.get(str(values.get(forms.WHAT)))
     refused = _refused(job_page, params, values)
-    act_fields = [] if act is None else [act.field(short) for short in act.fields(job_page.loaded)]
+    act_fields = [] if act is None else list(act.form_fields)
     is_blank = bool(act_fields) and list(values) == [forms.WHAT]
     if is_blank:
         values |= {name: params[name].value for name in act_fields}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.operate.rollback import ROLLBACK, TO
+from milepost.acts import ROLLBACK, TO
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.codec import to_json

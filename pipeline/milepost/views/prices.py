@@ -1,23 +1,14 @@
-"""Print the cost of upserts, of an epoch and of a month."""
+"""Format the cost of upserts, of an epoch and of a month."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from milepost.cli.terminal.output import Output, show_bytes, show_count
 from milepost.epoch import counted
+from milepost.views.text import show_bytes, show_count
 
 if TYPE_CHECKING:
     from milepost.jobmaster import EpochCost, MonthCost, UpsertPrice
-
-
-def show_prices(prices: Iterable[UpsertPrice], output: Output) -> None:
-    """Print a line for each upsert table, and cheaper alternatives."""
-    for price in prices:
-        output.paragraph(price_text(price), "  ", "")
-        if price.advice is not None:
-            output.note(f"note: {price.sink}: {price.advice}")
 
 
 def price_text(price: UpsertPrice) -> str:

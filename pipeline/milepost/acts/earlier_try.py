@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from milepost.airflow.operate.act import ActContext, ActResult
+from milepost.acts.act import ActContext, ActResult
 
 _RECENT = 200
 """Number of manifest entries that a retried task searches for the switch of an earlier try."""

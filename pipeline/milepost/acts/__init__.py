@@ -1,0 +1,32 @@
+"""The acts: what a person may ask of a job, by a command or by the form of Airflow. Each is declared once."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.acts.act import Act as Act
+    from milepost.acts.act import ActContext as ActContext
+    from milepost.acts.act import ActPlan as ActPlan
+    from milepost.acts.act import ActResult as ActResult
+    from milepost.acts.act import ShownPlan as ShownPlan
+    from milepost.acts.backfill import BACKFILL as BACKFILL
+    from milepost.acts.fields import TAKE_OVER as TAKE_OVER
+    from milepost.acts.fields import Field as Field
+    from milepost.acts.fields import Kind as Kind
+    from milepost.acts.lifecycle import ABORT as ABORT
+    from milepost.acts.lifecycle import CANCEL as CANCEL
+    from milepost.acts.lifecycle import RESUME as RESUME
+    from milepost.acts.lifecycle import START as START
+    from milepost.acts.registry import ACTS as ACTS
+    from milepost.acts.rollback import ROLLBACK as ROLLBACK
+    from milepost.acts.rollback import TO as TO
+    from milepost.acts.savepoints import CREATE as CREATE
+    from milepost.acts.savepoints import DISPOSE as DISPOSE
+    from milepost.acts.savepoints import copy_text as copy_text
+    from milepost.acts.upkeep import FSCK as FSCK
+    from milepost.acts.upkeep import GC as GC
+    from milepost.acts.upkeep import REALIGN as REALIGN
+    from milepost.acts.upkeep import VERIFY as VERIFY
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -1,0 +1,123 @@
+"""The act `backfill`: process recorded input again on a fork, then make the fork live.
+
+The schedule continues during the replay, and the backfill also replays the epochs that complete meanwhile. Between plan
+and replay, the fork point, the live timeline, the code and the spec must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject
+from milepost.acts.earlier_try import find_earlier_switch
+from milepost.acts.fields import MOMENT, Field, checkpoint_from, number, switch
+from milepost.codec import to_json
+from milepost.protocol.records import checkpoint_name
+
+if TYPE_CHECKING:
+    from milepost.jobmaster import BackfillResult, JobMaster
+
+FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
+RANGES, ALLOW = "ranges_per_epoch", "allow_non_restored_state"
+
+
+def _plan(master: JobMaster, form: Form) -> ActPlan:
+    version = master.reports.history(limit=1)[0]["version"]
+    plan = master.backfills.plan(
+        form[FROM],
+        form[UNTIL],
+        form[FROM_CHECKPOINT],
+        ranges_per_epoch=form[RANGES],
+        allow_non_restored_state=form[ALLOW],
+    )
+    return PlanSubject(BACKFILL.name, plan.job, plan.fork_point, plan.timeline, version).plan(
+        f"backfill, forked at {checkpoint_name(plan.fork_point)}",
+        plan.text,
+        to_json(plan.approved),
+        rows=dict.fromkeys(plan.sinks),
+        document=plan,
+    )
+
+
+def _carry_out(context: ActContext) -> BackfillResult:
+    """Replay the planned epochs and those completed since, then make the fork the live timeline.
+
+    A retried task, or another run with the same form, continues the existing fork.
+    """
+    from milepost.jobmaster import ApprovedBackfill
+    from milepost.spark.driver import spark_runner
+
+    form, approved = context.form, context.plan.approval(ApprovedBackfill)
+    return context.master.backfills.run(
+        context.session,
+        spark_runner(),
+        form[FROM],
+        form[UNTIL],
+        form[FROM_CHECKPOINT],
+        ranges_per_epoch=form[RANGES],
+        allow_non_restored_state=form[ALLOW],
+        approved=approved,
+        progress=context.progress,
+    )
+
+
+def _epochs(done: BackfillResult) -> Iterator[str]:
+    for epoch in done.epochs:
+        figures = {"in": epoch.rows_in, "out": epoch.rows_out, "late": epoch.late_rows}
+        rows = ", ".join(f"{value:,} {name}" for name, value in figures.items() if isinstance(value, int))
+        yield f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, rows {rows}, quality {epoch.quality}"
+
+
+def _result(context: ActContext, done: BackfillResult) -> ActResult:
+    at = f"checkpoint {done.checkpoint_id} of timeline {done.timeline}"
+    text = (
+        f"job {done.job} continues {at}; timeline {done.from_timeline} stays until retention removes it",
+        f"sinks that show it: {', '.join(done.sinks) or 'none'}",
+    )
+    return ActResult(done.outcome, text, done.checkpoint_id, done.timeline, follows=True)
+
+
+BACKFILL = Act(
+    "backfill",
+    "Backfill: process recorded input again",
+    "Process recorded input again with the current code and spec. The tables change at the end, all at once.\n\n"
+    "The schedule continues meanwhile. To continue an interrupted backfill, run the same command again.",
+    (
+        Field(
+            FROM,
+            MOMENT,
+            "Process rows again from this event time on. Give either this or a checkpoint.",
+            "From",
+        ),
+        Field(
+            UNTIL,
+            MOMENT,
+            "Quality-check and count rows before this event time. Later rows are replayed unchecked.",
+            "To",
+        ),
+        Field(
+            FROM_CHECKPOINT,
+            checkpoint_from(0),
+            "Replay the input that was read after this checkpoint; 0: all input.",
+            "From checkpoint",
+        ),
+        Field(
+            RANGES,
+            number("N", 1, "a number"),
+            "Replay N recorded epochs in one. Faster, and fewer rows are late.",
+            default=1,
+        ),
+        switch(
+            ALLOW,
+            "Discard state at the fork point that no operator of the spec restores. `--dry-run` lists it.",
+        ),
+    ),
+    _plan,
+    _carry_out,
+    _result,
+    details=_epochs,
+    recheck=find_earlier_switch,
+    takes_plan=True,
+    exactly_one=(FROM, FROM_CHECKPOINT),
+)

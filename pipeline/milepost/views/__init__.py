@@ -1,0 +1,27 @@
+"""Documents for people, each built once from a report: the terminal and the pages render the same records."""
+
+from typing import TYPE_CHECKING
+
+from milepost.exports import lazy_exports
+
+if TYPE_CHECKING:
+    from milepost.views.checkpoint import checkpoint_view as checkpoint_view
+    from milepost.views.prices import month_cost_text as month_cost_text
+    from milepost.views.prices import price_text as price_text
+    from milepost.views.text import STATES as STATES
+    from milepost.views.text import late_by_operator as late_by_operator
+    from milepost.views.text import printable as printable
+    from milepost.views.text import show_bytes as show_bytes
+    from milepost.views.text import show_count as show_count
+    from milepost.views.text import show_rows as show_rows
+    from milepost.views.text import show_time as show_time
+    from milepost.views.tree import Fold as Fold
+    from milepost.views.tree import Link as Link
+    from milepost.views.tree import LinkTarget as LinkTarget
+    from milepost.views.tree import Meaning as Meaning
+    from milepost.views.tree import Section as Section
+    from milepost.views.tree import Table as Table
+    from milepost.views.tree import Text as Text
+    from milepost.views.tree import View as View
+else:
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -1,0 +1,91 @@
+"""Format counts, sizes, times and states for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from milepost.epoch import counted
+from milepost.views.tree import UNKNOWN, Figure, Meaning, Text
+
+STATES: Mapping[str, Meaning] = {
+    **dict.fromkeys(("completed", "committed", "healthy", "running", "passed", "met", "ok"), Meaning.GOOD),
+    **dict.fromkeys(("aborted", "failed", "error", "raised", "FAILED", "FAIL", "fenced"), Meaning.BAD),
+    **dict.fromkeys(("beyond the lag", "refused", "unreadable"), Meaning.BAD),
+    **dict.fromkeys(("pending", "no success yet", "initializing", "frozen"), Meaning.BUSY),
+    **dict.fromkeys(("unconfirmed", "not met", "warning", "warned", "warn"), Meaning.WARN),
+    **dict.fromkeys(("subsumed", "finished", "ended", "canceled", "skipped", "unpublished"), Meaning.CALM),
+}
+"""Word of a state -> what it means."""
+
+
+def state(word: str) -> Text:
+    """Return a state with its meaning."""
+    return Text(word, STATES.get(word, Meaning.CALM))
+
+
+def printable(value: object) -> str:
+    """Return a value on one line, without control characters that move the cursor or change colours."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, (dict, list, tuple)):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in str(value))
+
+
+def show_time(time: object) -> str:
+    """Return ISO text as a UTC time of whole seconds; any other value as `printable`."""
+    try:
+        return datetime.fromisoformat(str(time)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except ValueError:
+        return printable(time)
+
+
+def show_bytes(size: object) -> str:
+    """Return a number of bytes in a readable unit."""
+    if not isinstance(size, (int, float)) or isinstance(size, bool):
+        return UNKNOWN if size is None else printable(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return Figure(f"{size:,.0f} B" if unit == "B" else f"{size:.1f} {unit}")
+        size /= 1000
+    return Figure(f"{size:,.1f} TB")
+
+
+def show_count(value: object) -> str:
+    """Return a number with thousands separators; anything else as `printable`. The median of counts is a fraction."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Figure(f"{int(value):,}" if value == int(value) else f"{value:,}")
+    return UNKNOWN if value is None else printable(value)
+
+
+def counts(*values: object) -> Iterator[str]:
+    """Yield each value as `show_count`."""
+    return map(show_count, values)
+
+
+def sizes(*values: object) -> Iterator[str]:
+    """Yield each value as `show_bytes`."""
+    return map(show_bytes, values)
+
+
+def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
+    """Return the known numbers of rows in, rows out and late rows."""
+    parts = []
+    for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
+        if isinstance(figure, int):
+            parts.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
+    return ", ".join(parts)
+
+
+def late_by_operator(report: object) -> str:
+    """Return the late rows per operator, if several operators had some; otherwise ""."""
+    operators: Mapping[str, Any] = getattr(report, "operators", {})
+    late = [f"{uid} {show_count(one.late_rows)}" for uid, one in operators.items() if one.late_rows]
+    return f" ({', '.join(late)})" if len(late) > 1 else ""

@@ -1,0 +1,129 @@
+"""The records of a document: sections of facts, lines and tables.
+
+Texts are raw: a renderer escapes them. Labels and columns are in lower case: the stylesheet of the pages capitalizes
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Meaning(StrEnum):
+    """What a state means for the reader, worst first. The value is its CSS class."""
+
+    BAD = "bad"
+    WARN = "warn"
+    BUSY = "busy"
+    GOOD = "good"
+    CALM = "calm"
+
+
+class Fold(StrEnum):
+    """What pages fold away, and the terminal shows on request."""
+
+    OBJECTS = "objects"
+    SPEC = "spec"
+    SUBTASKS = "subtasks"
+
+
+class LinkTarget(StrEnum):
+    """Pages that a document refers to."""
+
+    JOB = "job"
+    AIRFLOW_RUN = "run"
+    RUNBOOK = "runbook"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A reference. parts: path below the job's page, or DAG id and run id, or the name of a runbook page."""
+
+    target: LinkTarget
+    parts: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A value that is more than its text. share: the part of a whole that a bar shows, 0 to 1."""
+
+    text: str
+    meaning: Meaning | None = None
+    link: Link | None = None
+    share: float | None = None
+
+
+class Figure(str):
+    """A formatted number. Columns of figures are right-aligned."""
+
+    __slots__ = ()
+
+
+Value = str | Text
+
+UNKNOWN = Figure("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A label and its value. note: a remark on the value."""
+
+    label: str
+    value: Value
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table. note: a line below it. folds: tables about it. muted: it is no longer live, or a summary."""
+
+    cells: tuple[Value, ...]
+    note: str = ""
+    folds: tuple[Table, ...] = ()
+    muted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table. optional: columns that a narrow terminal omits, the last one first. fold: None if it is not folded."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    title: str = ""
+    optional: tuple[str, ...] = ()
+    fold: Fold | None = None
+
+    @property
+    def right(self) -> tuple[bool, ...]:
+        """Whether each column is right-aligned."""
+        return tuple(all(isinstance(row.cells[at], Figure) for row in self.rows) for at in range(len(self.columns)))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a document. A section without content is not shown.
+
+    Attributes:
+        about: the title in a few more words. meaning: of a notice, which pages show as a banner.
+        source: text to show as it is, such as a spec. link: where to read more.
+    """
+
+    title: str = ""
+    about: str = ""
+    facts: tuple[Fact, ...] = ()
+    lines: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    meaning: Meaning | None = None
+    source: str = ""
+    link: Link | None = None
+    fold: Fold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A document. states: of what it is about, shown next to the title."""
+
+    title: str
+    states: tuple[Text, ...]
+    sections: tuple[Section, ...]
