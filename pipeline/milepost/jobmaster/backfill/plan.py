@@ -19,7 +19,6 @@ from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
-from milepost.jobmaster.job.checks.landed_source_checks import require_no_landed_source
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load import from_text
@@ -153,7 +152,6 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         InvalidRequest: the spec cannot continue the fork point, or the records do not lead to the head.
         JobNotRunnable: the job has ended. StateCorrupt: a record cannot be read.
     """
-    require_no_landed_source(context, "a backfill")
     state = context.head().state
     if state.status in ENDED_STATUSES:
         raise job_ended_error(state)

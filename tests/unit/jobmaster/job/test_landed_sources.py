@@ -10,7 +10,6 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import JobMaster
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import plan_stream
 from milepost.jobmaster.reports.health.sources import source_checks
 from milepost.jobspec.load import LoadedJob, load_job
 from milepost_testkit import wording
@@ -51,11 +50,6 @@ def test_doctor_names_what_a_source_is_landed_from(job: LoadedJob) -> None:
     assert details["orders"][1].startswith("no object matches")
 
 
-def test_an_epoch_over_a_landed_source_is_refused(job: LoadedJob) -> None:
-    with wording.raises(InvalidRequest):
-        plan_stream(JobContext(job), None, "bids")
-
-
 @pytest.mark.parametrize(
     "use",
     [
@@ -63,9 +57,8 @@ def test_an_epoch_over_a_landed_source_is_refused(job: LoadedJob) -> None:
         lambda master: master.savepoints.export(1, "copy"),
         lambda master: master.restores.start("./copy"),
         lambda master: master.bootstraps.run({"totals": "totals.csv"}),
-        lambda master: master.backfills.plan(from_checkpoint=0),
     ],
-    ids=["savepoint", "export", "restore", "bootstrap", "backfill"],
+    ids=["savepoint", "export", "restore", "bootstrap"],
 )
 def test_what_needs_the_log_of_a_source_is_refused_by_name(
     use: Callable[[JobMaster], object], job: LoadedJob, tmp_path: Path
