@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from milepost.errors import CheckpointError, NotFound
+from milepost.errors import CheckpointError
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
@@ -25,7 +25,7 @@ class Killed(BaseException):
 
 
 class LandedHistory(RuleBasedStateMachine):
-    """A job, and for each of its checkpoints the number of rows that its tables must have."""
+    """A job, with the rows that its tables must have at each checkpoint, and the ancestors of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,6 +33,7 @@ class LandedHistory(RuleBasedStateMachine):
         self.job = LandedJob.create(Path(self._folder.name) / "job")
         self.produced = 0
         self.rows = {0: 0}
+        self.ancestors: dict[int, tuple[int, ...]] = {0: ()}
         self.head = 0
 
     @rule(keys=st.lists(st.integers(1, 3), min_size=1, max_size=4))
@@ -73,7 +74,7 @@ class LandedHistory(RuleBasedStateMachine):
     def epoch(self) -> None:
         result = self.job.epoch() if self.job.context.log.head() is not None else None
         if result is not None and not isinstance(result, NothingToDo):
-            self.head = int(result.checkpoint_id)
+            self._advance(int(result.checkpoint_id), self.head)
             position = self.job.position()
             assert position is not None
             self.rows[self.head] = position.total_rows
@@ -83,18 +84,24 @@ class LandedHistory(RuleBasedStateMachine):
     def roll_back(self, data: st.DataObject) -> None:
         target = data.draw(st.sampled_from(sorted(self.rows)))
         self.job.roll_back(target)
-        self.head = int(self.job.context.head().state.timeline().head)
-        self.rows[self.head] = self.rows[target]
+        self.head = target
+        assert int(self.job.context.head().state.timeline().head) == target
 
-    @precondition(lambda self: self.head)
+    @precondition(lambda self: self._replayable())
     @rule(data=st.data())
     def backfill(self, data: st.DataObject) -> None:
-        rows = self.rows[self.head]
-        start = data.draw(st.sampled_from(sorted(self.rows)))
-        with suppress(NotFound):  # the checkpoint may be no ancestor of the head: nothing is changed then
-            self.job.backfill(from_checkpoint=start)
-        self.head = int(self.job.context.head().state.timeline().head)
+        rows, start = self.rows[self.head], data.draw(st.sampled_from(self._replayable()))
+        self.job.backfill(from_checkpoint=start)
+        self._advance(int(self.job.context.head().state.timeline().head), start)
         self.rows[self.head] = rows
+
+    def _replayable(self) -> list[int]:
+        """The ancestors of the head since which something was read."""
+        return [at for at in self.ancestors[self.head] if self.rows[at] < self.rows[self.head]]
+
+    def _advance(self, head: int, since: int) -> None:
+        self.head = head
+        self.ancestors[head] = (*self.ancestors[since], since)
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:

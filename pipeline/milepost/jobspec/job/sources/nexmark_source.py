@@ -70,8 +70,9 @@ class NexmarkSourceSpec(LandedSourceSpec):
         events: person, auction or bid: the kind of events. Sources with the same `seed` fit together: a bid names an
             auction and a bidder that exist.
         seed: another seed generates other events.
-        events_per_second: number of events per second of event time. It does not limit how fast events are landed.
-        total: number of events after which the source ends. null: it does not end, and a landing appends one record.
+        events_per_second: number of events of all three kinds per second of event time. It does not limit how fast
+            events are landed.
+        total: number of events of this kind after which the source ends. null: each landing has one more record.
         land: limits on one landing.
     """
 
