@@ -303,7 +303,7 @@ class _Watched(SparklessRunner):
     """A data plane that records the nodes' rows in a job."""
 
     def __init__(self, job: LawJob, **options: Any) -> None:
-        sql = any(one.kind == "sql" for one in job.loaded.spec.operators)
+        sql = any(node.is_select for node in job.loaded.graph().nodes.values())
         super().__init__(seen=self._keep, sql=sql, **options)
         self._job = job
 
