@@ -149,7 +149,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     f"{TESTKIT}.models": ("data protocol",),
     f"{TESTKIT}.models.data": ("aggregate_calls captured", "batch", "kinds", "laws", "csv_oracle landed_rows oracle"),
-    f"{TESTKIT}.jobs": ("rollbacks", "flights job_log keyed_job landing reference_job sparkless", "connected_job"),
+    f"{TESTKIT}.jobs": (
+        "backfills rollbacks",
+        "flights job_log keyed_job landing reference_job sparkless",
+        "connected_job",
+    ),
     f"{TESTKIT}.tasks": (
         "clocks faults input_gate operators staging state_lineage subtask_driver",
         "dataplane task_driver",
