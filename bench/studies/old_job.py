@@ -256,6 +256,7 @@ def _reads(job: OldJob) -> dict[str, Callable[[], object]]:
 def _acts(job: OldJob, first: int) -> dict[str, float]:
     """Seconds of what a person does to a job, each checked: fsck, a rollback, an epoch, a backfill, fsck again."""
     from milepost.api import Session
+    from milepost_testkit.jobs.backfills import back_fill
     from milepost_testkit.jobs.rollbacks import roll_back
 
     def sound() -> None:
@@ -270,9 +271,7 @@ def _acts(job: OldJob, first: int) -> dict[str, float]:
         job.master.epochs.run(Session.cli(), job.runner)
     job.check(files)
     base = [one.checkpoint_id for one in job.master.reports.list_checkpoints("completed") if one.live][3]
-    spent["backfill of three"] = _timed(
-        lambda: job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=base)
-    )
+    spent["backfill of three"] = _timed(lambda: back_fill(job.master, job.runner, from_checkpoint=base))
     job.check(files)
     spent["fsck afterwards"] = _timed(sound)
     return spent

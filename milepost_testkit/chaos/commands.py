@@ -24,6 +24,7 @@ from milepost.protocol.manifest.transaction.requests import UnpinRequest
 from milepost_testkit.chaos.small_limits import shorten_grace, shrink
 from milepost_testkit.chaos.tries import CapturingRunner, SparkRunner, leaving_origins, new_runner
 from milepost_testkit.commands.mortal_run import plan_stores
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.processes.processes import wait_until
 
@@ -231,9 +232,10 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             lineage = (0, *lineage_of(job))
             if len(lineage) <= command.back:
                 return "too young"
-            return master.backfills.run(session, runner, from_checkpoint=lineage[-1 - command.back], ranges_per_epoch=2)
+            since = lineage[-1 - command.back]
+            return back_fill(master, runner, session=session, from_checkpoint=since, ranges_per_epoch=2)
         case Act.REBUILD:
-            return master.backfills.run(session, runner, from_checkpoint=0, ranges_per_epoch=2)
+            return back_fill(master, runner, session=session, from_checkpoint=0, ranges_per_epoch=2)
         case Act.SAVEPOINT:
             return master.savepoints.create(f"chaos-{command.number}")
         case Act.DISPOSE:

@@ -31,10 +31,6 @@ Landed = Mapping[str, Mapping[str, list[tuple[str, pa.Table]]]]
 """Of each source and object: the versions that have been there (etag, rows), the newest last."""
 
 
-_FILL_TABLES = ("aggregate", "top", "latest")
-"""Kinds whose whole state a sink that comes later begins with."""
-
-
 @dataclass
 class Model:
     """The expected contents of a job.
@@ -148,7 +144,7 @@ class Model:
         graph, sinks = job.graph(), {}
         for name, sink in graph.sink_inputs.items():
             sinks[name] = _since(name, [one.sinks for one in tries], numbers)
-            if sink.mode == "upsert" and graph.nodes[uid := graph.keyed_by(sink.uid)].kind in _FILL_TABLES:
+            if sink.mode == "upsert" and graph.nodes[uid := graph.keyed_by(sink.uid)].publishes_state:
                 sinks[name] = operators[uid]
         return Began(operators, sinks)
 

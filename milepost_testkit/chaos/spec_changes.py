@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from milepost.errors import InvalidRequest
+from milepost.operators.kinds import STATEFUL_KINDS
 from milepost_testkit.chaos.chaos_job import ChaosJob
 from milepost_testkit.chaos.places import formats_of
 from milepost_testkit.chaos.repeated_columns import AGAIN
@@ -76,9 +77,8 @@ def _added(job: ChaosJob, random: Random) -> bool:
         {"kind": "top", "key": ["k"], "order_by": [{"x": "desc"}], "n": 2, "rank": "place"},
         {"kind": "latest", "key": ["k"], "sequence_by": ["t"]},
     )
-    chosen = random.choice(kinds)
-    mode = "append" if chosen["kind"] in ("window", "deduplicate") else "upsert"
-    job.document["operators"].append({"uid": uid, "inputs": [source]} | chosen)
+    job.document["operators"].append({"uid": uid, "inputs": [source]} | random.choice(kinds))
+    mode = "append" if job.checked().nodes[uid].output_kind == "append" else "upsert"
     _add_sink(job, {"name": uid, "input": uid, "mode": mode}, random)
     return True
 
@@ -140,7 +140,7 @@ def _known(job: ChaosJob) -> set[str]:
 
 
 def _has_state(operator: Document) -> bool:
-    return operator["kind"] not in ("sql", "lookup")
+    return operator["kind"] in STATEFUL_KINDS
 
 
 _CHANGES: dict[str, Callable[[ChaosJob, Random], bool]] = {

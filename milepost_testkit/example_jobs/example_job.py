@@ -13,6 +13,7 @@ import yaml
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster import CheckpointReport, JobMaster, Session
 from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.specs.examples import EXAMPLES
 
@@ -127,7 +128,7 @@ class ExampleRun:
 
     def backfill(self, checkpoint: int) -> str:
         """Read what came after a checkpoint again, and let the tables follow."""
-        self.master.backfills.run(Session.cli(), self.runner, from_checkpoint=checkpoint)
+        back_fill(self.master, self.runner, from_checkpoint=checkpoint)
         self.check()
         return f"backfilled from checkpoint {checkpoint}"
 

@@ -252,6 +252,7 @@ def job_document(
         buffer: size of the exchange's buffers.
     """
     nodes = [Readable(name, BASE_KEYS, CALLS, "t", tuple(SCHEMA.names)) for name in sources]
+    kinds = [kind for kind in KINDS if static or kind != "lookup"]
     made: list[dict[str, Any]] = []
     sinks: list[dict[str, Any]] = []
     for number, code in enumerate(operators):
@@ -259,7 +260,7 @@ def job_document(
         if number < len(leading):
             operator, updates, rows = leading[number](f"n{number}", digits, nodes)
         else:
-            operator, updates, rows = operator_of(f"n{number}", digits, nodes, KINDS if static else KINDS[:-1])
+            operator, updates, rows = operator_of(f"n{number}", digits, nodes, kinds)
         made.append(operator)
         if rows is not None:
             nodes.append(rows)
@@ -275,7 +276,7 @@ def job_document(
         "name": "law",
         "storage": "../store",
         "sources": {name: source_document(name, delay) for name, delay in zip(sources, delays, strict=True)}
-        | ({STATIC: DOCUMENT} if any(one["kind"] == "lookup" for one in made) else {}),
+        | ({STATIC: dict(DOCUMENT)} if any(one["kind"] == "lookup" for one in made) else {}),
         "operators": made,
         "sinks": sinks,
         "spark": {"buffer_size": buffer},

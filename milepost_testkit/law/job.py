@@ -25,6 +25,7 @@ from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost.sinks.parquet_files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
@@ -131,12 +132,7 @@ class LawJob:
         lineage = (0, *self.lineage)
         pieces = (one for name in self.document["sources"] for one in self.captured.pieces.get(name, ()))
         if len(lineage) > back and {epoch for epoch, *_ in pieces}.intersection(lineage[-back:]):
-            self.master.backfills.run(
-                Session.cli(),
-                self.runner(),
-                from_checkpoint=lineage[-1 - back],
-                ranges_per_epoch=ranges_per_epoch,
-            )
+            back_fill(self.master, self.runner(), from_checkpoint=lineage[-1 - back], ranges_per_epoch=ranges_per_epoch)
 
     def empty_and_realign(self, sink: str) -> None:
         """Empty a Postgres table from outside, if there is one, and realign it."""
@@ -303,7 +299,7 @@ class _Watched(SparklessRunner):
     """A data plane that records the nodes' rows in a job."""
 
     def __init__(self, job: LawJob, **options: Any) -> None:
-        sql = any(one.kind == "sql" for one in job.loaded.spec.operators)
+        sql = any(node.is_select for node in job.loaded.graph().nodes.values())
         super().__init__(seen=self._keep, sql=sql, **options)
         self._job = job
 

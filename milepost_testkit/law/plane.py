@@ -165,7 +165,7 @@ class Plane:
             opener=lambda config: self._stores[config.url],
             clock=ticking(),
             seen=self._keep,
-            sql=any(one.kind == "sql" for one in self.spec.operators),
+            sql=any(node.is_select for node in self.graph.nodes.values()),
             stages=False,
             node=None if options.cold else f"{self._folder}/node",
         )

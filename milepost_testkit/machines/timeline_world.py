@@ -14,6 +14,7 @@ from milepost.errors import NotFound
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.machines.protocol_world import SINKS, SMALL, Answers, SteppedJob
@@ -118,7 +119,7 @@ class TimelineWorld(SteppedJob):
         return self.begin(
             f"backfill {session.session_id} from {since}",
             lambda master: (
-                master.backfills.run(session, runner, from_checkpoint=since, ranges_per_epoch=ranges).outcome
+                back_fill(master, runner, from_checkpoint=since, ranges_per_epoch=ranges, session=session).outcome
             ),
             session,
         )

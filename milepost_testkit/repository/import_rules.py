@@ -161,7 +161,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "laws",
         "csv_oracle expiring_system landed_rows oracle",
     ),
-    f"{TESTKIT}.jobs": ("rollbacks", "flights job_log keyed_job landing reference_job sparkless", "connected_job"),
+    f"{TESTKIT}.jobs": (
+        "backfills rollbacks",
+        "flights job_log keyed_job landing reference_job sparkless",
+        "connected_job",
+    ),
     f"{TESTKIT}.tasks": (
         "clocks faults input_gate operators staging state_lineage subtask_driver",
         "dataplane task_driver",

@@ -13,7 +13,8 @@ from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository import architecture
 
 EXPLANATION = REPOSITORY / "docs" / "explanation"
-PAGES = [EXPLANATION / f"{name}.md" for name in ("architecture", "extending", "load-bearing", "invariants")]
+NAMES = ("architecture", "extending", "operator-kind", "load-bearing", "invariants")
+PAGES = [EXPLANATION / f"{name}.md" for name in NAMES]
 LINK = re.compile(r"\[`([^`\]]+)`\]\(([^)\s:]+\.py)\)")
 """A name in code and the file that defines it; or a file or package, by its own name."""
 

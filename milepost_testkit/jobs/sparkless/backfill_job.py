@@ -21,6 +21,7 @@ from milepost.jobmaster.job.session import machine_id
 from milepost.protocol.records.checkpoints import Holder, Run
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.manifest_state import ManifestState
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
@@ -91,7 +92,7 @@ class BackfillJob:
         session: Session | None = None,
         **options: Any,
     ) -> BackfillResult:
-        return self.master.backfills.run(session or Session.cli(), runner or SparklessRunner(), from_, **options)
+        return back_fill(self.master, runner or SparklessRunner(), from_, **options, session=session)
 
     def table(self) -> pa.Table:
         return self.master.reports.read("table").select(["k", "rows", "total"]).sort_by("k")

@@ -16,6 +16,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.landed.records import LogPosition
 from milepost.protocol.records.ids import CheckpointId
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edited
@@ -152,7 +153,7 @@ class LandedJob:
         roll_back(self.master, to)
 
     def backfill(self, **options: Any) -> BackfillResult:
-        return self.master.backfills.run(Session.cli(), SparklessRunner(), **options)
+        return back_fill(self.master, SparklessRunner(), **options)
 
     def position(self, checkpoint_id: int | None = None) -> LogPosition | None:
         """How far a checkpoint, or the head, has read the log."""

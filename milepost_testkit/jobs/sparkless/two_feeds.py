@@ -17,6 +17,7 @@ from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.local.store import LocalStore
 from milepost.storage.object_handles import read_handle
+from milepost_testkit.jobs.backfills import back_fill
 
 HOUR_S = 3600
 FEEDS = ("shop", "web")
@@ -79,7 +80,7 @@ class TwoFeeds:
 
     def replay(self) -> None:
         """Process all recorded input again."""
-        self.master.backfills.run(Session.cli(), self.new_runner(), None, from_checkpoint=0)
+        back_fill(self.master, self.new_runner(), from_checkpoint=0)
 
     def hours(self) -> list[int]:
         """Hours of the day whose window was emitted."""

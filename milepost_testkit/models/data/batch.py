@@ -145,7 +145,7 @@ def there(place: Place, uid: str) -> str:
     columns = names(tuple(node.columns))
     if node.output_kind == "append":
         return place.at_each(f'SELECT * FROM "{uid}"')
-    if node.output_kind != "retract" and not (node.kind == "sql" and node.retracts):
+    if node.output_kind != "retract" and not (node.is_select and node.retracts):
         return replace(place, uid=uid).shown(node.key, columns)
     read = place.at_each(f'SELECT * FROM "{node.read}"')
     weighted = f"SELECT upto, {columns}, sum(__weight)::BIGINT AS weight FROM ({read}) GROUP BY ALL"

@@ -15,7 +15,7 @@ from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.spec import JobSpec, RowWiseSpec
 from milepost.operators.base.edges import DELETED_COLUMN, edge_names, late_output
 from milepost.operators.lookup.spec import LookupOperator
-from milepost.operators.sql.spec import SqlOperator
+from milepost.operators.sql.spec import SelectSpec
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest, operator_watermark, output_watermark
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost_testkit.models.data.batch import (
@@ -98,7 +98,7 @@ def check(
             for claim in chain.from_iterable(claims):
                 _hold(db, node, claim)
             db.register("lineage", every["lineage"])
-        for sql in (one for one in spec.operators if isinstance(one, SqlOperator)):
+        for sql in (one for one in spec.operators if isinstance(one, SelectSpec)):
             if graph.nodes[sql.uid].output_kind != "append":
                 for claim in SqlLaw(spec, sql).claims(Place(graph, sql.uid, {})):
                     _hold(db, graph.nodes[sql.uid], claim)

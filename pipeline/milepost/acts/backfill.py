@@ -7,7 +7,7 @@ and replay, the fork point, the live timeline, the code and the spec must not ch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject
 from milepost.acts.earlier_try import find_earlier_switch
@@ -22,15 +22,13 @@ FROM, UNTIL, FROM_CHECKPOINT = "from", "to", "from_checkpoint"
 RANGES, ALLOW = "ranges_per_epoch", "allow_non_restored_state"
 
 
+def _span(form: Form) -> dict[str, Any]:
+    return {"from_" if name == FROM else name: form[name] for name in (FROM, UNTIL, FROM_CHECKPOINT, RANGES, ALLOW)}
+
+
 def _plan(master: JobMaster, form: Form) -> ActPlan:
     version = master.reports.history(limit=1)[0]["version"]
-    plan = master.backfills.plan(
-        form[FROM],
-        form[UNTIL],
-        form[FROM_CHECKPOINT],
-        ranges_per_epoch=form[RANGES],
-        allow_non_restored_state=form[ALLOW],
-    )
+    plan = master.backfills.plan(**_span(form))
     return PlanSubject(BACKFILL.name, plan.job, plan.fork_point, plan.timeline, version).plan(
         f"backfill, forked at {checkpoint_name(plan.fork_point)}",
         plan.text,
@@ -38,6 +36,17 @@ def _plan(master: JobMaster, form: Form) -> ActPlan:
         rows=dict.fromkeys(plan.sinks),
         document=plan,
     )
+
+
+def _recheck(context: ActContext) -> ActResult | None:
+    """Check that the plan has the span that the form means now."""
+    from milepost.jobmaster import ApprovedBackfill
+
+    earlier = find_earlier_switch(context)
+    if earlier is None:
+        now = context.master.backfills.target(**_span(context.form))
+        context.plan.approval(ApprovedBackfill).require_same(now)
+    return earlier
 
 
 def _carry_out(context: ActContext) -> BackfillResult:
@@ -48,18 +57,8 @@ def _carry_out(context: ActContext) -> BackfillResult:
     from milepost.jobmaster import ApprovedBackfill
     from milepost.spark.driver import spark_runner
 
-    form, approved = context.form, context.plan.approval(ApprovedBackfill)
-    return context.master.backfills.run(
-        context.session,
-        spark_runner(),
-        form[FROM],
-        form[UNTIL],
-        form[FROM_CHECKPOINT],
-        ranges_per_epoch=form[RANGES],
-        allow_non_restored_state=form[ALLOW],
-        approved=approved,
-        progress=context.progress,
-    )
+    approved = context.plan.approval(ApprovedBackfill)
+    return context.master.backfills.run(context.session, spark_runner(), approved, progress=context.progress)
 
 
 def _epochs(done: BackfillResult) -> Iterator[str]:
@@ -117,7 +116,7 @@ BACKFILL = Act(
     _carry_out,
     _result,
     details=_epochs,
-    recheck=find_earlier_switch,
+    recheck=_recheck,
     takes_plan=True,
     exactly_one=(FROM, FROM_CHECKPOINT),
 )

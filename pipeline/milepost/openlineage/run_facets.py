@@ -11,7 +11,7 @@ from milepost.epoch import iso_ms
 from milepost.jobspec.job import JobSpec
 from milepost.openlineage.settings import ParentRun
 from milepost.operators.process import ProcessOperator
-from milepost.operators.sql import SqlOperator
+from milepost.operators.sql import SelectSpec
 from milepost.protocol.records import CheckpointFailureReason, Run
 
 INTEGRATION = "MILEPOST"
@@ -43,7 +43,8 @@ def job_facets(spec: JobSpec, job_type: str = "EPOCH") -> dict[str, Any]:
         ),
         "documentation": facets.documentation_job.DocumentationJobFacet(_described(spec)),
     }
-    queries = [f"-- {operator.uid}\n{operator.sql}" for operator in spec.operators if isinstance(operator, SqlOperator)]
+    selects = (operator for operator in spec.operators if isinstance(operator, SelectSpec))
+    queries = [f"-- {operator.uid}\n{operator.query}" for operator in selects]
     if queries and job_type == "EPOCH":
         about["sql"] = facets.sql_job.SQLJobFacet(";\n".join(queries), dialect="spark")
     classes = [f"{item.uid}: {item.function}" for item in spec.operators if isinstance(item, ProcessOperator)]

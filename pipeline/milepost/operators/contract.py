@@ -337,7 +337,7 @@ class StatefulOperator(Protocol):
     """One operator of the spec, ready to run. It is built from its spec and the schemas of its inputs.
 
     Attributes:
-        tables: state tables by name. Each is checkpointed as a whole.
+        tables: state tables by name, at least one. Each is checkpointed as a whole.
         routing_keys: per input, the columns by which its rows are exchanged. Their values are the routing key of every
             table. (): all rows go to one subtask.
         output_key: for updates, columns that identify an output row, () if the output has one row. () if rows are

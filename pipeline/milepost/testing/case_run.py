@@ -126,8 +126,9 @@ class _Case:
             if step.rollback is not None:
                 master.rollbacks.run(Session.cli(), master.rollbacks.plan(step.rollback).approved, take_over=True)
             elif step.backfill is not None:
-                asked = step.backfill
-                master.backfills.run(Session.cli(), self._runner, asked.from_, asked.to, asked.from_checkpoint)
+                span = step.backfill
+                plan = master.backfills.plan(span.from_, span.to, span.from_checkpoint)
+                master.backfills.run(Session.cli(), self._runner, plan.approved)
             elif step.resume:
                 master.lifecycle.resume()
             else:

@@ -10,6 +10,7 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.flights.open_flights import FILTERS
 from milepost_testkit.jobs.flights.watched_flights import RIGHT, WRONG, Story, begun, hour_of, there_and_back
 from milepost_testkit.readers.reading_engines import ENGINES, SPARK, ReadingEngines, all_engines
@@ -78,7 +79,7 @@ def switched_and_back(story: Story) -> None:
     """A rule was wrong from the beginning; then somebody finds that it was not."""
     job, before, at = story.flights.job, story.look(), story.head()
     job.edit(job.spec_path.read_text(), {WRONG: RIGHT})
-    job.master().backfills.run(Session.cli(), story.runner(), from_checkpoint=0)
+    back_fill(job.master(), story.runner(), from_checkpoint=0)
     corrected = story.look()
     assert corrected["carriers"] != before["carriers"]
     job.edit(job.spec_path.read_text(), {RIGHT: WRONG})

@@ -9,10 +9,11 @@ from pathlib import Path
 from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
-from milepost.jobmaster import CheckpointReport, NothingToDo, Session
+from milepost.jobmaster import CheckpointReport, NothingToDo
 from milepost.quality.partial_results import PartialResult
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.jobs.flights.recovering_job import key_of
@@ -64,7 +65,7 @@ def test_a_wrong_rule_for_march_is_replayed_while_july_goes_on_and_equals_a_run_
     wording.matches("backfill", shown.stdout, replace=wording.SIZES)
 
     runner = Meanwhile(job, plane())
-    result = job.master().backfills.run(Session.cli(), runner, "2013-03-01T05:00Z")
+    result = back_fill(job.master(), runner, "2013-03-01T05:00Z")
     assert runner.scheduled is not None and runner.scheduled.timeline == "main"
     assert (result.fork_point, len(result.epochs)) == (1, 3), "two of March, and July's, caught up with"
 

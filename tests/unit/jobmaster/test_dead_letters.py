@@ -15,6 +15,7 @@ import pytest
 from milepost.errors import CheckpointError, SubtaskDeclined
 from milepost.jobmaster import CheckpointDetails, Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
@@ -129,9 +130,7 @@ def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: 
         run(job)
     tables = {name: job.master.reports.read(name) for name in ("all", "bad", "table")}
     assert tables["bad"].num_rows == 21
-    job.master.backfills.run(
-        Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch
-    )
+    back_fill(job.master, SparklessRunner(), from_checkpoint=0, ranges_per_epoch=ranges_per_epoch)
     for name, table in tables.items():
         assert_same_rows(job.master.reports.read(name), table, name)
     assert job.master.reports.status().sources["rows"].bad_records.total == 21

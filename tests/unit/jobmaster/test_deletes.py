@@ -11,6 +11,7 @@ from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import VerdictStatus
 from milepost.sinks.records.table_address import TableAddress
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
@@ -53,7 +54,7 @@ def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
     """A fork stages changes, deletes among them; its last epoch writes the buckets."""
     job.run(*range(1, 6))
     job.fix()
-    result = job.master.backfills.run(Session.cli(), SparklessRunner(), "2026-03-03")
+    result = back_fill(job.master, SparklessRunner(), "2026-03-03")
     assert result.outcome == "fast_forwarded"
     job.assert_tables(reading_engines, range(1, 6), fixed=True)
     job.run(6)

@@ -13,6 +13,7 @@ from milepost.epoch.metadata import CheckpointMetadata
 from milepost.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.jobmaster.reports.checkpoint.details import AheadObject, RowsAheadReport
 from milepost.storage.local.store import LocalStore
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -126,9 +127,7 @@ def test_a_replay_reckons_from_the_trigger_that_first_read_each_object(
     assert told == [(1, now.replace("Z", "+00:00")), (0, then.replace("Z", "+00:00"))]
     tables = {name: job.master.reports.read(name) for name in ("table", "hours", "late")}
     clock.ahead_s = 30 * DAY_S
-    job.master.backfills.run(
-        Session.cli(), SparklessRunner(), None, from_checkpoint=0, ranges_per_epoch=ranges_per_epoch
-    )
+    back_fill(job.master, SparklessRunner(), from_checkpoint=0, ranges_per_epoch=ranges_per_epoch)
     state = job.context.head().state
     replayed = [job.context.metadata(one).sources["rows"] for one in state.checkpoints if one.timeline == state.live]
     assert [one.ahead_rows for one in replayed] == ([1, 0] if ranges_per_epoch == 1 else [1])

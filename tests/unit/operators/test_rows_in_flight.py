@@ -16,16 +16,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.jobspec.job.spec import StatefulSpec
-from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.build import build_operator
 from milepost.operators.contract import BuildOptions, OperatorInput, StatefulOperator
-from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.kinds import STATEFUL_KINDS
 from milepost.operators.process.declared import declare
 from milepost.operators.process.run import ProcessFunction
-from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.process.user_code import read_function
-from milepost.operators.window.spec import WindowOperator
 from milepost.protocol.exchange.watermarks import END_OF_TIME_US, firing_watermark, source_watermark
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.local.store import LocalStore
@@ -69,13 +65,9 @@ def operator(kind: str, folder: Path) -> StatefulOperator:
         "deduplicate": {"ttl": "20m"},
         "process": {"function": "ops:Sessions"},
     }
-    kinds: dict[str, Any] = {
-        "window": WindowOperator,
-        "aggregate": AggregateOperator,
-        "deduplicate": DeduplicateOperator,
-        "process": ProcessOperator,
-    }
-    spec: StatefulSpec = kinds[kind](uid="op", kind=kind, inputs=["in"], key=["k"], **specs[kind])
+    spec = STATEFUL_KINDS[kind].model_validate(
+        {"uid": "op", "kind": kind, "inputs": ["in"], "key": ["k"], **specs[kind]}
+    )
     if kind != "process":
         return build_operator(spec, [OperatorInput(SCHEMA, "t")])
     (folder / "ops.py").write_text(FUNCTION)

@@ -17,6 +17,7 @@ from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.runbook.pages import page_files, read_page
 from milepost.spark import driver
 from milepost_testkit.commands.suggested_commands import READING, Typist, suggested_commands
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -149,7 +150,7 @@ def interrupted_backfill(folder: Path, patch: Patch) -> None:
             raise KeyboardInterrupt
 
     with mortal_session() as session, suppress(KeyboardInterrupt):
-        job.master.backfills.run(session, SparklessRunner(before=die), from_checkpoint=0)
+        back_fill(job.master, SparklessRunner(before=die), from_checkpoint=0, session=session)
 
 
 def correct_and_land(job: SparklessJob) -> None:

@@ -9,7 +9,7 @@ import sqlglot
 
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language.sql.union import branches
-from milepost.operators.sql.spec import SqlOperator
+from milepost.operators.sql.spec import SelectSpec
 from milepost_testkit.models.data.batch import Claim, Place, differing, names, there
 
 
@@ -21,7 +21,7 @@ class SqlLaw:
     """
 
     job: JobSpec
-    spec: SqlOperator
+    spec: SelectSpec
 
     def claims(self, place: Place) -> Iterator[Claim]:
         node, nodes = place.graph.nodes[place.uid], place.graph.nodes
@@ -38,9 +38,9 @@ class SqlLaw:
 
     def _batch(self, place: Place, uid: str) -> str:
         operator, selects = self.job.operator(uid), []
-        if not isinstance(operator, SqlOperator):
+        if not isinstance(operator, SelectSpec):
             return there(place, uid)
-        for one in branches(operator.sql, operator.inputs):
+        for one in branches(operator.query, operator.inputs):
             plan = one.plan([*place.graph.nodes[one.input].columns])
             item = plan.exploded
             values = [

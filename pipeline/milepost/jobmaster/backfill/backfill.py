@@ -8,10 +8,18 @@ from milepost.epoch import EpochRunner
 from milepost.jobmaster.backfill.backfill_run import Backfill, Progress
 from milepost.jobmaster.backfill.consumed_input import consumed_by
 from milepost.jobmaster.backfill.forks import backfill_fingerprint, dispose_all, fork_to_continue, left_behind
-from milepost.jobmaster.backfill.plan import ApprovedBackfill, BackfillPlan, prepare, request_of
+from milepost.jobmaster.backfill.plan import (
+    ApprovedBackfill,
+    BackfillPlan,
+    assumptions,
+    fork_point,
+    prepare,
+    request_of,
+)
 from milepost.jobmaster.backfill.plan_document import BackfillDocument, document_of
 from milepost.jobmaster.backfill.replay import left_to_replay
 from milepost.jobmaster.job.checks.store_checks import require_stores
+from milepost.jobmaster.job.code import read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
@@ -94,26 +102,19 @@ class Backfills:
         )
         return _document(self._context, prepare(self._context, request))
 
-    @use_case
-    def run(
+    def target(
         self,
-        session: Session,
-        runner: EpochRunner,
-        from_: str | None = None,
-        to: str | None = None,
-        from_checkpoint: int | None = None,
+        from_: str | None,
+        to: str | None,
+        from_checkpoint: int | None,
         *,
         ranges_per_epoch: int = 1,
         allow_non_restored_state: bool = False,
-        approved: ApprovedBackfill | None = None,
-        progress: Progress | None = None,
-    ) -> BackfillResult:
-        """Replay recorded input with the current code, and replace the live timeline by the result.
+    ) -> ApprovedBackfill:
+        """Return the span that these arguments mean now, as for `plan`, without its other checks.
 
-        Args: as for `plan`; approved: the assumptions of the approved plan.
-        Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: another plan was approved.
+        Raises: NotFound, InvalidRequest.
         """
-        require_stores(self._context)
         request = request_of(
             from_,
             to,
@@ -121,9 +122,27 @@ class Backfills:
             ranges_per_epoch=ranges_per_epoch,
             allow_non_restored_state=allow_non_restored_state,
         )
-        plan = prepare(self._context, request)
-        if approved is not None:
-            approved.require_same(plan.taken_for_granted(self._context))
+        context, state = self._context, self._context.head().state
+        return assumptions(context, state, fork_point(context, state, request), request, read_code(context))
+
+    @use_case
+    def run(
+        self,
+        session: Session,
+        runner: EpochRunner,
+        approved: ApprovedBackfill,
+        *,
+        progress: Progress | None = None,
+    ) -> BackfillResult:
+        """Replay recorded input with the current code, and replace the live timeline by the result.
+
+        Args:
+            approved: of the plan: `backfills.plan(from_).approved`.
+        Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: what the plan assumes has changed.
+        """
+        require_stores(self._context)
+        plan = prepare(self._context, approved.request())
+        approved.require_same(plan.taken_for_granted(self._context))
         say = progress or _quiet
         run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
         fork, tip = run.replay(plan)

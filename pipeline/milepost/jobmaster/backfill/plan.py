@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from milepost.epoch import CheckpointMetadata, watermark_of
+from milepost.epoch import CheckpointMetadata, watermark_of, watermark_text
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster.backfill.consumed_input import Consumed
 from milepost.jobmaster.backfill.replay import LiveRanges, RecordedRange
@@ -73,7 +73,7 @@ class BackfillPlan:
 
     def taken_for_granted(self, context: JobContext) -> ApprovedBackfill:
         """Return what the plan assumes."""
-        return ApprovedBackfill(self.state.live, int(self.fork_point), self.code.hash, context.job.spec_hash)
+        return assumptions(context, self.state, self.fork_point, self.request, self.code)
 
     @property
     def to_replay(self) -> tuple[RecordedRange, ...]:
@@ -88,12 +88,30 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class ApprovedBackfill:
-    """What an approved plan assumes. If one of the values changes, a new plan is needed."""
+    """The span of an approved plan, and what the plan assumes. If one of the values changes, a new plan is needed.
+
+    Attributes:
+        fork_point: 0 for the empty state. to: end of the span in ISO 8601; None for the head.
+        ranges_per_epoch, allow_non_restored_state: as in `BackfillRequest`.
+    """
 
     timeline: str
     fork_point: int
+    to: str | None
+    ranges_per_epoch: int
+    allow_non_restored_state: bool
     code_hash: str
     spec_hash: str
+
+    def request(self) -> BackfillRequest:
+        """Return the request for exactly this span."""
+        return request_of(
+            None,
+            self.to,
+            self.fork_point,
+            ranges_per_epoch=self.ranges_per_epoch,
+            allow_non_restored_state=self.allow_non_restored_state,
+        )
 
     def require_same(self, now: ApprovedBackfill) -> None:
         """Raise PlanOutdated unless a plan made now has the same assumptions."""
@@ -107,6 +125,21 @@ class ApprovedBackfill:
                 f"what the plan is about has changed since it was made: {'; '.join(changed)}. Nothing was changed.",
                 hint="look at a new plan",
             )
+
+
+def assumptions(
+    context: JobContext, state: ManifestState, point: CheckpointId, request: BackfillRequest, code: JobCode
+) -> ApprovedBackfill:
+    """Return what a plan of this request assumes."""
+    return ApprovedBackfill(
+        state.live,
+        int(point),
+        watermark_text(request.to_us),
+        request.ranges_per_epoch,
+        request.allow_non_restored_state,
+        code.hash,
+        context.job.spec_hash,
+    )
 
 
 def request_of(
@@ -160,7 +193,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
             f"job {state.job}: no source has event time, so a backfill cannot begin at one. Nothing was changed.",
             hint=_everything(state),
         )
-    point = _fork_point(context, state, request)
+    point = fork_point(context, state, request)
     base = context.base_metadata(state, point)
     context.job.spark_server()
     code = read_code(context)
@@ -219,7 +252,8 @@ def is_judged(request: BackfillRequest, base: CheckpointMetadata | None) -> bool
     return reached_us is None or reached_us < request.to_us
 
 
-def _fork_point(context: JobContext, state: ManifestState, request: BackfillRequest) -> CheckpointId:
+def fork_point(context: JobContext, state: ManifestState, request: BackfillRequest) -> CheckpointId:
+    """Return the checkpoint that a backfill forks at. Raises NotFound: no such retained checkpoint."""
     live = timeline_ancestry(state, state.timeline())
     if request.from_checkpoint is not None:
         wanted = CheckpointId(request.from_checkpoint)

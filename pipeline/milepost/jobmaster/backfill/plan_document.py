@@ -86,6 +86,8 @@ class BackfillDocument:
     kept_ahead: tuple[KeptAhead, ...]
     from_: Annotated[str | None, StoredName("from")]
     to: str | None
+    ranges_per_epoch: int
+    allow_non_restored_state: bool
     continues: str | None
     replayed_ranges: int
     gives_up: tuple[str, ...]
@@ -103,8 +105,16 @@ class BackfillDocument:
 
     @property
     def approved(self) -> ApprovedBackfill:
-        """What the plan assumes."""
-        return ApprovedBackfill(self.timeline, self.fork_point, self.code_hash, self.spec_hash)
+        """What a backfill takes of the plan."""
+        return ApprovedBackfill(
+            self.timeline,
+            self.fork_point,
+            self.to,
+            self.ranges_per_epoch,
+            self.allow_non_restored_state,
+            self.code_hash,
+            self.spec_hash,
+        )
 
 
 def document_of(
@@ -125,6 +135,8 @@ def document_of(
         kept_ahead=_kept_ahead(plan),
         from_=watermark_text(plan.request.from_us),
         to=watermark_text(plan.request.to_us),
+        ranges_per_epoch=plan.request.ranges_per_epoch,
+        allow_non_restored_state=plan.request.allow_non_restored_state,
         continues=fork,
         replayed_ranges=replayed,
         gives_up=tuple(gives_up),

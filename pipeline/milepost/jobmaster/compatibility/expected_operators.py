@@ -75,4 +75,4 @@ def _passes_through_sql(graph: JobGraph, uid: str) -> bool:
     node = graph.nodes[uid]
     if node.kind == "process":
         return False  # its class declares its columns
-    return node.kind == "sql" or any(_passes_through_sql(graph, name) for name in node.inputs)
+    return node.is_select or any(_passes_through_sql(graph, name) for name in node.inputs)

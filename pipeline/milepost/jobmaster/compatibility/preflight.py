@@ -133,7 +133,7 @@ def _definition(operator: RowWiseSpec) -> dict[str, Any]:
 
 
 def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
-    """Yield a row for each source, SQL and lookup that now produces other rows: compatible, but easily missed."""
+    """Yield a row for each source and row-wise operator that now produces other rows: compatible, but easily missed."""
     if base.spec_hash == context.job.spec_hash:
         return
     try:
@@ -145,7 +145,7 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
         operator.uid: _definition(operator) for operator in before.operators if isinstance(operator, RowWiseSpec)
     }
     changes: list[tuple[str, str, str, str]] = [
-        (operator.kind, operator.uid, operator.uid, "its SQL" if operator.kind == "sql" else "how it looks up")
+        (operator.kind, operator.uid, operator.uid, operator.definition_text)
         for operator in current.operators
         if isinstance(operator, RowWiseSpec)
         and recorded.get(operator.uid, _definition(operator)) != _definition(operator)

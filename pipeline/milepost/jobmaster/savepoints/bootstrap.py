@@ -37,11 +37,8 @@ from milepost.jobmaster.rollback.rollback import Rollbacks
 from milepost.jobmaster.savepoints.restore import check_tables, startable
 from milepost.jobmaster.savepoints.state_table import read_table
 from milepost.jobspec.graph import state_signatures
-from milepost.operators import ONLY_TABLE, StatefulOperator
-from milepost.operators.aggregate import AggregateOperator
+from milepost.operators import ONLY_TABLE, STATEFUL_KINDS, StatefulOperator
 from milepost.operators.base import StatefulSpec
-from milepost.operators.deduplicate import DeduplicateOperator
-from milepost.operators.process import ProcessOperator
 from milepost.protocol.records import OperatorUid, PendingCheckpoint, TimelineId
 from milepost.quality import GateVerdict
 from milepost.spill import SpilledRows, ordered_rows
@@ -50,7 +47,7 @@ from milepost.state.layers import KeyHash, KeySpec, key_group_range
 from milepost.state.runs import CheckpointObjects, StateHandle, StateIdentity
 from milepost.storage import state_prefix
 
-_KINDS = "aggregate, deduplicate, process"
+_KINDS = ", ".join(sorted(kind for kind, spec in STATEFUL_KINDS.items() if spec.can_be_bootstrapped))
 _GROUP = "__key_group"
 
 _SLICE_BYTES = 64 << 20
@@ -152,7 +149,8 @@ def _spec(context: JobContext, loaded: LoadedCode, uid: str) -> StatefulSpec:
         uids = ", ".join(sorted(nodes)) or "none"
         raise NotFound(f"job {context.spec.name} has no stateful operator {uid}; it has: {uids}. Nothing was changed.")
     spec = context.spec.operator(uid)
-    if not isinstance(spec, AggregateOperator | DeduplicateOperator | ProcessOperator):
+    assert isinstance(spec, StatefulSpec)
+    if not spec.can_be_bootstrapped:
         raise InvalidRequest(
             f"operator {uid}: `kind: {nodes[uid].kind}` cannot be bootstrapped from a table in this version; these can:"
             f" {_KINDS}. Nothing was changed."

@@ -19,7 +19,7 @@ from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language.times import accepts_all_of, parse_duration
 from milepost.operators import KINDS
 from milepost.operators.base import FOR_EVER, REMEMBERS, StatefulSpec
-from milepost.operators.sql import SqlOperator
+from milepost.operators.sql import SelectSpec
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
@@ -104,14 +104,15 @@ def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any
         "columns": {name: "?" if type_ is None else str(type_) for name, type_ in producer.columns.items()}
     }
     upstream: dict[str, Any] = {}
-    if isinstance(operator, SqlOperator):
-        parts["SQL"] = hashlib.sha256(operator.sql.encode()).hexdigest()[:_DIGEST_LENGTH]
+    if isinstance(operator, SelectSpec):
+        parts["SQL"] = hashlib.sha256(operator.query.encode()).hexdigest()[:_DIGEST_LENGTH]
         for name in producer.inputs:
             if graph.nodes[name].retracts:
                 upstream |= _updates_of(spec, graph, graph.nodes[name])
     else:
+        assert isinstance(operator, StatefulSpec), producer.uid
         parts["key"] = list(producer.key)
-        parts["aggregates"] = {name: str(call) for name, call in getattr(operator, "aggregates", {}).items()}
+        parts["aggregates"] = operator.update_calls
     return upstream | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
 
 

@@ -25,7 +25,7 @@ from milepost.jobspec.graph.output_checks import (
 from milepost.jobspec.graph.static_rules import unread_problems
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import ColumnType, Path, Problem
-from milepost.operators import STATEFUL_KINDS
+from milepost.operators import KINDS, STATEFUL_KINDS
 from milepost.operators.base import (
     APPEND,
     BAD,
@@ -37,7 +37,7 @@ from milepost.operators.base import (
     RowWiseSpec,
     StatefulSpec,
 )
-from milepost.operators.sql import SqlOperator
+from milepost.operators.sql import SelectSpec
 
 Outputs = Mapping[str, Mapping[str, ColumnType]]
 """Process operator -> columns that its class declares. Without an entry its columns are not known."""
@@ -104,6 +104,11 @@ class Node:
     def is_row_wise(self) -> bool:
         """Whether it is an operator without state, which runs where the rows of its input are."""
         return bool(self.inputs) and not self.is_stateful
+
+    @property
+    def is_select(self) -> bool:
+        """Whether its rows are a query, which Spark evaluates as a projection."""
+        return self.kind in KINDS and issubclass(KINDS[self.kind], SelectSpec)
 
     @property
     def stable_key(self) -> tuple[str, ...]:
@@ -242,13 +247,13 @@ class _Builder:
     def _is_shown(self, uid: str) -> bool:
         """Return whether a sink reads a node's rows, directly or through SQL."""
         operators = self.spec.operators
-        sql = (operator.uid for operator in operators if isinstance(operator, SqlOperator) and uid in operator.inputs)
+        sql = (operator.uid for operator in operators if isinstance(operator, SelectSpec) and uid in operator.inputs)
         return bool(self._sinks_of(uid)) or any(map(self._is_shown, sql))
 
     def _is_retracted(self, uid: str) -> bool:
         """Return whether a node's rows have no key, or a stateful operator reads them, directly or through SQL."""
         return self.nodes[uid].output_kind == RETRACTIONS or any(
-            not isinstance(operator, SqlOperator) or self._is_retracted(operator.uid)
+            not isinstance(operator, SelectSpec) or self._is_retracted(operator.uid)
             for operator in self.spec.operators
             if uid in operator.inputs
         )

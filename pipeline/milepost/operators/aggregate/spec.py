@@ -41,6 +41,7 @@ class AggregateOperator(KeyedOperator):
     aggregates: Aggregates
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule("none")
+    can_be_bootstrapped: ClassVar[bool] = True
     lost_state: ClassVar[str] = "the totals so far: they restart at nothing"
     publishes_state: ClassVar[bool] = True
 
@@ -82,6 +83,10 @@ class AggregateOperator(KeyedOperator):
     def needed_columns(self, columns: Sequence[str], event_time: str | None) -> frozenset[str] | None:
         # Rows that are only counted need one column: Arrow rows without columns have no count.
         return aggregated_columns(self.aggregates, self.key, event_time) or frozenset(columns[:1]) or None
+
+    @property
+    def update_calls(self) -> dict[str, str]:
+        return {name: str(call) for name, call in self.aggregates.items()}
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
         return recorded_columns(self.aggregates, self.key)

@@ -135,6 +135,9 @@ class OperatorSpec(SpecModel, ABC):
 class RowWiseSpec(OperatorSpec):
     """Operators without state, which need no exchange."""
 
+    definition_text: ClassVar[str]
+    """Its definition in a message about a changed spec: "its SQL changed after checkpoint 7"."""
+
     @abstractmethod
     def columns_read(
         self, input_name: str, columns: Sequence[str], read_of_output: Callable[[], frozenset[str]]
@@ -166,6 +169,8 @@ class StatefulSpec(OperatorSpec):
     """What is lost if an epoch discards its state, as text."""
     publishes_state: ClassVar[bool] = False
     """Whether its updates are a function of its state, so that a new sink can be filled from it."""
+    can_be_bootstrapped: ClassVar[bool] = False
+    """Whether its state can be read from a table with the columns of its only state table."""
     ordered_inputs: ClassVar[bool] = True
     """Whether the order and number of inputs is part of the state, so that changing it is incompatible."""
     spreads_null_keys: ClassVar[bool] = False
@@ -194,6 +199,11 @@ class StatefulSpec(OperatorSpec):
         """
         holds = f"the {'row' if key == () else 'rows'} of {input_name}"
         return (StateBound("", holds, grows_with=growth_over_updates(input_name, key)),)
+
+    @property
+    def update_calls(self) -> dict[str, str]:
+        """Aggregate calls, as text, that determine its updates besides its key and columns: output column -> call."""
+        return {}
 
     def output_bound(self, output_key: Sequence[str]) -> StateBound | None:
         """Return the bound of the table of emitted rows, which it has if operators read its updates; None: no table."""

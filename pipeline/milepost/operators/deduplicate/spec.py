@@ -28,6 +28,7 @@ class DeduplicateOperator(KeyedOperator):
         "that of its input", NOTHING, "with a `ttl`: event time < stamp − ttl"
     )
     lifetime_key: ClassVar[str] = "ttl"
+    can_be_bootstrapped: ClassVar[bool] = True
     lost_state: ClassVar[str] = "which rows were seen: duplicates will pass"
 
     def output_rows(

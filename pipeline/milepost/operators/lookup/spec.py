@@ -47,6 +47,7 @@ class LookupOperator(TwoInputs, RowWiseSpec):
         """The static source."""
         return self.inputs[1]
 
+    definition_text: ClassVar[str] = "how it looks up"
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "that of its input; the static source has none and holds nothing back"
     )

@@ -38,6 +38,7 @@ class ProcessOperator(StatefulSpec):
         "otherwise none"
     )
     ordered_inputs: ClassVar[bool] = False
+    can_be_bootstrapped: ClassVar[bool] = True
     lost_state: ClassVar[str] = "the state of its function for each key"
 
     def output_rows(

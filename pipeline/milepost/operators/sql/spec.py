@@ -6,6 +6,7 @@ a UNION ALL emits a retract stream, which only operators can read.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,23 +21,17 @@ from milepost.operators.base.output_rows import APPEND, RETRACTIONS, Columns, Ou
 from milepost.operators.base.sql_lineage import sql_lineage
 
 
-class SqlOperator(RowWiseSpec):
-    """A row-wise SELECT over one input, or several SELECTs combined by UNION ALL.
+class SelectSpec(RowWiseSpec):
+    """Row-wise operators whose rows are a query, which Spark evaluates as a projection."""
 
-    Attributes:
-        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
-        inputs: names of sources and operators, each once. At least one SELECT must read each.
-        sql: Spark SQL, `SELECT … FROM input WHERE …`, where FROM names an input. Several SELECTs are combined by
-            `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
-    """
-
-    kind: Literal["sql"]
     inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
-    sql: Text
 
-    event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "that of its input, if the column keeps its name; otherwise none"
-    )
+    definition_text: ClassVar[str] = "its SQL"
+
+    @property
+    @abstractmethod
+    def query(self) -> str:
+        """Spark SQL: row-wise SELECTs from its inputs, combined by UNION ALL."""
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
@@ -47,7 +42,7 @@ class SqlOperator(RowWiseSpec):
         """
         by_name = dict(zip(self.inputs, inputs, strict=True))
         try:
-            selects = branches(self.sql, [*by_name])
+            selects = branches(self.query, [*by_name])
             selected = [(select.input, _selected(select, by_name[select.input])) for select in selects]
             rows = selected[0][1] if len(selected) == 1 else _union(selected)
         except SqlProblem as problem:
@@ -58,17 +53,39 @@ class SqlOperator(RowWiseSpec):
         return problems or rows
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
-        return sql_lineage(self.sql, dict(zip(self.inputs, inputs, strict=True)))
+        return sql_lineage(self.query, dict(zip(self.inputs, inputs, strict=True)))
 
     def columns_read(
         self, input_name: str, columns: Sequence[str], read_of_output: Callable[[], frozenset[str]]
     ) -> frozenset[str]:
-        selects = [select for select in branches(self.sql, self.inputs) if select.input == input_name]
+        selects = [select for select in branches(self.query, self.inputs) if select.input == input_name]
         return frozenset().union(*(select.plan([*columns]).read for select in selects))
 
     @property
     def definition(self) -> dict[str, Any]:
-        return {"sql": self.sql}
+        return {"sql": self.query}
+
+
+class SqlOperator(SelectSpec):
+    """A row-wise SELECT over one input, or several SELECTs combined by UNION ALL.
+
+    Attributes:
+        uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`, unique among sources and operators.
+        inputs: names of sources and operators, each once. At least one SELECT must read each.
+        sql: Spark SQL, `SELECT … FROM input WHERE …`, where FROM names an input. Several SELECTs are combined by
+            `UNION ALL`, whose result has no key. `explode(x) AS name` in a SELECT makes one row per value of a list.
+    """
+
+    kind: Literal["sql"]
+    sql: Text
+
+    event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
+        "that of its input, if the column keeps its name; otherwise none"
+    )
+
+    @property
+    def query(self) -> str:
+        return self.sql
 
 
 def _selected(select: Branch, rows: OutputRows) -> OutputRows:

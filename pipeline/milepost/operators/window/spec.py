@@ -283,6 +283,10 @@ class WindowOperator(KeyedOperator):
     def needed_columns(self, columns: Sequence[str], event_time: str | None) -> frozenset[str] | None:
         return aggregated_columns(self.aggregates, self.key, event_time).union(filter(None, [event_time]))
 
+    @property
+    def update_calls(self) -> dict[str, str]:
+        return {name: str(call) for name, call in self.aggregates.items()}
+
     def state_columns(self) -> list[tuple[str, list[str]]]:
         return recorded_columns(self.aggregates, self.key)
 

@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 
+_CR = 13
+
 _BEYOND = 1 << 14
 """Bytes per read when looking for the end of a part's last line."""
 
@@ -27,10 +29,19 @@ class ForwardFile(io.RawIOBase):
         return True
 
     def readinto(self, target: memoryview) -> int:  # type: ignore[override]
-        """Fill `target` with the bytes available; return 0 only at the end. Raises what `_next` raises."""
-        if not self._ready:
-            self._ready = self._next(len(target))
-        count = min(len(target), len(self._ready))
+        r"""Fill `target`, apart from a final `\r` and at the end. Raises what `_next` raises.
+
+        pyarrow parses the bytes of each call as one block. It refuses a record that spans three blocks, so no block is
+        shorter than it needs to be. After a block that ends with `\r` it drops a `\n` at the start of the next, even in
+        a quoted value (apache/arrow#51368), and takes a block of only that `\n` for the end of the file. So a `\r` is
+        held back until the byte after it is there.
+        """
+        size = len(target)
+        while len(self._ready) < size and (more := self._next(size - len(self._ready))):
+            self._ready += more
+        count = min(size, len(self._ready))
+        if 1 < count == size and self._ready[count - 1] == _CR:
+            count -= 1
         target[:count] = self._ready[:count]
         self._ready = self._ready[count:]
         return count

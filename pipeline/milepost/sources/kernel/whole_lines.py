@@ -38,7 +38,8 @@ class WholeLines(io.RawIOBase):
                 raise pa.ArrowInvalid("a line is longer than a block")
             chunk = self._content.read(room) or b""
             text = self._carry + chunk
-            end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1 if chunk else len(text)
+            # A `\r` at the end is carried, because it may be half of `\r\n`: see `ForwardFile.readinto`.
+            end = max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1 if chunk else len(text)
             lines, self._carry = text[:end], text[end:]
             if lines or not chunk:
                 lines = self._checked(lines)

@@ -67,7 +67,7 @@ class SqlOutput:
 
 def has_rows(node: Node) -> bool:
     """Return whether a node has an output under its own name. SQL over updates that only operators read has none."""
-    return node.kind != "sql" or node.output_kind == APPEND or node.shown
+    return not node.is_select or node.output_kind == APPEND or node.shown
 
 
 def sql_outputs(
@@ -81,13 +81,13 @@ def sql_outputs(
         begin: the operators that start in this epoch.
     """
     for node in graph.nodes.values():
-        if node.kind == "sql" and has_rows(node):
+        if node.is_select and has_rows(node):
             yield SqlOutput(node.uid, node, {name: name for name in node.inputs})
-        if node.kind == "sql" and node.retracts:
+        if node.is_select and node.retracts:
             yield SqlOutput(node.read, node, {name: graph.nodes[name].read for name in node.inputs})
-        if node.kind == "sql" and node.uid in whole:
+        if node.is_select and node.uid in whole:
             yield SqlOutput(node.uid + WHOLE, node, {name: name + WHOLE for name in node.inputs})
-        if node.kind == "sql" and node.uid in fill:
+        if node.is_select and node.uid in fill:
             read = {name: name + FILL if graph.nodes[name].retracts else name for name in node.inputs}
             yield SqlOutput(node.uid + FILL, node, read)
     for node in graph.nodes.values():

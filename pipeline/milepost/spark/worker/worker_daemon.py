@@ -14,10 +14,9 @@ import gc
 from importlib import import_module
 from typing import Any
 
-from milepost.operators import STATEFUL_KINDS
 from milepost.spark.worker.worker_memory import reduce_reserved_memory
 
-_PRELOADED_MODULES = (
+_ENGINE_AND_READERS = (
     "pandas",
     "pyarrow.compute",
     "pyarrow.parquet",
@@ -27,9 +26,17 @@ _PRELOADED_MODULES = (
     "milepost.sources.csv.csv_reader",
     "milepost.sources.json_lines.json_lines_reader",
     "milepost.sources.parquet.parquet_reader",
-    *(f"milepost.operators.{kind}.run" for kind in STATEFUL_KINDS),
 )
-"""What a forked worker finds imported. Readers and operators are imported by name, so nothing else brings them."""
+
+
+def preload() -> None:
+    """Import what a forked worker finds imported. Readers and operators are imported by name, so nothing else does."""
+    for name in _ENGINE_AND_READERS:
+        import_module(name)
+    from milepost.operators import STATEFUL_KINDS  # imports pydantic, so not before `reduce_reserved_memory`
+
+    for kind in STATEFUL_KINDS:
+        import_module(f"milepost.operators.{kind}.run")
 
 
 def _main() -> None:
@@ -45,8 +52,7 @@ def _main() -> None:
             return 1
 
     daemon.worker = serve_quietly
-    for name in _PRELOADED_MODULES:
-        import_module(name)
+    preload()
     gc.collect()
     gc.freeze()  # these objects live as long as any worker, and their pages stay shared
     daemon.manager()

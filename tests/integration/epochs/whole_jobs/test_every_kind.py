@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobmaster import JobMaster, Session
+from milepost.operators.kinds import KINDS
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
@@ -45,10 +46,11 @@ OPERATORS: list[dict[str, Any]] = [
     {"uid": "placed", "kind": "asof", "inputs": ["a", "b"], "key": ["k"], "how": "left", "columns": OF_B},
     counting_operator("counts", "a"),
 ]  # fmt: skip
-UPSERTS = ("sums", "several", "sizes", "ranks", "newest", "sliding")
-APPENDS = ("both", "once", "halves", "halves.late", "visits", "pairs", "placed", "counts")
+UIDS = [operator["uid"] for operator in OPERATORS]
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
+UPDATES = ("sums", "several", "sizes", "ranks", "newest", "sliding")
+"""Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (
     SELECT * FROM {STATIC} QUALIFY row_number() OVER (PARTITION BY dk ORDER BY label) = 1) ON k = dk"""
 
@@ -64,13 +66,17 @@ def created(folder: Path) -> LawJob:
         "storage": "../store",
         "sources": {"a": source_document("a", "10m"), "b": source_document("b", "0s")},
         "operators": list(OPERATORS),
-        "sinks": [*(sink(node, "upsert") for node in UPSERTS), *(sink(node, "append") for node in APPENDS)],
+        "sinks": [sink(node, "upsert" if node in UPDATES else "append") for node in (*UIDS, "halves.late")],
         "spark": {"master": "local[2]", "buffer_size": "64KB"},
         "checkpointing": {"max_parallelism": 8},
     }
     job = LawJob.create(folder, document)
     (folder / "config" / f"{MODULE}.py").write_text(CODE)
     return job
+
+
+def test_the_job_has_every_kind() -> None:
+    assert {operator["kind"] for operator in (*OPERATORS, LOOKUP)} == KINDS.keys()
 
 
 def land(job: LawJob, epoch: int) -> None:

@@ -46,6 +46,7 @@ from milepost.storage.layout import channel_prefix
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -284,7 +285,7 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
 
     told: list[str] = []
     monkeypatch.setattr("milepost.jobmaster.backfill.backfill_run.sleep", end_it)
-    job.master.backfills.run(Session.cli(), SparklessRunner(), "2026-03-03", progress=told.append)
+    back_fill(job.master, SparklessRunner(), "2026-03-03", progress=told.append)
     assert len(waited) == 1
     wording.matches("backfill", told)
     job.assert_table(6, fixed=True)

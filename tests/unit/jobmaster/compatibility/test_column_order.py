@@ -15,6 +15,7 @@ from milepost.jobspec.graph.compatibility import NEW_UID
 from milepost.jobspec.load.load import LoadedJob, hash_spec, load_job
 from milepost.jobspec.load.spec_order import sorted_spec
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec, edited
 from milepost_testkit.tasks.clocks import ticking
@@ -131,7 +132,7 @@ def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
     job = OrderedJob.create(tmp_path, edits)
     job.epoch(row(2, 1, t), row(1, 2, t))
     edit_spec(job.path, SWAPPED)
-    job.master.backfills.run(Session.cli(), SparklessRunner(clock=ticking()), from_checkpoint=0)
+    back_fill(job.master, SparklessRunner(clock=ticking()), from_checkpoint=0)
     assert job.report()["it"]["outcome"] == "restored"
     job.epoch(row(3, 1, t))
     (stored,) = job.master.reports.state_values("it.right" if edits is ASOF else "it").to_pylist()

@@ -11,6 +11,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobmaster import CheckpointDetails, Session
 from milepost.jobspec.graph.compatibility import NEW_UID
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec, edited
@@ -109,7 +110,7 @@ def test_a_backfill_rebuilds_the_state_with_the_new_event_times(tmp_path: Path) 
     job = created(tmp_path, TIMED["window"])
     edit(job, {"column: at": "column: v"})
     wording.matches("compatibility", reported(job, "it")[0]["detail"])
-    job.master.backfills.run(Session.cli(), SparklessRunner(), from_checkpoint=0)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=0)
     assert [row["outcome"] for row in job.master.reports.compatibility() if row["kind"] != "job"] == ["restored"] * 3
     epoch(job)
 

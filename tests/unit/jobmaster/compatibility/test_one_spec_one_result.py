@@ -22,6 +22,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.testing.local_job import under_test
 from milepost_testkit import profiles
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 ROWS = {"k": "int64", "z": "int64", "a": "int64", "at": "timestamp[us, UTC]"}
@@ -185,7 +186,7 @@ def test_every_path_of_a_spec_to_an_epoch_makes_the_same_plan_and_rows(
             loaded = load(other.path)
             other.run(loaded)
             assert (loaded.spec_hash, other.made(loaded)) == (job.spec_hash, expected), name
-        JobMaster(loaded).backfills.run(Session.cli(), SparklessRunner(sql=True), from_checkpoint=0)
+        back_fill(JobMaster(loaded), SparklessRunner(sql=True), from_checkpoint=0)
         assert other.made(loaded) == expected, "backfill"
         tested = OneJob(folder / "tested", text)
         case = under_test(load_job(tested.path), tested.folder, job.spec.spark.parallelism, ())

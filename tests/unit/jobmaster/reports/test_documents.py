@@ -20,6 +20,7 @@ from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.tables.diff import Difference
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -148,7 +149,7 @@ def _told(folder: Path) -> dict[str, Any]:
         documents.note(f"fifth epoch: notify {sink}", partial(job.master.epochs.notify_complete, session, 6, sink))
     documents.note("fifth epoch: subsume", lambda: job.master.epochs.subsume(session))
     documents.note("backfill: plan", lambda: job.master.backfills.plan(from_checkpoint=2))
-    documents.note("backfill", lambda: job.master.backfills.run(session, runner, from_checkpoint=2))
+    documents.note("backfill", lambda: back_fill(job.master, runner, from_checkpoint=2, session=session))
     read("backfilled")
     documents.note("savepoint: dispose", lambda: job.master.savepoints.dispose("kept"))
     documents.note("gc", lambda: job.master.collect_garbage(dry_run=True))

@@ -17,6 +17,7 @@ from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.spark.task.row_steps.lookup_stage import read_copy
 from milepost.storage.object_handles import handle_of
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -262,7 +263,7 @@ def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path)
         job.name(f"1,{name},10\n")
         job.run("1,a\n")
     job.name("1,odin,10\n")
-    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0)
+    back_fill(job.master, job.runner, from_checkpoint=0)
     assert [row["name"] for row in job.table("named")] == ["one", "uno", "ichi"]
     metadata = job.metadata()
     copy = metadata.dimensions["names"].copy
@@ -278,7 +279,7 @@ def test_a_backfill_past_subsumed_checkpoints_takes_the_next_copy_that_is_retain
     for name in ("one", "uno", "ichi", "odin"):
         job.name(f"1,{name},10\n")
         job.run("1,a\n")
-    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0)
+    back_fill(job.master, job.runner, from_checkpoint=0)
     assert [row["name"] for row in job.table("named")] == ["ichi", "ichi", "ichi", "odin"]
 
 
@@ -297,7 +298,7 @@ def test_a_backfill_of_a_new_lookup_reads_the_source_as_it_is_now(tmp_path: Path
         .replace("name: named", "name: now")
     )
     job.name("1,one,10\n")
-    job.master.backfills.run(Session.cli(), job.runner, from_checkpoint=0, allow_non_restored_state=True)
+    back_fill(job.master, job.runner, from_checkpoint=0, allow_non_restored_state=True)
     assert [row["name"] for row in job.table("now")] == ["one"]
 
 

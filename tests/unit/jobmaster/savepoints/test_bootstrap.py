@@ -208,6 +208,17 @@ def test_a_newline_in_a_quoted_value_begins_no_row_wherever_the_file_is_cut_to_b
     assert state["first"].to_pylist() == values
 
 
+def test_a_quoted_line_end_is_read_unchanged_wherever_the_file_is_cut_to_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = ["a" * length + "\r\nb" for length in range(60)]
+    text = "k,v\r\n" + "".join(f'1,"{value}"\r\n' for value in values)
+    for size in range(128, 148):
+        monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", size)
+        with state_table._opened("table.csv", io.BytesIO(text.encode()), None) as (_, pieces):
+            assert pa.concat_tables(pieces)["v"].to_pylist() == values
+
+
 BINARY = pa.schema([("k", pa.int64()), ("b", pa.binary())])
 
 

@@ -302,6 +302,15 @@ def test_text_in_another_encoding_is_read(landing: Landing, encoding: str) -> No
     assert (bad.line, bad.column) == (4, "n")
 
 
+def test_each_row_is_read_if_the_decoded_text_is_longer_than_a_block(landing: Landing) -> None:
+    r"""`ä` gets one more byte, so 1 MiB ends one byte after a block: within a record, or with the `\n` of `\r\n`."""
+    row = "1,b\r\n"
+    for shift in range(len(row)):
+        text = "n,name\r\n" + "2,ä" + "c" * shift + "\r\n" + row * (BLOCK_BYTES // len(row) + 3)
+        spec = source("csv", {"n": "int32", "name": "string"}, options={"encoding": "latin-1"})
+        assert landing.read(spec, "a.csv", text.encode("latin-1")).num_rows == BLOCK_BYTES // len(row) + 4
+
+
 def test_utf_16_text_without_a_byte_order_mark_is_a_bad_record(landing: Landing) -> None:
     bad = refused(landing, (HEADER.decode() + f"1,Ann,{T}\n").encode("utf-16-le"), options={"encoding": "utf-16"})
     wording.matches("bad_rows", bad.reason)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import combinations_with_replacement, pairwise
 
 import pyarrow as pa
@@ -19,6 +21,7 @@ from milepost.language.types import parse_type
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart, ObjectReader, SourceObject, whole_object
 from milepost.sources.csv import csv_reader
 from milepost.sources.csv.csv_reader import CsvReader
+from milepost.sources.csv.record_lines import RecordLines
 from milepost.sources.formats import build_reader
 from milepost.sources.json_lines.json_lines_reader import JsonLinesReader
 from milepost.sources.kernel import streams
@@ -121,6 +124,14 @@ def read_or_refused(
 @example(text='k,t\na,5" pipe\nb,"c\nd,e\n', at=[0.85], block=64, parsed=1 << 20)
 @example(text='k,t\na,"b\n', at=[], block=64, parsed=1 << 20)
 @example(text="k,t\n\ufeffa,b\n", at=[0.4], block=64, parsed=1 << 20)
+@example(text="k,t\n" + "a,b\r\n" * 26 + ",", at=[0.5], block=7, parsed=130)
+@example(
+    text='k,t\n,\n,€\n€,1111111€€\r\nä€,"say ""so"""\r\n111,1111ä€€\r\n1ä€,111€€\r\n11€€,1111111ää\r\n\r\n'
+    '111€€,"say ""so"""\r\n\r\n11ä€€,a"\r\n\r\n11111ä€€€,' + "x" * 60 + '\r\n\r\n"a,b",' + "x" * 60 + "\r\n\r\n,",
+    at=[0.5],
+    block=7,
+    parsed=300,
+)
 def test_parts_of_csv_have_each_record_once_and_in_order_or_are_refused(
     text: str, at: list[float], block: int, parsed: int
 ) -> None:
@@ -135,6 +146,35 @@ def test_parts_of_csv_have_each_record_once_and_in_order_or_are_refused(
         assert in_parts == read_or_refused(CsvReader(TEXTS, LINES), store, [whole_object(obj)])
         patched.setattr(csv_reader, "BLOCK_BYTES", 1 << 20)
         assert in_parts is None or in_parts == rows(CsvReader(TEXTS).read_part(store, whole_object(obj)))
+
+
+quoted = st.lists(st.sampled_from(["a", "\u00e4", ",", '""', "\n", "\r", "\r\n"]), max_size=6).map(
+    lambda pieces: f'"{"".join(pieces)}"'
+)
+
+
+@profiles.examples(share=2)
+@given(lines=st.lists(st.tuples(quoted, quoted), min_size=1, max_size=14), end=row_ends, parsed=st.integers(90, 200))
+@example(lines=[("1", "a" * 40)] * 2 + [('"1"', '"\r\n"')], end="\n", parsed=96)
+def test_quoted_line_ends_are_read_unchanged_wherever_a_block_of_the_parser_ends(
+    lines: list[tuple[str, str]], end: str, parsed: int
+) -> None:
+    text = "".join(f"{k},{t}{end}" for k, t in [("k", "t"), *lines])
+    store, obj = landed(text.encode())
+    expected = [row for row in csv.reader(io.StringIO(text, newline="")) if row][1:]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(csv_reader, "BLOCK_BYTES", parsed)
+        read_rows = rows(CsvReader(TEXTS).read_part(store, whole_object(obj)))
+    assert [[row["k"], row["t"]] for row in read_rows] == expected
+
+
+@pytest.mark.parametrize("size", range(7, 30))
+def test_a_block_never_ends_between_a_carriage_return_and_its_newline(size: int) -> None:
+    text = b"ab\r\ncd\r\n\r\nef\rgh\nijk\r\n\r\r\n" * 3
+    for file in (TextPart(io.BytesIO(text), 0, len(text)), RecordLines(io.BytesIO(text), lambda line: True)):
+        blocks = [*iter(partial(file.read, size), b"")]
+        assert b"".join(blocks) in (text, b"\n" + text)
+        assert not [first for first, second in pairwise(blocks) if first[-1:] + second[:1] == b"\r\n"]
 
 
 def salvaged(

@@ -22,13 +22,13 @@ from milepost_testkit.processes.processes import REPOSITORY, run_python
 
 IMPORTED = """
 import importlib, json, sys
-from milepost.spark.worker.worker_daemon import _PRELOADED_MODULES
+from milepost.spark.worker.worker_daemon import preload
 
 def loaded():
     return sorted({name.partition(".")[0] for name in sys.modules})
 
-for name in (*_PRELOADED_MODULES, "milepost.spark.driver.executors.task_check"):
-    importlib.import_module(name)
+preload()
+importlib.import_module("milepost.spark.driver.executors.task_check")
 tasks = loaded()
 from milepost.errors import CheckpointError
 from milepost.protocol.records.object_store import Credentials, StoreConfig

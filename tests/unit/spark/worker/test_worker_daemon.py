@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
 from milepost.operators.kinds import STATEFUL_KINDS
 from milepost.sources.formats import FORMATS
 from milepost.sources.kernel.declared_columns import DeclaredColumns
-from milepost.spark.worker.worker_daemon import _PRELOADED_MODULES
+from milepost_testkit.processes.processes import run_python
+
+LOADED = """
+import json, sys
+from milepost.spark.worker import worker_daemon
+before = sorted(sys.modules)
+worker_daemon.preload()
+print(json.dumps([before, sorted(sys.modules)]))
+"""
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-def test_the_reader_of_each_format_is_preloaded(format_: str) -> None:
-    """Otherwise each new worker would import it again."""
-    reader = FORMATS[format_](DeclaredColumns("rows", {}), {})
-    assert type(reader).__module__ in _PRELOADED_MODULES
-
-
-def test_each_kind_of_operator_is_preloaded() -> None:
-    assert {f"milepost.operators.{kind}.run" for kind in STATEFUL_KINDS} < set(_PRELOADED_MODULES)
+def test_readers_and_operators_are_preloaded_and_no_library_is_imported_before() -> None:
+    """Otherwise each new worker would import them again, and libraries would reserve memory for idle threads."""
+    ran = run_python(LOADED)
+    assert ran.returncode == 0, ran.stderr
+    before, after = map(set, json.loads(ran.stdout))
+    readers = {type(build(DeclaredColumns("rows", {}), {})).__module__ for build in FORMATS.values()}
+    operators = {f"milepost.operators.{kind}.run" for kind in STATEFUL_KINDS}
+    assert readers | operators < after
+    assert not before & {"numpy", "pandas", "pyarrow", "pydantic", "pyspark"}

@@ -37,7 +37,7 @@ def clocks(plan: EpochPlan, node: Node) -> tuple[Clock, ...]:
 def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     """Return the clocks of a producer; none if no source with event time is upstream of it."""
     node = plan.graph.nodes[producer]
-    if node.kind in ("sql", "lookup"):
+    if node.is_row_wise:
         return clocks(plan, node)
     if not is_timed(plan, producer):
         return ()

@@ -73,7 +73,7 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
             schemas[node.uid + BAD] = DEAD_LETTERS
         elif node.kind == "static":
             schemas[node.uid] = build_reader(node.uid, plan.spec.sources[node.uid]).schema
-        elif node.kind == "sql":
+        elif node.is_select:
             for output in (candidate for candidate in made if candidate.node == node):
                 schemas[output.name] = _sql_schema(output, schemas, sql_schema)
         elif node.kind == "lookup":

@@ -140,7 +140,7 @@ def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str
             continue
         if node.kind == "lookup":
             depths[node.uid] = depths[node.inputs[0]]
-        elif node.kind != "sql":
+        elif not node.is_select:
             depths |= dict.fromkeys((node.uid, node.read, node.uid + WHOLE, node.uid + FILL), 0)
         else:
             depths |= {
@@ -154,4 +154,4 @@ def _projection_depths(graph: JobGraph, level: int, outputs_by_name: Mapping[str
 def _sql_depth(graph: JobGraph, output: SqlOutput, depths: Mapping[str, int]) -> int:
     """Return the depth of a SQL output: the depth of SQL that it reads, or one more than that of any other input."""
     read = [(uid, name) for uid, name in output.inputs.items() if name in depths]
-    return max(depths[name] + (graph.nodes[uid].kind != "sql") for uid, name in read)
+    return max(depths[name] + (not graph.nodes[uid].is_select) for uid, name in read)

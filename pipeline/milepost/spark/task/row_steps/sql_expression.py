@@ -12,7 +12,7 @@ from milepost.jobspec.graph import Node
 from milepost.jobspec.job import JobSpec
 from milepost.language.sql import Branch, branches, condition_sql, quote
 from milepost.operators.base import DELETED_COLUMN
-from milepost.operators.sql import SqlOperator
+from milepost.operators.sql import SelectSpec
 from milepost.protocol.records import WEIGHT_COLUMN
 from milepost.spark.task.outputs import SqlOutput
 
@@ -122,8 +122,8 @@ def selects(
             SelectedBranch(read, mark_expression(output.node, names, shown, source, next(columns)))
             for source in available.get(read, ())
         ]
-    assert isinstance(operator, SqlOperator)
-    every = branches(operator.sql, operator.inputs)
+    assert isinstance(operator, SelectSpec)
+    every = branches(operator.query, operator.inputs)
     return [
         SelectedBranch(read, expression(output, branch, schemas[read].names, source, next(columns)), len(every) == 1)
         for branch in every

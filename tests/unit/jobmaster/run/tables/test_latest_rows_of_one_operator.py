@@ -9,6 +9,7 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import Session
 from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.rows.tables import assert_same_rows
@@ -63,7 +64,7 @@ def test_another_input_of_the_same_key_is_refused_and_the_old_one_goes_on(job: C
 
 def test_a_backfill_from_nothing_makes_the_table_of_the_other_operator(job: CountedJob) -> None:
     job.edit("name: table, input: latest", "name: table, input: first")
-    job.master.backfills.run(Session.cli(), SparklessRunner(), from_checkpoint=0)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=0)
     job.run()
     job.assert_tables_equal_the_oracle()
 
