@@ -104,7 +104,7 @@ def preflight(
         elif row["kind"] == "sink" and outcome == RESTORED:
             _check_sink(row, context, base, graph)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
-            row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]]["root"])
+            row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]].get("root"))
         elif row["kind"] == "source" and row["name"] in retimed:
             outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {_OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import StateCorrupt, SubtaskDeclined
+from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.jobmaster import NothingToDo
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 
@@ -133,3 +133,18 @@ def test_a_copy_of_the_storage_goes_on_from_where_it_was(job: LandedJob, tmp_pat
     spec.write_text(spec.read_text().replace(str(job.folder), str(moved)))
     copy.epoch()
     copy.assert_tables(3)
+
+
+def test_a_source_that_becomes_files_under_its_name_is_refused_and_back_again_goes_on(job: LandedJob) -> None:
+    job.land_and_run(1, 2)
+    spec = job.folder / "config" / "landed.yaml"
+    landed = spec.read_text()
+    begin, end = landed.index("    format: python"), landed.index("    schema:")
+    spec.write_text(
+        landed[:begin] + "    format: csv\n    path: ../in/*.csv\n" + landed[end:].replace("max_records", "max_files")
+    )
+    with pytest.raises(InvalidRequest, match="source feed: needs a new uid or a backfill"):
+        job.epoch()
+    spec.write_text(landed)
+    job.land_and_run(3)
+    job.assert_tables(3)
