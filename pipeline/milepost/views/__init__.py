@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.views.badge import JobBadge as JobBadge
+    from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
-    from milepost.views.prices import month_cost_text as month_cost_text
     from milepost.views.prices import price_text as price_text
+    from milepost.views.status import state_section as state_section
+    from milepost.views.status import status_view as status_view
     from milepost.views.text import STATES as STATES
     from milepost.views.text import late_by_operator as late_by_operator
     from milepost.views.text import printable as printable
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from milepost.views.text import show_count as show_count
     from milepost.views.text import show_rows as show_rows
     from milepost.views.text import show_time as show_time
+    from milepost.views.tree import Fact as Fact
     from milepost.views.tree import Fold as Fold
     from milepost.views.tree import Link as Link
     from milepost.views.tree import LinkTarget as LinkTarget

@@ -11,9 +11,11 @@ from milepost.jobmaster import CheckpointDetails, CheckpointReport, SourceDetail
 from milepost.protocol.records import CheckpointStatus
 from milepost.quality import GateVerdict
 from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
+from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
     counts,
+    failure_text,
     late_by_operator,
     printable,
     show_bytes,
@@ -78,8 +80,7 @@ def _notices(report: CheckpointReport, unreadable: str | None) -> Iterator[Secti
         corrupt = Link(LinkTarget.RUNBOOK, ("state-corrupt",))
         yield Section(_UNREADABLE, lines=(unreadable,), meaning=Meaning.BAD, link=corrupt)
     if report.failure_reason:
-        detail = " ".join(str(report.failure_detail or "").split())
-        lines = [f"{report.failure_reason}: {detail}" if detail else report.failure_reason]
+        lines = [failure_text(report.failure_reason, report.failure_detail)]
         lines += [f"What to do first: {report.remedy}"] if report.remedy else []
         title = f"Nothing of it is published: {report.meaning or report.failure_reason}"
         link = Link(LinkTarget.RUNBOOK, ("epoch-failed",))
@@ -145,8 +146,7 @@ def _details(report: CheckpointDetails) -> Iterator[Section]:
         yield Section("Sources", "what came in", tables=(_sources(report),))
     if report.static_sources:
         rows = [_static_source(name, source) for name, source in report.static_sources.items()]
-        columns = ("source", "rows", "objects", "newest object", "copy", "with checkpoint")
-        yield Section("Static sources", "what rows were looked up in", tables=(Table(columns, tuple(rows)),))
+        yield Section("Static sources", "what rows were looked up in", tables=(Table(STATIC_COLUMNS, tuple(rows)),))
     if report.sinks:
         yield Section("Sinks", "what went out", tables=(_sinks(report),))
     if report.operators:
@@ -221,10 +221,8 @@ def _static_source(name: str, source: StaticSourceDetails) -> Row:
     pinned = [f"{at.object} ({at.version})" for at in source.objects[:_PINNED]]
     more = len(source.objects) - len(pinned)
     pinned += [f"and {more:,} more"] if more > 0 else []
-    figures = counts(source.rows, len(source.objects))
-    copied = (show_time(source.newest_object), show_bytes(source.copy_bytes), Figure(printable(source.copied_by)))
     objects = _objects(name, source.objects[:_NAMED], len(source.objects))
-    return Row((name, *figures, *copied), ", ".join(pinned), (objects,))
+    return Row((name, *static_source_cells(source)), ", ".join(pinned), (objects,))
 
 
 def _sinks(report: CheckpointDetails) -> Table:

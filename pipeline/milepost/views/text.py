@@ -11,12 +11,11 @@ from milepost.epoch import counted
 from milepost.views.tree import UNKNOWN, Figure, Meaning, Text
 
 STATES: Mapping[str, Meaning] = {
-    **dict.fromkeys(("completed", "committed", "healthy", "running", "passed", "met", "ok"), Meaning.GOOD),
-    **dict.fromkeys(("aborted", "failed", "error", "raised", "FAILED", "FAIL", "fenced"), Meaning.BAD),
-    **dict.fromkeys(("beyond the lag", "refused", "unreadable"), Meaning.BAD),
-    **dict.fromkeys(("pending", "no success yet", "initializing", "frozen"), Meaning.BUSY),
+    **dict.fromkeys(("completed", "committed", "running", "passed", "met", "ok"), Meaning.GOOD),
+    **dict.fromkeys(("aborted", "failed", "error", "raised", "FAIL", "refused", "unreadable"), Meaning.BAD),
+    **dict.fromkeys(("pending", "initializing", "frozen"), Meaning.BUSY),
     **dict.fromkeys(("unconfirmed", "not met", "warning", "warned", "warn"), Meaning.WARN),
-    **dict.fromkeys(("subsumed", "finished", "ended", "canceled", "skipped", "unpublished"), Meaning.CALM),
+    **dict.fromkeys(("subsumed", "finished", "canceled", "skipped", "unpublished"), Meaning.CALM),
 }
 """Word of a state -> what it means."""
 
@@ -24,6 +23,11 @@ STATES: Mapping[str, Meaning] = {
 def state(word: str) -> Text:
     """Return a state with its meaning."""
     return Text(word, STATES.get(word, Meaning.CALM))
+
+
+def failure_text(reason: str | None, detail: str | None) -> str:
+    """Return why something failed, on one line."""
+    return ": ".join(filter(None, (reason, " ".join((detail or "").split()))))
 
 
 def printable(value: object) -> str:

@@ -48,7 +48,7 @@ def said_of_the_path(job: SparklessJob) -> list[str]:
     """Return the sentences of the job's page that name the path of its source."""
     with pytest.MonkeyPatch.context() as patch:
         page = page_client(patch, *job_dags(job.folder / "config").values()).get("/jobs/small__epoch").text
-    texts = (re.sub("<code>.*?</code>|<[^>]+>", " ", line) for line in page.splitlines())
+    texts = (re.sub("<td>[^<]*</td>|<[^>]+>", " ", line) for line in page.splitlines())
     return [" ".join(text.split()) for text in texts if "../landing/*.csv" in text]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -14,19 +14,18 @@ from milepost.cli.terminal.metrics import Form, Format, check_form, print_metric
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.epoch import counted
+from milepost.cli.terminal.views import one_line, show_view
+from milepost.codec import to_json
 from milepost.errors import InvalidRequest, StoreUnavailable
 from milepost.language.times import in_ms, parse_duration
-from milepost.views import month_cost_text, printable, show_bytes, show_count, show_time
+from milepost.views import show_time
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import SourceHealth, StaticSourceHealth, Status
+    from milepost.jobmaster import Status
 
-_HEALTH = {0: "healthy", 1: "failed", 4: "fenced", 6: "beyond the lag"}
-_MAIN = "main"
 _LOOK_EVERY_S = 2.0
-_PASSING = ("lag",)
-"""Facts that change with time alone. `--watch` does not show the health again for these."""
+_AGES = ("lag_ms", "newest_object_age_ms", "event_time_age_ms", "age_ms")
+"""Fields that change with time alone. `--watch` does not show the health again for these."""
 
 
 def register(app: typer.Typer) -> None:
@@ -78,11 +77,18 @@ def follow(look: Callable[[], Status], wait: Callable[[], None], output: Output)
             if seen != shown:
                 output.note(" ".join(error.message.split()))
         else:
-            seen = [fact for fact in facts(health) if fact[0] not in _PASSING], next_steps(health)
+            seen = _without_ages(to_json(health))
             if seen != shown:
                 _show_again(health, output)
         shown = seen
         wait()
+
+
+def _without_ages(value: Any) -> Any:
+    """Return a document without the figures that change with time alone."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _without_ages(item) for name, item in value.items() if name not in _AGES}
 
 
 def _show_again(health: Status, output: Output) -> None:
@@ -91,9 +97,10 @@ def _show_again(health: Status, output: Output) -> None:
     if sys.stdout.isatty():
         output.clear()
         return show_health(health, output)
-    now = datetime.now(UTC).isoformat()
-    details = ", ".join(f"{name} {text}" for name, text in facts(health))
-    return output.text(f"{show_time(now)} {health_word(health)}: {details}; next: {'; '.join(next_steps(health))}")
+    from milepost.views import status_view
+
+    now = show_time(datetime.now(UTC).isoformat())
+    return output.text(f"{now} {one_line(status_view(health))}; next: {'; '.join(next_steps(health))}")
 
 
 def _bound_ms(max_lag: str | None) -> int | None:
@@ -107,101 +114,15 @@ def _bound_ms(max_lag: str | None) -> int | None:
 
 
 def show_health(health: Status, output: Output) -> None:
-    """Print the verdict, one line per fact, then one line per next step, to be copied."""
-    word = health_word(health)
-    output.text(output.paint(word, f"{word}: job {health.job}"))
-    lines = facts(health)
-    names = max(len(name) for name, _ in lines) + 2
-    for name, text in lines:
-        output.paragraph(text, " " * (names + 2), f"  {name.ljust(names)}")
+    """Print the document, then one line per next step, to be copied."""
+    from milepost.views import status_view
+
+    show_view(status_view(health), output)
+    output.text()
     for step in next_steps(health):
         output.text(f"next: {step}")
-
-
-def _lacks_input(health: Status) -> bool:
-    """Return whether the job needs attention although nothing has failed."""
-    from milepost.jobmaster import Condition
-
-    return health.condition is Condition.NO_INPUT
-
-
-def health_word(health: Status) -> str:
-    """Return the job's condition in one or two words."""
-    if health.job_status == "failed":
-        return "FAILED"
-    if health.result is not None:
-        return "ended"
-    if health.exit_code == 1 and health.head is None and health.last_failure is None:
-        return "no success yet"
-    if _lacks_input(health):
-        return "no input"
-    return _HEALTH.get(health.exit_code, "failed")
-
-
-def facts(health: Status) -> list[tuple[str, str]]:
-    """Return the facts of a job, as name and text."""
-    waits = f", waits for {health.waits_for}" if health.waits_for else ""
-    branch = "" if health.timeline in (None, _MAIN) else f" of timeline {health.timeline}"
-    failed = [] if health.last_failure is None else [("last failure", _failure(health))]
-    found = [
-        *failed,
-        ("job", f"{health.job_status}{waits}"),
-        ("head", f"{printable(health.head)}{branch}"),
-        ("last success", show_time(health.last_success)),
-        ("lag", "unknown" if health.lag_ms is None else f"{health.lag_ms / 60_000:.0f} min"),
-        ("unread", _unread(health)),
-    ]
-    found += [(f"source {name}", _freshness(source)) for name, source in (health.sources or {}).items()]
-    found += [(f"static {name}", _looked_up(source)) for name, source in health.static_sources.items()]
-    if health.month is not None:
-        found.append(("estimate", f"a month costs {month_cost_text(health.month)}"))
-    if health.frozen is not None:
-        found.append(("frozen", f"until {show_time(health.frozen.until)} by session {health.frozen.session_id}"))
-    if not health.healthy or _lacks_input(health):
-        found.append(("runbook", health.runbook))
-    return found
 
 
 def next_steps(health: Status) -> list[str]:
     """Return the next steps of the job and of each unfinished backfill."""
     return [health.next_step, *(one.next_step for one in health.unfinished_backfills)]
-
-
-def _failure(health: Status) -> str:
-    detail = " ".join(str(health.last_failure_detail or "").split())
-    return f"{health.last_failure}: {detail}" if detail else str(health.last_failure)
-
-
-def _unread(health: Status) -> str:
-    if health.unread_objects is None:
-        return "unknown"
-    size = f", {show_bytes(health.unread_bytes)}" if health.unread_bytes else ""
-    return f"{counted(health.unread_objects, 'object')}{size}"
-
-
-def _freshness(source: SourceHealth) -> str:
-    """Return the age of a source's input, excluded and unreadable input, and whether its path matches no object."""
-    parts = [f"newest object {show_time(source.newest_object)}"] if source.newest_object else []
-    parts += [f"newest event time {show_time(source.newest_event_time)}"] if source.newest_event_time else []
-    parts += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
-    bad = source.bad_names
-    parts += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
-    records = source.bad_records
-    if records.total:
-        parts += [f"{show_count(records.total)} records in its dead letters, {show_count(records.count)} of the head"]
-    parts += ["idle: it holds no watermark back"] if source.idle else []
-    parts += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
-    parts += [source.not_remembered or "", source.overdue or source.no_match or ""]
-    return ", ".join(filter(None, parts)) or "nothing known"
-
-
-def _looked_up(source: StaticSourceHealth) -> str:
-    """Return the snapshot that the head's epoch used for lookups, its age, and what the next epoch will do."""
-    parts = []
-    if (held := source.held) is not None:
-        parts += [f"{counted(held.rows, 'row')} of {counted(len(held.objects), 'object')}"]
-        parts += [f"the newest landed {show_time(held.newest_object)}"]
-        parts += [f"copy of {show_bytes(held.copy_bytes)} with checkpoint {printable(held.copied_by)}"]
-    parts += ["its path names other versions now: the next epoch reads them"] if source.changed else []
-    parts += ["the next epoch is refused"] if source.refused else []
-    return ", ".join(parts) or "nothing was looked up yet"

@@ -106,8 +106,8 @@ class ActCommand:
         """Raise BadParameter: a field is missing that the act requires, and what the command does instead does not."""
         for field in self.act.fields:
             if field.required and form[field.name] is None:
-                other = f"; or use {self.instead.option}" if self.instead else ""
-                raise typer.BadParameter(f"{field.kind.metavar} is required{other}", param_hint=field.option)
+                other = f", or {self.instead.option} instead" if self.instead else ""
+                raise typer.BadParameter(f"expected {field.kind.metavar}{other}", param_hint=field.option)
 
     def _carry_out(self, call: Call) -> None:
         from milepost.jobmaster import Session

@@ -1,6 +1,6 @@
 """Jinja filters that format counts, sizes, durations and times.
 
-An unknown value is "" or "–".
+An unknown value is "".
 """
 
 from __future__ import annotations
@@ -8,18 +8,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from milepost.epoch import counted, lasting, observed
+from milepost.epoch import counted, lasting
 from milepost.language.times import in_ms
-
-UNKNOWN = "–"
 
 
 def count(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else ""
-
-
-def milliseconds(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else UNKNOWN
 
 
 def size(value: Any) -> str:
@@ -52,10 +46,8 @@ def age_ms(time: str | None) -> int | None:
 
 FILTERS = {
     "count": count,
-    "milliseconds": milliseconds,
     "size": size,
     "duration": duration,
     "moment": moment,
     "plural": counted,
-    "observed": observed,
 }

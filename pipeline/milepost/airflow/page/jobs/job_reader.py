@@ -16,12 +16,12 @@ from threading import Lock
 from typing import TypeVar
 
 from milepost.airflow.page.jobs.dag_jobs import DagJob
-from milepost.airflow.page.jobs.job_badge import JobBadge, Tone, job_badge
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
 from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import JobMaster, JobState, Status
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
+from milepost.views import JobBadge, Meaning, job_badge
 
 T = TypeVar("T")
 
@@ -58,8 +58,8 @@ class JobReading:
         if self.status is not None:
             return job_badge(self.status)
         if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
-            return JobBadge(Tone.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
-        return JobBadge(Tone.BAD, "unreadable", self.problem)
+            return JobBadge(Meaning.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
+        return JobBadge(Meaning.BAD, "unreadable", self.problem)
 
     @property
     def action(self) -> SuggestedAction:

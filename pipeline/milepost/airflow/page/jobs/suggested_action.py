@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from milepost.acts import BACKFILL, CANCEL, RESUME, ROLLBACK, START, TO, VERIFY
 from milepost.airflow.page.frame.commands import names_command
-from milepost.airflow.page.jobs.job_badge import job_badge
 from milepost.epoch import counted
 from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
 from milepost.jobmaster import Condition, Status, missing_input
 from milepost.protocol.records import CheckpointFailureReason, CheckpointId, checkpoint_name
+from milepost.views import job_badge
 
 EPOCH = "epoch"
 """A run of the job's `__epoch` DAG, which is not an act of the form."""

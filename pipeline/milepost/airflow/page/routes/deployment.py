@@ -12,8 +12,8 @@ from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import page
 from milepost.airflow.page.jobs.acts import PageAct, offered_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
-from milepost.airflow.page.jobs.job_badge import Tone
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
+from milepost.views import Meaning
 
 router = APIRouter()
 
@@ -39,5 +39,5 @@ def deployment(request: Request, readable: ReadableDags) -> HTMLResponse:
     readings = JOB_READER.read(jobs)
     ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))
     tones = [reading.badge.tone for reading in ordered]
-    counts = [(tone, tones.count(tone)) for tone in Tone if tone in tones]
+    counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]
     return page(request, "deployment.html", lines=list(map(JobLine.of, ordered)), refused=refused, counts=counts)

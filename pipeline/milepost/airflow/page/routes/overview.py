@@ -11,7 +11,6 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.jobs.acts import offered_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
-from milepost.airflow.page.jobs.job_badge import Tone
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
@@ -20,6 +19,7 @@ from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob, lint_report
 from milepost.jobspec.picture import graph_picture
 from milepost.protocol.records import CheckpointStatus
+from milepost.views import Meaning, state_section, status_view
 
 SHOWN_CHECKPOINTS = 8
 
@@ -32,7 +32,7 @@ class SinkLine:
 
     sink: SinkSpec
     location: str
-    tone: Tone
+    tone: Meaning
     shows: str
 
 
@@ -48,15 +48,12 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
     (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
     history, unanswered = _history(await_history)
-    live = next((timeline for timeline in state.timelines if timeline.timeline == state.timeline), None)
     return job_page.render(
         "overview.html",
         "",
         reading=reading,
-        state=state,
-        status=status,
-        live=live,
-        since_success_ms=age_ms(status.last_success) if status is not None else None,
+        health=status_view(status, age_ms(status.last_success)).sections if status else (state_section(state),),
+        backfills=status.unfinished_backfills if status else (),
         acts=offered_acts(reading),
         failed=_failed_checkpoint(status, history.checkpoints),
         tables=list(_tables(job_page.loaded, status)) if status is not None else [],
@@ -95,13 +92,13 @@ def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:
     for sink in job.spec.sinks:
         location = sink.path or sink.table or ""
         if sink.name in status.reconciling:
-            yield SinkLine(sink, location, Tone.WARN, f"has yet to follow timeline {status.timeline}")
+            yield SinkLine(sink, location, Meaning.WARN, f"has yet to follow timeline {status.timeline}")
         elif sink.name in status.unconfirmed:
-            yield SinkLine(sink, location, Tone.WARN, "waits for completed checkpoints to be published")
+            yield SinkLine(sink, location, Meaning.WARN, "waits for completed checkpoints to be published")
         elif status.head is None:
-            yield SinkLine(sink, location, Tone.CALM, "nothing yet")
+            yield SinkLine(sink, location, Meaning.CALM, "nothing yet")
         else:
-            yield SinkLine(sink, location, Tone.GOOD, f"checkpoint {status.head}")
+            yield SinkLine(sink, location, Meaning.GOOD, f"checkpoint {status.head}")
 
 
 def _picture(job: LoadedJob) -> str:

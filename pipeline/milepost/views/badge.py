@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from milepost.jobmaster import Condition, Status
-
-
-class Tone(StrEnum):
-    """How a state is shown, worst first, which is the order of the list of jobs."""
-
-    BAD = "bad"
-    WARN = "warn"
-    BUSY = "busy"
-    GOOD = "good"
-    CALM = "calm"
+from milepost.views.text import failure_text
+from milepost.views.tree import Meaning
 
 
 @dataclass(frozen=True, slots=True)
 class JobBadge:
-    """The condition of a job as pages show it. reason: why, and what is true now; "" if nothing is wrong."""
+    """The condition of a job as people see it. reason: why, and what is true now; "" if nothing is wrong."""
 
-    tone: Tone
+    tone: Meaning
     word: str
     reason: str
 
     @property
     def urgency(self) -> int:
-        return list(Tone).index(self.tone)
+        return list(Meaning).index(self.tone)
 
 
 def job_badge(status: Status) -> JobBadge:
@@ -39,7 +30,7 @@ def job_badge(status: Status) -> JobBadge:
 
 
 def _failure(status: Status) -> str:
-    return ": ".join(filter(None, (status.last_failure, status.last_failure_detail)))
+    return failure_text(status.last_failure, status.last_failure_detail)
 
 
 def _ended(status: Status) -> str:
@@ -57,40 +48,43 @@ def _frozen(status: Status) -> str:
     return f"A backfill blocks new checkpoints{until}."
 
 
-_BADGES: dict[Condition, tuple[Tone, Callable[[Status], str]]] = {
-    Condition.FAILED: (Tone.BAD, lambda status: f"{_failure(status)}. No epoch runs until it is resumed."),
-    Condition.CANCELLING: (Tone.WARN, lambda status: f"{_ended(status)} Its clean-up is not finished."),
-    Condition.CANCELED: (Tone.CALM, _ended),
-    Condition.FINISHED: (Tone.CALM, _ended),
+_BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
+    Condition.FAILED: (
+        Meaning.BAD,
+        lambda status: f"{_failure(status)}. No epoch runs until it is resumed.",
+    ),
+    Condition.CANCELLING: (Meaning.WARN, lambda status: f"{_ended(status)} Its clean-up is not finished."),
+    Condition.CANCELED: (Meaning.CALM, _ended),
+    Condition.FINISHED: (Meaning.CALM, _ended),
     Condition.RECONCILING: (
-        Tone.WARN,
+        Meaning.WARN,
         lambda status: f"Sinks {', '.join(status.reconciling)} do not yet show timeline {status.timeline}.",
     ),
     Condition.EPOCH_FAILED: (
-        Tone.BAD,
+        Meaning.BAD,
         lambda status: f"{_failure(status)}. None of its rows are visible. The next epoch tries again.",
     ),
-    Condition.SPEC_REFUSED: (Tone.BAD, lambda status: str(status.spec_refused)),
-    Condition.INPUT_REFUSED: (Tone.BAD, lambda status: status.next_step),
+    Condition.SPEC_REFUSED: (Meaning.BAD, lambda status: str(status.spec_refused)),
+    Condition.INPUT_REFUSED: (Meaning.BAD, lambda status: status.next_step),
     Condition.UNPUBLISHED: (
-        Tone.WARN,
+        Meaning.WARN,
         lambda status: f"Completed checkpoints wait for sinks {', '.join(status.unconfirmed)}.",
     ),
     Condition.LEASE_OVER: (
-        Tone.WARN,
+        Meaning.WARN,
         lambda status: f"No session works on checkpoint {status.pending}: {status.lease_over}.",
     ),
-    Condition.OVERDUE: (Tone.WARN, _overdue),
-    Condition.LATE: (Tone.WARN, lambda status: status.next_step),
-    Condition.NO_INPUT: (Tone.WARN, lambda status: status.next_step),
-    Condition.RUNNING: (Tone.BUSY, lambda status: ""),
-    Condition.FROZEN: (Tone.BUSY, _frozen),
+    Condition.OVERDUE: (Meaning.WARN, _overdue),
+    Condition.LATE: (Meaning.WARN, lambda status: status.next_step),
+    Condition.NO_INPUT: (Meaning.WARN, lambda status: status.next_step),
+    Condition.RUNNING: (Meaning.BUSY, lambda status: ""),
+    Condition.FROZEN: (Meaning.BUSY, _frozen),
     Condition.BACKFILL_UNFINISHED: (
-        Tone.CALM,
+        Meaning.CALM,
         lambda status: (
             f"Unfinished backfills on timelines {', '.join(backfill.fork for backfill in status.unfinished_backfills)}."
         ),
     ),
-    Condition.INITIALIZING: (Tone.CALM, lambda status: "The first epoch with input creates the first checkpoint."),
-    Condition.HEALTHY: (Tone.GOOD, lambda status: ""),
+    Condition.INITIALIZING: (Meaning.CALM, lambda status: "The first epoch with input creates the first checkpoint."),
+    Condition.HEALTHY: (Meaning.GOOD, lambda status: ""),
 }

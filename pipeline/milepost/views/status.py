@@ -1,0 +1,91 @@
+"""The document of a job's health: what runs, how fresh its input is, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from milepost.epoch import counted, lasting
+from milepost.jobmaster import Condition, JobState, SourceHealth, Status
+from milepost.views.badge import job_badge
+from milepost.views.prices import month_cost_text
+from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
+from milepost.views.text import counts, failure_text, show_bytes, show_count, show_time
+from milepost.views.tree import UNKNOWN, Fact, Figure, Link, LinkTarget, Row, Section, Table, Text, View
+
+_MINUTE_MS = 60_000
+
+
+def status_view(status: Status, since_success_ms: int | None = None) -> View:
+    """Return the document of a job's health.
+
+    Args:
+        since_success_ms: age of the last success; None: not to be shown.
+    """
+    badge = job_badge(status)
+    sections = [Section(facts=tuple(_facts(status, since_success_ms)))]
+    if status.sources:
+        columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
+        rows = tuple(_source(name, source) for name, source in status.sources.items())
+        sections.append(Section("Sources", tables=(Table(columns, rows, optional=columns[6:]),)))
+    if status.static_sources:
+        rows = tuple(_static_sources(status))
+        sections.append(Section("Static sources", tables=(Table(STATIC_COLUMNS, rows),)))
+    return View(f"job {status.job}", (Text(badge.word, badge.tone),), tuple(sections))
+
+
+def state_section(state: JobState) -> Section:
+    """Return what the manifest alone has of a job."""
+    live = next((timeline for timeline in state.timelines if timeline.timeline == state.timeline), None)
+    heads = _heads(state.timeline, live.head if live else None, live.pending if live else None)
+    return Section(facts=(Fact("job", state.job_status, "by its manifest"), *heads))
+
+
+def _heads(timeline: str | None, head: int | None, pending: int | None, in_flight: str = "") -> Iterator[Fact]:
+    yield Fact("head", "none" if head is None else f"checkpoint {head}", f"timeline {timeline or 'main'}")
+    yield Fact("in progress", "nothing" if pending is None else f"checkpoint {pending}", in_flight)
+
+
+def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
+    if status.last_failure is not None:
+        yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
+    yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
+    in_flight = f"{show_bytes(status.in_flight_bytes)} in flight" if status.in_flight_bytes else ""
+    yield from _heads(status.timeline, status.head, status.pending, in_flight)
+    ago = "" if since_success_ms is None else f"{lasting(since_success_ms)} ago"
+    yield Fact("last success", show_time(status.last_success) if status.last_success else "never", ago)
+    age = "unknown" if status.lag_ms is None else lasting(status.lag_ms)
+    lag = "less than 1 min" if status.lag_ms is not None and status.lag_ms < _MINUTE_MS else age
+    yield Fact("lag", lag, "age of the oldest unread object" if status.unread_objects else "")
+    unread = "unknown" if status.unread_objects is None else counted(status.unread_objects, "object")
+    yield Fact("unread", unread, show_bytes(status.unread_bytes) if status.unread_bytes else "")
+    if status.month is not None:
+        yield Fact("estimate", f"a month costs {month_cost_text(status.month)}")
+    if status.frozen is not None:
+        yield Fact("frozen", f"until {show_time(status.frozen.until)}", f"by session {status.frozen.session_id}")
+    if not status.healthy or status.condition is Condition.NO_INPUT:
+        link = Link(LinkTarget.RUNBOOK, (status.condition.value,))
+        yield Fact("runbook", Text(status.condition.value, link=link))
+
+
+def _source(name: str, source: SourceHealth) -> Row:
+    remarks = [source.overdue or "", source.no_match or "", source.not_remembered or ""]
+    remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
+    bad, records = source.bad_names, source.bad_records
+    remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
+    remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []
+    remarks += ["idle: it does not hold the watermark back"] if source.idle else []
+    remarks += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
+    times = (show_time(source.newest_object), show_time(source.newest_event_time))
+    age = UNKNOWN if source.newest_object_age_ms is None else Figure(lasting(source.newest_object_age_ms))
+    cells = (name, *counts(source.objects, source.unread_objects), *times, show_count(records.total), age, source.path)
+    return Row(cells, ", ".join(filter(None, remarks)))
+
+
+def _static_sources(status: Status) -> Iterator[Row]:
+    for name, source in status.static_sources.items():
+        remarks = ["its path names other versions now: the next epoch reads them"] if source.changed else []
+        remarks += ["the next epoch is refused"] if source.refused else []
+        unknown = (UNKNOWN, UNKNOWN, "-", UNKNOWN, UNKNOWN)
+        held = unknown if source.held is None else static_source_cells(source.held)
+        remarks += ["nothing was looked up yet"] if source.held is None and not remarks else []
+        yield Row((name, *held), ", ".join(remarks))
