@@ -137,7 +137,8 @@ def _sound(context: ActContext, done: Audit) -> ActResult:
 def _plan_gc(master: JobMaster, form: Form) -> ActPlan:
     preview = master.collect_garbage(dry_run=True)
     tables = preview.tables
-    due = (preview.due, preview.probes, preview.vetoes, preview.staged, *(table.due for table in tables))
+    dead = (preview.probes, preview.vetoes, preview.landings, preview.staged)
+    due = (preview.due, *dead, *(table.due for table in tables))
     listed = (preview.listed, *(table.listed for table in tables))
     idle = not (any(due) or any(listed) or preview.compactable_entries)
     text = (
@@ -163,6 +164,8 @@ def _collection(done: Collection) -> Iterator[str]:
         yield from _unreadable([f"sink {table.sink}: {line}" for line in table.unreadable_lists])
     yield from _listed(f"left by probes{deleted}", done.probes)
     yield from _listed(f"failing rows of vetoed epochs, kept no longer{deleted}", done.vetoes)
+    if done.landings:
+        yield from _listed(f"written by landings that lost{deleted}", done.landings)
     if done.compactable_entries:
         yield f"entries of the log {would}compacted: {done.compactable_entries:,}"
     waiting, hours = done.waiting + sum(table.waiting for table in done.tables), done.grace_ms / _HOUR_MS

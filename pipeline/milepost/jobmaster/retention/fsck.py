@@ -26,7 +26,13 @@ from milepost.protocol.retention import (
     staged_status,
 )
 
-_COLLECTABLE = (ObjectStatus.UNREACHABLE, ObjectStatus.PROBE, ObjectStatus.EXPIRED, ObjectStatus.REPLACED_LIST)
+_COLLECTABLE = (
+    ObjectStatus.UNREACHABLE,
+    ObjectStatus.PROBE,
+    ObjectStatus.EXPIRED,
+    ObjectStatus.REPLACED_LIST,
+    ObjectStatus.LOST_LANDING,
+)
 """Statuses of objects that nothing refers to and that a collection may delete."""
 
 DAMAGED = 7
@@ -132,7 +138,8 @@ def check_job(context: JobContext) -> Audit:
     listed = [item for item in classified if item.status is ObjectStatus.LISTED]
     counts = Counter(item.status.name.lower() for item in classified)
     if not reach.complete:
-        counts.pop(ObjectStatus.UNREACHABLE.name.lower(), None)
+        for status in (ObjectStatus.UNREACHABLE, ObjectStatus.LOST_LANDING):
+            counts.pop(status.name.lower(), None)
     return Audit(
         job=reach.state.job,
         manifest_version=reach.state.version,
@@ -171,7 +178,7 @@ def _savepoints_elsewhere(context: JobContext, reach: JobReach) -> tuple[list[Mi
 def classify_objects(reach: JobReach) -> Iterator[ClassifiedObject]:
     """Yield every stored object, of the job and of its sinks, with its status."""
     for stat in reach.objects.values():
-        status = object_status(reach.state, stat.key, reach.references, reach.listed)
+        status = object_status(reach.state, stat.key, reach.references, reach.listed, reach.logs)
         proof_text = _proof(reach, stat.key) if status is ObjectStatus.UNREACHABLE else ""
         yield ClassifiedObject(stat, status, proof=proof_text)
     for table in reach.tables:

@@ -5,7 +5,9 @@ A collection has two phases. Both are safe alongside a running epoch and at any 
    is still the version that was walked.
 2. Entries that have been listed for the whole grace period are deleted, each after a fresh read of the head.
 A collection takes no leadership and fences nobody. At the sinks it deletes what aborted or fenced tokens staged, by the
-sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`).
+sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`). Objects that
+nothing can ever name are deleted in one phase after the grace period: files of probes, replaced lists, and what a
+landing wrote for a record that another landing has appended. Expired vetoes are deleted at once.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from milepost.jobmaster.retention.garbage_lists import (
     listed_garbage,
     write_if_large,
 )
+from milepost.jobmaster.retention.landed_logs import LandedLogs
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
@@ -50,6 +53,7 @@ class _CollectionPlan:
         tables: per table, the published files to list or delete.
         probes: files of killed start-up probes, older than the grace. Nothing refers to them, so one phase is enough.
         vetoes: expired failing rows of vetoed epochs. One phase is enough, too.
+        landings: objects of landings that lost, older than the grace. No record can ever name them, so likewise.
         due: garbage entries that may be deleted now. due_listed: keys in stored lists that may be deleted now.
     """
 
@@ -59,6 +63,7 @@ class _CollectionPlan:
     tables: tuple[PrunePlan, ...]
     probes: tuple[str, ...]
     vetoes: tuple[str, ...]
+    landings: tuple[str, ...]
     due: tuple[Garbage, ...]
     due_listed: frozenset[str]
 
@@ -69,7 +74,7 @@ class Collection:
 
     Attributes:
         listed: entries that it adds. due: garbage that may be deleted now. waiting: number of entries within the grace.
-        probes, vetoes, staged: deleted without listing; see `_CollectionPlan`.
+        probes, vetoes, landings, staged: deleted without listing; see `_CollectionPlan`.
         compactable_entries: of the manifest log.
     """
 
@@ -83,6 +88,7 @@ class Collection:
     waiting: int
     probes: tuple[str, ...]
     vetoes: tuple[str, ...]
+    landings: tuple[str, ...]
     compactable_entries: int
     tables: tuple[TablePruning, ...]
     staged: tuple[str, ...]
@@ -103,9 +109,9 @@ def collect_garbage(
         StateCorrupt: a root cannot be walked, so nothing is provably unreachable; nothing was changed.
         CommitConflict: the head moved during each of several walks; nothing was deleted.
     """
-    grace_ms = minimum_grace_ms(timeout_ms)
+    grace_ms, logs = minimum_grace_ms(timeout_ms), LandedLogs(context.store)
     for _ in range(_WALKS):
-        reach = _walk(context)
+        reach = _walk(context, logs)
         plan = _plan(context, reach, timeout_ms)
         report = _report(reach, plan, grace_ms, dry_run)
         if dry_run:
@@ -124,8 +130,8 @@ def collect_garbage(
     )
 
 
-def _walk(context: JobContext) -> JobReach:
-    reach = walk_job(context)
+def _walk(context: JobContext, logs: LandedLogs) -> JobReach:
+    reach = walk_job(context, logs)
     if not reach.complete:
         problems = [*reach.faults, *reach.conflicts]
         raise StateCorrupt(
@@ -143,19 +149,16 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _CollectionP
     own = [item for item in classified if item.sink is None]
     unreachable = tuple(item for item in own if item.status is ObjectStatus.UNREACHABLE)
     reachable = [item.stat.key for item in own if item.status is not ObjectStatus.UNREACHABLE]
+    old = [item for item in own if reach.now_ms - item.stat.last_modified_ms >= grace_ms]
     entries = unreferenced([reachable, reach.references], [[item.stat.key for item in unreachable]])
     return _CollectionPlan(
         unreachable,
         (*listable(entries)[:MAX_LISTED], *sorted(set(entries) - set(listable(entries)))[:_MAX_ROOTS]),
         _dead_staging(classified, reach.now_ms, grace_ms),
         tuple(_prune_plan(reach, table, classified, timeout_ms) for table in reach.tables),
-        tuple(
-            item.stat.key
-            for item in own
-            if item.status in (ObjectStatus.PROBE, ObjectStatus.REPLACED_LIST)
-            and reach.now_ms - item.stat.last_modified_ms >= grace_ms
-        ),
+        tuple(item.stat.key for item in old if item.status in (ObjectStatus.PROBE, ObjectStatus.REPLACED_LIST)),
         tuple(item.stat.key for item in own if item.status is ObjectStatus.EXPIRED),
+        tuple(item.stat.key for item in old if item.status is ObjectStatus.LOST_LANDING),
         collectable(reach.state, reach.now_ms, grace_ms),
         listed_garbage(
             context.store,
@@ -241,8 +244,9 @@ def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, g
     fold_garbage(context, session_id, context.head().state, grace_ms)
     for owner in plan.staged:
         discard(context, *owner)
-    context.store.delete([*plan.probes, *plan.vetoes])
-    return deleted + len(plan.probes) + len(plan.vetoes)
+    dead = [*plan.probes, *plan.vetoes, *plan.landings]
+    context.store.delete(dead)
+    return deleted + len(dead)
 
 
 def _with_progress(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
@@ -265,6 +269,7 @@ def _report(reach: JobReach, plan: _CollectionPlan, grace_ms: int, dry_run: bool
         waiting=len(waiting),
         probes=plan.probes,
         vetoes=plan.vetoes,
+        landings=plan.landings,
         compactable_entries=horizon(reach.state) - 1 - reach.state.compacted,
         tables=tuple(table.report() for table in plan.tables),
         staged=tuple(f"checkpoint {checkpoint_id}, token {token}" for checkpoint_id, token in plan.staged),

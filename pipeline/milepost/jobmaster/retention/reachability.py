@@ -2,8 +2,8 @@
 
 Order: list the objects, read the manifest's head, then follow every reference. An object that was listed before and is
 not reached after can never become reachable. Roots are the manifest log with the input record of each completed epoch,
-the retained and pending checkpoints of every timeline, the savepoints in the job's storage, and the marks of each sink.
-Read-only.
+the retained and pending checkpoints of every timeline, the savepoints in the job's storage, the marks of each sink, and
+the log of each landed source, also of one that the spec no longer has. Read-only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from milepost.epoch import counted
+from milepost.epoch import CheckpointMetadata, counted, decode_metadata
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
@@ -20,8 +20,10 @@ from milepost.jobmaster.job.table_contents import unchecked_tables
 from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, list_dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
 from milepost.jobmaster.retention.job_tables import job_tables
+from milepost.jobmaster.retention.landed_logs import LandedLogs
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
+from milepost.protocol.landed import LogPosition
 from milepost.protocol.log import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep import without_expired_pins
 from milepost.protocol.records import (
@@ -34,6 +36,7 @@ from milepost.protocol.records import (
     ObjectStore,
     Savepoint,
     is_veto_key,
+    landed_source_of_key,
     sink_of_staged_file,
 )
 from milepost.protocol.retention import CheckpointOutcome, GarbageKeys, handle_conflicts, root_in_job
@@ -97,6 +100,7 @@ class JobReach:
         objects: of the job's own store, by key. references: to those objects, by key.
         outcomes: of each checkpoint that ended, from the log.
         listed: what the manifest value lists as garbage.
+        logs: sequence of the newest record of each source's log.
         roots: what was walked, as text.
         faults: roots that could not be walked, one line each. With a fault nothing is proven unreachable.
         conflicts: keys that two checkpoints describe differently.
@@ -109,6 +113,7 @@ class JobReach:
     references: Mapping[str, Reference]
     outcomes: Mapping[CheckpointId, CheckpointOutcome]
     listed: GarbageKeys
+    logs: Mapping[str, int]
     tables: tuple[TableReach, ...]
     roots: tuple[str, ...]
     faults: tuple[str, ...]
@@ -121,20 +126,23 @@ class JobReach:
         return not self.faults and not self.conflicts
 
 
-def walk_job(context: JobContext) -> JobReach:
+def walk_job(context: JobContext, logs: LandedLogs | None = None) -> JobReach:
     """Walk every root. A walk with faults is repeated if the head moved meanwhile, since that may be the cause.
 
+    Args:
+        logs: from an earlier walk, whose records are not read again.
     Raises: NotFound (the job has never run), StoreUnavailable, EnvironmentUnusable.
     """
-    reach = _walk(context)
+    logs = LandedLogs(context.store) if logs is None else logs
+    reach = _walk(context, logs)
     for _ in range(_WALKS - 1):
         if reach.complete or context.head().version == reach.state.version:
             break
-        reach = _walk(context)
+        reach = _walk(context, logs)
     return reach
 
 
-def _walk(context: JobContext) -> JobReach:
+def _walk(context: JobContext, logs: LandedLogs) -> JobReach:
     now_ms = context.store.clock_ms()
     stored = list(context.store.list(""))
     opened: list[ListedTable] = []
@@ -153,6 +161,7 @@ def _walk(context: JobContext) -> JobReach:
     for savepoint in state.savepoints:
         found.walk_savepoint(savepoint)
     found.walk_vetoes(objects.values(), now_ms)
+    found.walk_landed(logs, objects)
     tables = tuple(found.walk_table(table) for table in opened)
     return JobReach(
         state=state,
@@ -161,6 +170,7 @@ def _walk(context: JobContext) -> JobReach:
         references=found.references,
         outcomes=found.outcomes,
         listed=listed_garbage(context.store, state),
+        logs=found.logs,
         tables=tables,
         roots=tuple(found.roots),
         faults=tuple(found.faults),
@@ -179,6 +189,8 @@ class _ReferenceCollector:
         self.described: list[tuple[str, ObjectHandle]] = []
         self.outcomes: dict[CheckpointId, CheckpointOutcome] = {}
         self.shares: dict[CheckpointId, TableShare] = {}
+        self.positions: list[tuple[str, str, LogPosition]] = []
+        self.logs: dict[str, int] = {}
         self.roots: list[str] = []
         self.faults: list[str] = []
 
@@ -213,6 +225,7 @@ class _ReferenceCollector:
             self.faults.append(f"{name}: {error.message}")
             return
         self.shares[checkpoint.checkpoint_id] = metadata.tables
+        self._add_positions(name, metadata)
         chain = (*top, checkpoint.metadata.key)
         handles = metadata.handles()
         for handle in handles:
@@ -277,7 +290,46 @@ class _ReferenceCollector:
             return
         for obj in document.objects:
             self.add(ObjectHandle(root + obj.key, obj.size, obj.sha256), (*top, handle.key))
+        self._walk_saved_positions(name, root, document.metadata)
         self.roots.append(f"{name} ({counted(len(document.objects) + 1, 'object')})")
+
+    def _walk_saved_positions(self, name: str, root: str, metadata: ObjectHandle) -> None:
+        """Read the positions of a savepoint. Metadata that is missing or damaged is found by its reference."""
+        with suppress(StateCorrupt):
+            key = root + metadata.key
+            body = read_handle(self._context.store, ObjectHandle(key, metadata.size, metadata.sha256))
+            self._add_positions(name, decode_metadata(body, key))
+
+    def _add_positions(self, name: str, metadata: CheckpointMetadata) -> None:
+        for source, snapshot in metadata.sources.items():
+            if snapshot.position is not None:
+                self.positions.append((name, source, snapshot.position))
+
+    def walk_landed(self, logs: LandedLogs, stored: Iterable[str]) -> None:
+        """Follow the log of each source, and check the positions on it. Call it after checkpoints and savepoints.
+
+        Args:
+            stored: keys of the listed objects. They show the logs of sources that the spec no longer has.
+        """
+        sources = {source for key in stored if (source := landed_source_of_key(key)) is not None}
+        for source in sorted(sources | {source for _, source, _ in self.positions}):
+            self._walk_log_of(source, logs)
+
+    def _walk_log_of(self, source: str, logs: LandedLogs) -> None:
+        try:
+            log = logs.walk(source)
+        except StateCorrupt as error:
+            self.faults.append(error.message)
+            return
+        chain = (f"log of source {source}",)
+        for handle in log.objects:
+            self.add(handle, chain)
+        self.logs[source] = log.newest
+        faults = ((name, log.position_fault(position)) for name, own, position in self.positions if own == source)
+        self.faults += [f"{name}: {fault}" for name, fault in faults if fault is not None]
+        life = "" if log.job in (None, self._context.identity) else ", of an earlier life of the job"
+        extent = f"{counted(log.newest, 'record')}, {counted(len(log.objects), 'object')}{life}"
+        self.roots.append(f"log of source {source} ({extent})")
 
     def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:
         """Treat each unexpired veto as a root, because the log entry that names it may be compacted earlier."""

@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import is_job_directory as is_job_directory
     from milepost.protocol.records.layout import is_veto_key as is_veto_key
     from milepost.protocol.records.layout import key_fault as key_fault
+    from milepost.protocol.records.layout import landed_object_place as landed_object_place
     from milepost.protocol.records.layout import landed_objects_folder as landed_objects_folder
     from milepost.protocol.records.layout import landed_objects_prefix as landed_objects_prefix
     from milepost.protocol.records.layout import landed_record_key as landed_record_key
     from milepost.protocol.records.layout import landed_records_prefix as landed_records_prefix
     from milepost.protocol.records.layout import landed_sequence as landed_sequence
+    from milepost.protocol.records.layout import landed_source_of_key as landed_source_of_key
     from milepost.protocol.records.layout import manifest_key as manifest_key
     from milepost.protocol.records.layout import manifest_version as manifest_version
     from milepost.protocol.records.layout import mark_key as mark_key

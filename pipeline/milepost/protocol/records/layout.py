@@ -59,6 +59,7 @@ _MARK_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/marks/\d{{20}}\.json")
 _REGISTERED_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/tables/[0-9a-f]{{64}}\.json")
 _STAGED_FILE = re.compile(rf"{SINKS_PREFIX}([^/]+)/files/")
 _LANDED_RECORD_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/records/(\d{{20}})\.json")
+_LANDED_OBJECT_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/[^/]+/[^/]+\.parquet")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -122,6 +123,21 @@ def landed_sequence(key: str) -> int | None:
     """Return the sequence of the record with this key; None for any other key."""
     match = _LANDED_RECORD_KEY.fullmatch(key)
     return None if match is None else _VERSION_CEILING - int(match[2])
+
+
+def landed_object_place(key: str) -> tuple[str, int] | None:
+    """Return the source of a landed object, and the sequence of the record that it was written for.
+
+    None for any other key.
+    """
+    match = _LANDED_OBJECT_KEY.fullmatch(key)
+    return None if match is None else (match[1], int(match[2]))
+
+
+def landed_source_of_key(key: str) -> str | None:
+    """Return the source to whose log a record or a landed object belongs; None for any other key."""
+    match = _LANDED_RECORD_KEY.fullmatch(key) or _LANDED_OBJECT_KEY.fullmatch(key)
+    return None if match is None else match[1]
 
 
 def landed_objects_folder(sequence: int, write_id: str) -> str:

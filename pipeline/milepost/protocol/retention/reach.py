@@ -8,7 +8,7 @@ as garbage, or never will be again.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,6 +16,7 @@ from milepost.errors import InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.layout import (
     GARBAGE_PREFIX,
+    LANDED_PREFIX,
     MANIFEST_PREFIX,
     METRICS_NAME,
     PROBE_PREFIX,
@@ -28,6 +29,8 @@ from milepost.protocol.records.layout import (
     is_mark_key,
     is_registered_table_key,
     is_veto_key,
+    landed_object_place,
+    landed_sequence,
     manifest_version,
     savepoint_root_of_key,
     token_of_prefix,
@@ -43,9 +46,12 @@ _INPUT_KEY = re.compile(r"inputs/[0-9a-f]{64}\.json")
 class ObjectStatus(Enum):
     """Why an object is retained, or that nothing requires it."""
 
-    LOG = "entry of the manifest log or of a sink's chain of heads, whose keys are never freed"
+    LOG = "entry of the manifest log, of a sink's chain of heads or of a source's log, whose keys are never freed"
     REFERENCED = "referenced by a root"
-    IN_USE = "below a checkpoint that is pending or newer than a pending one, or part of a savepoint being copied"
+    IN_USE = (
+        "below a checkpoint that is pending or newer than a pending one, part of a savepoint being copied, or written "
+        "by a landing that may be running"
+    )
     OWNED = "measurements of a retained checkpoint, deleted together with it"
     LISTED = "listed as garbage, deleted once it is due"
     UNCLAIMED = "input record of no completed epoch, retained because a trigger may still name it"
@@ -53,6 +59,7 @@ class ObjectStatus(Enum):
     KEPT = "retained: part of a table whose needs are not known now, or about to be published"
     EXPIRED = "failing rows of a vetoed epoch, past their retention time and no longer referenced"
     PROBE = "left by a killed start-up probe; nothing ever refers to it"
+    LOST_LANDING = "written by a landing that lost: another one appended the record for which it was written"
     REPLACED_LIST = "garbage list that no version names any longer, or that is about to be named"
     FOREIGN = "not part of the job's layout, so Milepost never deletes it"
 
@@ -90,13 +97,21 @@ class GarbageKeys:
         return key in self.keys or any(directory in self.keys for directory in directories)
 
 
-def object_status(state: ManifestState, key: str, references: Collection[str], listed: GarbageKeys) -> ObjectStatus:
+def object_status(
+    state: ManifestState,
+    key: str,
+    references: Collection[str],
+    listed: GarbageKeys,
+    logs: Mapping[str, int] | None = None,
+) -> ObjectStatus:
     """Return the status of an object in the job's own store.
 
     Args:
         state: read after the object was listed.
         references: every key that a root of `state` or an entry of its log refers to, and vetoes within retention.
         listed: garbage of that state.
+        logs: sequence of the newest record of each source's log, read after the object was listed. All their objects
+            are among the references.
     """
     if key.startswith(MANIFEST_PREFIX):
         return ObjectStatus.LOG if _is_log_entry(key) else ObjectStatus.FOREIGN
@@ -111,6 +126,8 @@ def object_status(state: ManifestState, key: str, references: Collection[str], l
     if key.startswith(GARBAGE_PREFIX):
         named = any(key == garbage_list_key(garbage.sha256) for garbage in state.garbage_lists)
         return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
+    if key.startswith(LANDED_PREFIX):
+        return _of_a_log(key, logs or {})
     if _INPUT_KEY.fullmatch(key):
         return ObjectStatus.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):
@@ -170,6 +187,21 @@ def _of_a_copy(state: ManifestState, key: str, listed: GarbageKeys) -> ObjectSta
     if any(pin.name == copy_pin_name(root) for pin in state.pins):
         return ObjectStatus.IN_USE
     return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
+
+
+def _of_a_log(key: str, logs: Mapping[str, int]) -> ObjectStatus:
+    """Return the status of a record, or of a landed object that no record names.
+
+    Such an object can still be named as long as its record's place is free. With record 7 as the newest one: an object
+    for record 7 has lost, because record 7 names others; one for record 8 may belong to a landing that is running.
+    """
+    if landed_sequence(key) is not None:
+        return ObjectStatus.LOG
+    place = landed_object_place(key)
+    if place is None:
+        return ObjectStatus.FOREIGN
+    source, sequence = place
+    return ObjectStatus.LOST_LANDING if sequence <= logs.get(source, 0) else ObjectStatus.IN_USE
 
 
 def proof(key: str, outcome: CheckpointOutcome | None) -> str:

@@ -1,0 +1,70 @@
+"""Walk the logs of landed sources: their chains, their objects, and the positions that lie on them (L1, L2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from milepost.protocol.landed import LogPosition, StoredRecord
+from milepost.protocol.records import ObjectHandle, ObjectStore, landed_objects_prefix
+from milepost.storage.log import SourceLog
+
+
+@dataclass(slots=True)
+class WalkedLog:
+    """What was read of one log, from record 1 on.
+
+    Attributes:
+        end: the position after the newest record that was read; None: there was none.
+        job: identity of the life of the job whose log it is; None: it has no record.
+        digests: of the records, in order. objects: of all records, with keys below the job's store.
+    """
+
+    source: str
+    end: LogPosition | None = None
+    job: str | None = None
+    digests: list[str] = field(default_factory=list)
+    objects: list[ObjectHandle] = field(default_factory=list)
+
+    @property
+    def newest(self) -> int:
+        """Sequence of the newest record that was read; 0: there was none."""
+        return len(self.digests)
+
+    def add(self, stored: StoredRecord) -> None:
+        """Add the next record."""
+        prefix = landed_objects_prefix(self.source)
+        self.objects += (ObjectHandle(prefix + item.key, item.size, item.sha256) for item in stored.record.objects)
+        self.digests.append(stored.digest)
+        self.end, self.job = stored.position, stored.record.identity.get("job")
+
+    def position_fault(self, position: LogPosition) -> str | None:
+        """Return why a position is not one of this log, or None."""
+        last = position.next - 1
+        what = f"source {self.source}: log {position.log} was read up to record {last}, and "
+        if self.end is None:
+            return f"{what}there is no log now"
+        if self.end.log != position.log:
+            return f"{what}what is stored is log {self.end.log}"
+        if last > self.newest:
+            return f"{what}it ends at record {self.newest} now"
+        return None if self.digests[last - 1] == position.digest else f"{what}that record is another one now"
+
+
+class LandedLogs:
+    """The logs in a job's store. Records never change, so a repeated walk reads only the new ones."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._walked: dict[str, WalkedLog] = {}
+
+    def walk(self, source: str) -> WalkedLog:
+        """Read a log up to its newest record. Raises StateCorrupt: a record is missing, unreadable or out of place."""
+        walked = self._walked.setdefault(source, WalkedLog(source))
+        log = SourceLog(self._store, source)
+        newest = log.newest()
+        if newest is None:
+            log.require_continues(walked.end, None)
+            return walked
+        for stored in log.since(walked.end, newest):
+            walked.add(stored)
+        return walked
