@@ -15,6 +15,9 @@ from milepost.protocol.records import ObjectStore, landed_objects_folder, landed
 OBJECT_BYTES = 64 << 20
 """An object is closed once it has this many bytes."""
 
+_GROUP_ROWS, _GROUP_BYTES = 100_000, 16 << 20
+"""A row group is written once it has this many rows, or bytes in memory."""
+
 
 class ObjectWriter:
     """Writes the objects of one record, below a folder that no other landing uses.
@@ -32,13 +35,11 @@ class ObjectWriter:
         """Write the rows of one split. Objects are named by split and number, and listed in the order of their rows."""
         number = rows = 0
         body, writer = io.BytesIO(), None
-        for batch in batches:
-            if not batch.num_rows:
-                continue
+        for group in _row_groups(batches):
             if writer is None:
-                writer = pq.ParquetWriter(body, batch.schema, compression="zstd")
-            writer.write_batch(batch)
-            rows += batch.num_rows
+                writer = pq.ParquetWriter(body, group.schema, compression="zstd")
+            writer.write_table(group, row_group_size=group.num_rows)
+            rows += group.num_rows
             if body.tell() >= OBJECT_BYTES:
                 writer.close()
                 self._put(split, number, body, rows)
@@ -52,3 +53,19 @@ class ObjectWriter:
         key = f"{self._folder}{split:05d}-{number:05d}.parquet"
         self._store.put(self._prefix + key, content)
         self.objects.append(LandedObject(key, len(content), hashlib.sha256(content).hexdigest(), rows))
+
+
+def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows of many small batches as few tables, in order. Batches of 3, 0 and 4 rows are one table of 7."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

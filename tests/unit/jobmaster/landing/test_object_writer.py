@@ -1,0 +1,49 @@
+"""The objects of a record have all rows of its splits, in order (L2)."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from milepost.jobmaster.landing import object_writer
+from milepost.jobmaster.landing.object_writer import ObjectWriter
+from milepost.storage.object_handles import handle_of
+from milepost_testkit.stores.memory_store import MemoryStore
+
+PREFIX = "landed/numbers/objects/"
+
+
+def batches(*sizes: int) -> list[pa.RecordBatch]:
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    return [pa.record_batch({"n": pa.array(range(a, a + b), pa.int64())}) for a, b in zip(starts, sizes, strict=True)]
+
+
+def test_many_small_batches_become_one_row_group() -> None:
+    store = MemoryStore("memory://job")
+    writer = ObjectWriter(store, "numbers", 2, "w")
+    writer.write(0, iter(batches(*[1] * 500, 0)))
+    (landed,) = writer.objects
+    assert (landed.key, landed.rows) == ("00000000000000000002/w/00000-00000.parquet", 500)
+    assert pq.ParquetFile(io.BytesIO(store.get(PREFIX + landed.key))).num_row_groups == 1
+
+
+def test_a_large_split_becomes_several_objects_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_writer, "OBJECT_BYTES", 1)
+    monkeypatch.setattr(object_writer, "_GROUP_ROWS", 4)
+    store = MemoryStore("memory://job")
+    writer = ObjectWriter(store, "numbers", 2, "w")
+    writer.write(0, iter(batches(3, 3, 3, 3)))
+    writer.write(1, iter([]))
+    writer.write(2, iter(batches(1)))
+    bodies = [store.get(PREFIX + landed.key) for landed in writer.objects]
+    assert [landed.key.rpartition("/")[2] for landed in writer.objects] == [
+        "00000-00000.parquet",
+        "00000-00001.parquet",
+        "00002-00000.parquet",
+    ]
+    assert [n for body in bodies for n in pq.read_table(io.BytesIO(body))["n"].to_pylist()] == [*range(12), 0]
+    for landed, body in zip(writer.objects, bodies, strict=True):
+        assert (landed.size, landed.sha256) == (handle_of("", body).size, handle_of("", body).sha256)
