@@ -22,6 +22,7 @@ from milepost.codec import dump
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.landing.object_writer import ObjectWriter
 from milepost.protocol.landed import (
+    JOB,
     Identity,
     LogRecord,
     Position,
@@ -96,7 +97,7 @@ class Lander:
         return _landing(self._log.source, first.record, newest.record)
 
     def _identity(self) -> Identity:
-        return {"job": self._job_identity, **self._source.identity()}
+        return {JOB: self._job_identity, **self._source.identity()}
 
     def _read(self, newest: StoredRecord, pull: Pull) -> LogRecord | None:
         """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""

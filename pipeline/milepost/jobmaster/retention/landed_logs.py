@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from milepost.protocol.landed import LogPosition, StoredRecord
+from milepost.protocol.landed import JOB, LogPosition, StoredRecord
 from milepost.protocol.records import ObjectHandle, ObjectStore, landed_objects_prefix
 from milepost.storage.log import SourceLog
 
@@ -35,7 +35,7 @@ class WalkedLog:
         prefix = landed_objects_prefix(self.source)
         self.objects += (ObjectHandle(prefix + item.key, item.size, item.sha256) for item in stored.record.objects)
         self.digests.append(stored.digest)
-        self.end, self.job = stored.position, stored.record.identity.get("job")
+        self.end, self.job = stored.position, stored.record.identity.get(JOB)
 
     def position_fault(self, position: LogPosition) -> str | None:
         """Return why a position is not one of this log, or None."""

@@ -19,7 +19,7 @@ from milepost.epoch import CheckpointMetadata, with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
-from milepost.jobmaster.job.checks.landed_source_checks import require_no_landed_source
+from milepost.jobmaster.job.checks.landed_source_checks import require_own_positions
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -177,11 +177,11 @@ class Restores:
     ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore. Returns the result, the job's record of the savepoint, None if not listed, and its contents."""
         context = self._context
-        require_no_landed_source(context, "a restore from a savepoint")
         state = startable(context, self._incarnations, session, location)
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
+        require_own_positions(context, saved.metadata, saved.where, has_run=state is not None)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)

@@ -25,7 +25,6 @@ from milepost.errors import (
     StateCorrupt,
     with_hint,
 )
-from milepost.jobmaster.job.checks.landed_source_checks import require_no_landed_source
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.pins import CopyPin, pin_for_copy
 from milepost.jobmaster.job.savepoint_document import SavepointDocument
@@ -103,7 +102,6 @@ class Savepoints:
             savepoint lies there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
         """
         context, session = self._context, Session.cli()
-        require_no_landed_source(context, "a savepoint")
         state = context.head().state
         checkpoint_id = self._saved_id(state, at)
         name = f"checkpoint-{checkpoint_id}" if name is None else name
@@ -141,7 +139,6 @@ class Savepoints:
         Raises: as `create`.
         """
         context = self._context
-        require_no_landed_source(context, "a copy of a checkpoint")
         root = context.store_at(target)
         chosen = self._saved_id(context.head().state, checkpoint_id)
         require_outside(context, root)

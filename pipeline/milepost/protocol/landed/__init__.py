@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.protocol.landed.appends import JOB as JOB
     from milepost.protocol.landed.appends import first_record as first_record
     from milepost.protocol.landed.appends import next_record as next_record
     from milepost.protocol.landed.appends import require_identity as require_identity
+    from milepost.protocol.landed.appends import require_own_log as require_own_log
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
     from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of

@@ -14,6 +14,10 @@ from collections.abc import Sequence
 
 from milepost.errors import InvalidRequest, SourceReplaced
 from milepost.protocol.landed.records import Identity, LandedObject, LogRecord, Position, RecordKind, StoredRecord
+from milepost.protocol.records import LANDED_PREFIX
+
+JOB = "job"
+"""Name in a log's identity of the identity of the job's life."""
 
 EMPTY_RECORD_MS = 600_000
 """A landing without rows moves the position at most this often, so that an idle log does not grow (L10)."""
@@ -80,8 +84,25 @@ def next_record(
     )
 
 
+def require_own_log(source: str, recorded: Identity, job: str) -> None:
+    """Check that a log belongs to this life of the job (L9). Raises SourceReplaced.
+
+    Args:
+        job: identity of this life. A job that was deleted and made anew in the same storage has another one.
+    """
+    if recorded.get(JOB) != job:
+        raise SourceReplaced(
+            f"source {source}: its log is of an earlier life of the job ({recorded.get(JOB)}): the job was deleted and "
+            f"made anew in the same storage ({job}). Nothing was landed or read; the log is as it was.",
+            hint=f"give the source another name in the spec, or move {LANDED_PREFIX}{source}/ out of the job's "
+            "storage: either begins a new log",
+            source=source,
+        )
+
+
 def require_identity(source: str, recorded: Identity, now: Identity) -> None:
-    """Check that a log is still a copy of the same external system (L9). Raises SourceReplaced."""
+    """Check that a log is this job's, and still a copy of the same external system (L9). Raises SourceReplaced."""
+    require_own_log(source, recorded, now[JOB])
     for name in sorted({*recorded, *now}):
         begun, found = recorded.get(name), now.get(name)
         if begun != found:

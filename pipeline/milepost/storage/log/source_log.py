@@ -82,6 +82,13 @@ class SourceLog:
         if not has_it or (is_end and newest is not None and newest.digest != position.digest):
             raise self._other_log(position, record)
 
+    def holds(self, position: LogPosition) -> bool:
+        """Return whether a position is on this log. Reads the record before it. Raises StateCorrupt."""
+        try:
+            return self.record(position.next - 1).position == position
+        except NotFound:
+            return False
+
     def _existing(self, sequence: int) -> StoredRecord:
         """Return a record that must exist, because a newer one does."""
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,20 +49,8 @@ def test_doctor_names_what_a_source_is_landed_from(job: LoadedJob) -> None:
     assert details["orders"][1].startswith("no object matches")
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda master: master.savepoints.create("before"),
-        lambda master: master.savepoints.export(1, "copy"),
-        lambda master: master.restores.start("./copy"),
-        lambda master: master.bootstraps.run({"totals": "totals.csv"}),
-    ],
-    ids=["savepoint", "export", "restore", "bootstrap"],
-)
-def test_what_needs_the_log_of_a_source_is_refused_by_name(
-    use: Callable[[JobMaster], object], job: LoadedJob, tmp_path: Path
-) -> None:
+def test_a_bootstrap_of_a_job_with_landed_sources_is_refused_by_name(job: LoadedJob, tmp_path: Path) -> None:
     with wording.raises(InvalidRequest) as refused:
-        use(JobMaster(job))
+        JobMaster(job).bootstraps.run({"totals": "totals.csv"})
     assert "landed sources (bids, clicks)" in refused.value.message
     assert not (tmp_path / "lake").exists()

@@ -23,7 +23,7 @@ from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
-from milepost.protocol.landed import RecordLimits, StoredRecord, within_limits
+from milepost.protocol.landed import RecordLimits, StoredRecord, require_own_log, within_limits
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -136,6 +136,7 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
+        SourceReplaced: the log of a landed source belongs to an earlier life of the job.
         InvalidRequest: an object's name is unusable, and the source says `on_bad_name: fail`.
         StateCorrupt: the set of consumed objects cannot be read.
         EnvironmentUnusable: a bucket is missing, or access is denied.
@@ -170,6 +171,8 @@ def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str
     snapshot = base.sources.get(name) if base is not None else None
     position = snapshot.position if snapshot is not None else None
     newest = log.newest()
+    if newest is not None:
+        require_own_log(name, newest.record.identity, context.identity)
     log.require_continues(position, newest)
     records: tuple[StoredRecord, ...] = ()
     if newest is not None and has_new_rows(position, newest.record):

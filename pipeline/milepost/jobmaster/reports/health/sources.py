@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, iso_ms, watermark_text
-from milepost.errors import CheckpointError, InvalidRequest, SourceChanged
+from milepost.errors import CheckpointError, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
@@ -91,7 +91,7 @@ def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -
     """Return the input that the head has not read. Lists each source once."""
     try:
         plans = plan_sources(context, base)
-    except SourceChanged as error:
+    except (SourceChanged, SourceReplaced) as error:
         return Backlog(source_changed=_one_line(error))
     except InvalidRequest as error:
         if "names" not in error.details:
@@ -198,7 +198,7 @@ def _sources(
     return health
 
 
-def _one_line(error: SourceChanged | InvalidRequest) -> str:
+def _one_line(error: CheckpointError) -> str:
     """Format the error as a next step in one line: the problem, its first object, and the hint."""
     problem, *details = error.message.splitlines()
     first_object = next((f" ({line.strip()})" for line in details if line.startswith("  ")), "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 import pyarrow as pa
@@ -22,12 +23,21 @@ from milepost.jobmaster.job.table_contents import (
 from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import drop_total_column, show_row_counts, state_values
-from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, ObjectHandle, format_checkpoints
+from milepost.jobmaster.retention.landed_logs import LandedLogs
+from milepost.protocol.records import (
+    CheckpointId,
+    CompletedCheckpoint,
+    ManifestState,
+    ObjectHandle,
+    ObjectStore,
+    format_checkpoints,
+)
 from milepost.protocol.retention import handle_conflicts, open_forks, timeline_ancestry
 from milepost.sinks.records import TableContents, decode_schema
 from milepost.spill import SpilledRows
 from milepost.storage import check_handle, stat_handle
 from milepost.storage.concurrency import parallel_map
+from milepost.storage.log import SourceLog
 
 _MAX_LISTED = 12
 """Maximum number of problems in the error message. Its details have all."""
@@ -129,6 +139,8 @@ class Tables:
     def verify(self, at: int | None, *, deep: bool) -> VerifiedObjects:
         """Check one checkpoint, or all retained ones: existence and size; with `deep`, every checksum and state row.
 
+        The positions of landed sources must be on their logs. With `deep`, every record and object of a log is read.
+
         Raises: StateCorrupt: names each broken object and the checkpoint that needs it. StoreUnavailable,
             EnvironmentUnusable: a store did not answer, so the state of its objects is unknown.
         """
@@ -151,6 +163,9 @@ class Tables:
         for problem, by in needed_by.items():
             (discarded if required.isdisjoint(by) else problems).append(f"{format_checkpoints(by)}: {problem}")
         problems += handle_conflicts(described)
+        if deep:
+            log_problems, read = self._verify_logs()
+            problems, checked = problems + log_problems, checked + read
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
             problems += discarded
@@ -173,6 +188,22 @@ class Tables:
         target = newest_intact_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
+    def _verify_logs(self) -> tuple[list[str], int]:
+        """Read the logs of all landed sources to their ends. Returns the problems and the number of objects."""
+        store, logs = self._context.store, LandedLogs(self._context.store)
+        problems: list[str] = []
+        checked = 0
+        for source in sorted(self._context.spec.landed):
+            try:
+                log = logs.walk(source)
+            except StateCorrupt as error:
+                problems.append(error.message)
+                continue
+            checked += log.newest + len(log.objects)
+            faults = parallel_map(store, partial(_handle_problem, store, check_handle), log.objects)
+            problems += [f"source {source}: {fault}" for fault in faults if fault is not None]
+        return problems, checked
+
     def _verify(self, checkpoint: CompletedCheckpoint, *, deep: bool) -> _VerifiedCheckpoint:
         try:
             metadata = self._context.stored_metadata(checkpoint)
@@ -181,17 +212,12 @@ class Tables:
         store, handles = self._context.store, metadata.handles()
         check = check_handle if deep else stat_handle
 
-        def problem(handle: ObjectHandle) -> str | None:
-            try:
-                check(store, handle)
-            except (NotFound, StateCorrupt) as error:
-                return error.message
-            return None
-
         def check_table(name: str) -> list[str] | None:
             return table_problems(self._context, name, metadata.tables[name], deep=deep)
 
-        problems = [text for text in parallel_map(store, problem, handles) if text is not None]
+        found = parallel_map(store, partial(_handle_problem, store, check), handles)
+        problems = [text for text in found if text is not None]
+        problems += self._position_problems(metadata)
         self._context.cache_metadata(checkpoint.metadata, metadata)
         table_results = parallel_map(store, check_table, metadata.tables)
         checked_tables = [result for result in table_results if result is not None]
@@ -201,9 +227,35 @@ class Tables:
                 check_rows(store, StateSide(metadata, table))
         return _VerifiedCheckpoint(handles, len(checked_tables), metadata.tables, problems)
 
+    def _position_problems(self, metadata: CheckpointMetadata) -> list[str]:
+        """Return the landed sources of a checkpoint whose logs do not have what it has read, one line each."""
+        problems: list[str] = []
+        for source, snapshot in metadata.sources.items():
+            position = snapshot.position
+            if position is None:
+                continue
+            try:
+                if SourceLog(self._context.store, source).holds(position):
+                    continue
+                fault = "is missing or another one"
+            except StateCorrupt as error:
+                fault = f"cannot be read: {error.message}"
+            problems.append(f"source {source}: record {position.next - 1} of log {position.log}, read last, {fault}")
+        return problems
+
     def checkpoint(self, at: int | None) -> CompletedCheckpoint:
         """Return a retained checkpoint; None is the head. Raises NotFound."""
         return _retained(self._context.head().state, at)
+
+
+def _handle_problem(
+    store: ObjectStore, check: Callable[[ObjectStore, ObjectHandle], object], handle: ObjectHandle
+) -> str | None:
+    try:
+        check(store, handle)
+    except (NotFound, StateCorrupt) as error:
+        return error.message
+    return None
 
 
 def _required(state: ManifestState) -> set[CheckpointId]:
