@@ -13,15 +13,20 @@ import pytest
 
 from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session
+from milepost.jobmaster.landing.lander import Lander
+from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ForkRequest, FreezeRequest
 from milepost.protocol.records.ids import CheckpointId
+from milepost.protocol.records.layout import LANDED_PREFIX
 from milepost.runbook.addresses import UNEXPECTED, address, name_of, page_of
 from milepost.runbook.pages import read_page
 from milepost.sinks.contract import TableTarget
+from milepost.storage.log.source_log import SourceLog
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.landed_job import FEED
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -85,6 +90,45 @@ def source_changed(folder: Path, patch: Patch) -> None:
     job = with_an_epoch(folder)
     job.land("1.csv", "k,v\n1,changed\n")
     run(job)
+
+
+def with_a_landed_source(folder: Path) -> SparklessJob:
+    """A job that has a landed source besides its files. The external system answers once it has a `feed.json`."""
+    feed = f"{{format: python, source: 'feeds:Feed', options: {{folder: '{folder}'}}, schema: {{k: int64, n: int64}}}}"
+    sink = "{name: feed, input: feed, format: parquet, path: ../lake/feed, mode: append}"
+    edits = {"operators:": f"  feed: {feed}\noperators:", "checkpointing:": f"  - {sink}\ncheckpointing:"}
+    job = SparklessJob.create(folder, edits)
+    (folder / "config" / "feeds.py").write_text(FEED.replace(", START + timedelta(hours=n))", ")"))
+    job.land("1.csv")
+    return job
+
+
+def source_replaced(folder: Path, patch: Patch) -> None:
+    """The job was deleted and made anew over the log of its earlier life."""
+    job = with_a_landed_source(folder)
+    answer(job)
+    job.master.landings.land()
+    store = job.context.store
+    store.delete([stat.key for stat in store.list("") if not stat.key.startswith(LANDED_PREFIX)])
+    run(job)
+
+
+def source_unreachable(folder: Path, patch: Patch) -> None:
+    job = with_a_landed_source(folder)
+    job.master.landings.land()
+    context = job.context
+    source = open_source(context, "feed", context.spec.landed["feed"])
+    Lander(SourceLog(context.store, "feed"), source, context.identity).land()
+
+
+def answer(job: SparklessJob) -> None:
+    """Bring the external system back."""
+    (job.folder / "feed.json").write_text('{"deleted": 0, "rows": [1, 2]}')
+
+
+def move_log_away(job: SparklessJob) -> None:
+    (job.folder / "store" / "small" / LANDED_PREFIX / "feed").rename(job.folder / "old log")
+    answer(job)
 
 
 def not_found(folder: Path, patch: Patch) -> None:
@@ -217,6 +261,8 @@ ERRORS: dict[str, Provoke] = {
     for provoke in (
         invalid_request,
         source_changed,
+        source_replaced,
+        source_unreachable,
         not_found,
         environment_unusable,
         job_not_runnable,

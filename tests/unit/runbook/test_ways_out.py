@@ -174,6 +174,8 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
     "job-not-runnable": (Situation(provoked.job_not_runnable), Situation(provoked.is_canceled)),
     "quality-gate-failed": (Situation(provoked.quality_gate_failed, land("1.csv"), values={"ID": "0"}),),
     "source-changed": (Situation(provoked.source_changed, IGNORES, {"rollback": nothing}, {"ID": "0"}),),
+    "source-replaced": (Situation(provoked.source_replaced, provoked.move_log_away),),
+    "source-unreachable": (Situation(provoked.source_unreachable, provoked.answer),),
     "spark-lost": (Situation(raised_by_spark(SparkLost("the Spark of the epoch is gone"))),),
     "state-corrupt": (
         Situation(corrupt_head, restore_head, {"rollback": nothing}),
