@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -190,6 +191,9 @@ def _source_note(source: SourceDetails) -> str:
         names = f" ({', '.join(named[why])})" if named.get(why) else ""
         parts += [f"{skipped:,} {why.replace('_', ' ')}{names}"] if skipped else []
     if read is not None:
+        if (of := read.records) is not None:
+            which = f"record {of.first}" if of.first == of.last else f"records {of.first} to {of.last}"
+            parts.append(f"{which} of its log, up to position {json.dumps(of.position)}")
         parts += [f"{counted(large, 'large object')} read by one task: {why}" for why, large in read.whole.items()]
         left = f"{counted(read.left, 'object')} of {show_bytes(read.left_bytes)} left for a later epoch"
         parts += [left] if read.left else []

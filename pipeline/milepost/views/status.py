@@ -72,6 +72,9 @@ def _source(name: str, source: SourceHealth) -> Row:
     remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     bad, records = source.bad_names, source.bad_records
     remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
+    if (log := source.log) is not None and log.records:
+        in_log = f"{counted(log.rows, 'row')} in {counted(log.records, 'record')} of its log"
+        remarks += [f"{in_log}, {show_count(log.unread_rows)} unread; newest landed {show_time(log.landed_at)}"]
     remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []
     remarks += ["idle: it does not hold the watermark back"] if source.idle else []
     remarks += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []

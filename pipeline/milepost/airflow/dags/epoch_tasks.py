@@ -6,10 +6,11 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
 
 from milepost.airflow.dags.dag_settings import sink_assets
-from milepost.airflow.operators import tasks
+from milepost.airflow.operators import land_input, tasks
 from milepost.airflow.operators.dag_ids import spec_as_docs
 from milepost.jobspec.load import LoadedJob
 
@@ -32,9 +33,23 @@ def epoch_tasks(job: LoadedJob) -> BaseOperator:
     notify = _notify(job, complete)
     subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
     abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
+    if spec.landed:
+        _land_before(trigger, path)
     trigger >> run >> validate >> complete >> notify >> subsume
     [trigger, run, validate, complete] >> abort
     return subsume
+
+
+def _land_before(trigger: BaseOperator, spec_path: str) -> None:
+    """Add `land_input` upstream of the trigger, which also runs if landing has failed.
+
+    Airflow judges a run by its last tasks, so `input_landed`, which needs no worker, makes a run with a failed landing
+    fail. ONE_DONE is fulfilled by success and failure only: if tasks before a task group do not succeed, the trigger
+    is skipped together with `land_input`.
+    """
+    land = land_input.LandInputOperator(task_id=land_input.LAND, spec_path=spec_path)
+    trigger.trigger_rule = TriggerRule.ONE_DONE
+    land >> [trigger, EmptyOperator(task_id=land_input.LANDED)]
 
 
 def _notify(job: LoadedJob, complete: BaseOperator) -> BaseOperator | MappedOperator:

@@ -1,4 +1,4 @@
-"""Commands that show data: read, state."""
+"""Commands that show data: input, read, state."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from milepost.cli.terminal.completion import operator_uids, sink_names
+from milepost.cli.terminal.completion import operator_uids, sink_names, source_names
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, StreamedRows
-from milepost.epoch import counted
+from milepost.epoch import counted, iso_ms
+from milepost.views import show_time
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.tables import Rows
@@ -35,6 +36,7 @@ ToFile = Annotated[Path | None, typer.Option("--output", metavar="FILE", help="W
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
+    app.command("input")(input_rows)
     for command in (read, state):
         app.command()(command)
 
@@ -58,6 +60,32 @@ def read(
     output: Output = ctx.obj
     master = open_job(job, ahead=True)
     rows = master.reports.table_rows(sink, checkpoint_at(master, at), where, limit)
+    if left_out := rows.num_rows - rows.num_kept:
+        output.note(f"{counted(left_out, 'more row')} left out (--limit)")
+    show_rows(rows, format_, file, output)
+
+
+def input_rows(
+    ctx: typer.Context,
+    job: Job,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Name of a landed source.", autocompletion=source_names)
+    ],
+    record: Annotated[
+        int | None,
+        typer.Option("--at", min=1, metavar="N", help="A record of its log. Default: the newest with rows."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="At most N rows.")] = None,
+    format_: TableFormat = None,
+    file: ToFile = None,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Read the rows of one record of a landed source's log, in the order in which they were landed."""
+    output: Output = ctx.obj
+    landed = open_job(job).landings.rows(source, record, limit)
+    rows, at = landed.rows, landed.record
+    output.note(f"record {at.sequence}, landed {show_time(iso_ms(at.landed_at_ms))}: {counted(rows.num_rows, 'row')}")
     if left_out := rows.num_rows - rows.num_kept:
         output.note(f"{counted(left_out, 'more row')} left out (--limit)")
     show_rows(rows, format_, file, output)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from milepost.cli.running.landing import NOT_LANDED, show_failed_landings, show_landings
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
@@ -17,7 +18,7 @@ from milepost.views import late_by_operator, show_count, show_rows
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster import CheckpointReport, Recovery, SourceDetails
+    from milepost.jobmaster import CheckpointReport, JobMaster, Recovery, Session, SourceDetails
     from milepost.jobspec.load import LoadedJob
 
 _THAW_S = 2.0
@@ -54,7 +55,10 @@ def run(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Run epochs now, without Airflow. After a failure, earlier epochs stay published."""
+    """Run epochs now, without Airflow. After a failure, earlier epochs stay published.
+
+    Sources that are landed are landed once, before the first epoch.
+    """
     if epochs is not None and (until_caught_up or drain):
         other = "--drain" if drain else "--until-caught-up"
         raise InvalidRequest(f"--epochs and {other} cannot be combined. Nothing was run.")
@@ -81,6 +85,7 @@ def run(
 
     # One session per epoch, because a session whose checkpoint has completed runs no second one.
     session, waited = Session.cli(), False
+    all_landed = not loaded.spec.landed or _land(master, session, output, take_over=take_over)
     while remaining is None or remaining > 0:
         with EpochProgress() as progress:
             try:
@@ -125,6 +130,23 @@ def run(
         check_published()
     except StateCorrupt as error:
         output.note(output.as_typed(error.full_message()))
+    if not all_landed:
+        raise typer.Exit(NOT_LANDED)
+
+
+def _land(master: JobMaster, session: Session, output: Output, *, take_over: bool) -> bool:
+    """Land the sources that are landed, and return whether none failed. The epoch runs in any case."""
+    from milepost.cli.terminal.progress import EpochProgress
+
+    with EpochProgress() as progress:
+        report = master.landings.land_before_epoch(
+            session, take_over=take_over, progress=lambda source: progress(f"land {source}")
+        )
+    if output.json:  # the documents of `run` are its epochs
+        show_failed_landings(report, output)
+    elif not report.not_due:  # else the epoch itself reports why it does not run
+        show_landings(report, output)
+    return not report.failed
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:

@@ -49,12 +49,19 @@ def land(
 
 def show_landings(report: LandingReport, output: Output) -> None:
     """Print what was landed of each source, and why others were not landed."""
-    if not report.landed and not report.failed:
+    if report.not_due:
+        output.text(f"nothing was landed: {report.not_due}")
+    elif not report.landed and not report.failed:
         output.text("nothing to do: the job has no landed source")
     for one in report.landed:
         rows = f"{counted(one.rows, 'row')}, {show_bytes(one.bytes)}, in {counted(one.records, 'record')}"
         output.text(f"source {one.source}: landed {rows}" if one.records else f"source {one.source}: nothing new")
+    show_failed_landings(report, output)
+
+
+def show_failed_landings(report: LandingReport, output: Output) -> None:
+    """Print why sources were not landed, to stderr."""
     for failed in report.failed:
-        output.note(f"Error: {failed.message}")
+        output.note(output.as_typed(f"Error: {failed.message}"))
         if failed.hint:
-            output.note(failed.hint)
+            output.note(output.as_typed(failed.hint))

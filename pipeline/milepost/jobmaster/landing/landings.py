@@ -8,15 +8,20 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.errors import CheckpointError, InvalidRequest, NotFound
+from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound
 from milepost.extras import require
+from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
 from milepost.language import to_arrow
 from milepost.operators.process import read_function
+from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
+from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.sources.landed import LandedSource, open_nexmark_source, open_python_source
 from milepost.storage.log import SourceLog
 
@@ -28,13 +33,14 @@ class FailedLanding:
     """A source that was not landed, and why. What was landed before is as it was.
 
     Attributes:
-        error: name of the error's class.
+        error: name of the error's class. may_pass: whether landing again can succeed although nothing was corrected.
     """
 
     source: str
     error: str
     message: str
     hint: str
+    may_pass: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,12 @@ class LandingReport:
 
     Attributes:
         failed: sources that failed. The others were landed all the same.
+        not_due: why nothing was landed; None: it was due.
     """
 
-    landed: tuple[Landing, ...]
-    failed: tuple[FailedLanding, ...]
+    landed: tuple[Landing, ...] = ()
+    failed: tuple[FailedLanding, ...] = ()
+    not_due: str | None = None
 
 
 class Landings:
@@ -70,6 +78,45 @@ class Landings:
         names = sorted(self._context.spec.landed) if sources is None else list(sources)
         for name in names:
             self._require_landed(name)
+        state = self._existing_state() if names else None
+        ended = None if state is None else _ended(state)
+        return LandingReport(not_due=ended) if ended else self._land_each(names, progress)
+
+    @use_case
+    def land_before_epoch(
+        self, session: Session, *, take_over: bool = False, progress: Callable[[str], None] | None = None
+    ) -> LandingReport:
+        """Land each source, unless the session's run will have no epoch.
+
+        That is if it is covered, if the job has ended, or if another session's epoch is running. A FAILED job goes on
+        landing, so that what its external systems delete meanwhile is not lost.
+
+        Args:
+            take_over: as for the trigger that follows. progress: as in `land`.
+        """
+        names = sorted(self._context.spec.landed)
+        state = self._existing_state() if names else None
+        not_due = None if state is None else self._not_due(session, state, take_over=take_over)
+        return LandingReport(not_due=not_due) if not_due else self._land_each(names, progress)
+
+    def _existing_state(self) -> ManifestState | None:
+        """Return the head's state; None if the job has never run, after a check of its stores."""
+        head = head_within_deadline(self._context)
+        if head is None:
+            require_stores(self._context)  # before the first write
+        return None if head is None else head.state
+
+    def _not_due(self, session: Session, state: ManifestState, *, take_over: bool) -> str | None:
+        coverage = find_coverage(state, session.session_id, session.run)
+        if coverage is not None:
+            return coverage.message
+        try:
+            self._leadership.require_free(session, state, take_over=take_over)
+        except Busy as busy:
+            return busy.message
+        return _ended(state)
+
+    def _land_each(self, names: Sequence[str], progress: Callable[[str], None] | None) -> LandingReport:
         landed: list[Landing] = []
         failed: list[FailedLanding] = []
         if names:
@@ -81,8 +128,22 @@ class Landings:
                 landed.append(self._land(name))
             except CheckpointError as error:  # one source that does not answer must not keep the others back
                 _LOG.warning("source %s was not landed: %s", name, error.message)
-                failed.append(FailedLanding(name, type(error).__name__, error.message, error.hint))
+                may_pass = error.action is Action.RETRY
+                failed.append(FailedLanding(name, type(error).__name__, error.message, error.hint, may_pass))
         return LandingReport(tuple(landed), tuple(failed))
+
+    @use_case
+    def rows(self, source: str, at: int | None = None, limit: int | None = None) -> LandedRows:
+        """Return the rows of one record of a source's log.
+
+        Args:
+            at: sequence of the record; None: the newest one with rows. limit: maximum number of rows, the first ones.
+        Raises:
+            NotFound: the spec has no such source, or its log no such record. InvalidRequest: it is not landed.
+        """
+        self._require_landed(source)
+        spec = self._context.spec.landed[source]
+        return read_landed_rows(SourceLog(self._context.store, source), _declared_schema(spec), at, limit)
 
     def _land(self, name: str) -> Landing:
         context = self._context
@@ -103,9 +164,14 @@ class Landings:
         raise NotFound(f"job {spec.name} has no source {name}; landed sources: {known}", source=name)
 
 
+def _ended(state: ManifestState) -> str | None:
+    """Return that a job has ended, and so lands nothing; None: it has not."""
+    return job_ended_error(state).message if state.status in ENDED_STATUSES else None
+
+
 def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> LandedSource:
     """Open the external system of a source for one landing. Raises: InvalidRequest, SourceUnreachable."""
-    schema = pa.schema([(column, to_arrow(type_)) for column, type_ in spec.columns.items()])
+    schema = _declared_schema(spec)
     if isinstance(spec, NexmarkSourceSpec):
         return open_nexmark_source(
             spec.identity,
@@ -120,3 +186,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
     require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
     return open_python_source(name, code, spec.options, schema)
+
+
+def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:
+    return pa.schema([(column, to_arrow(type_)) for column, type_ in spec.columns.items()])

@@ -60,6 +60,7 @@ from milepost.protocol.records import (
     CheckpointId,
     CompletedCheckpoint,
     FencingToken,
+    Leader,
     ManifestState,
     ObjectHandle,
     PendingCheckpoint,
@@ -175,12 +176,8 @@ class Leadership:
             return
         pending = timeline.pending
         finished = self._finished_metadata(pending) if adopt else None
-        facts = LeaseFacts(
-            take_over=take_over,
-            heartbeat_ms=context.heartbeat_ms(pending),
-            holder_dead=is_provably_dead(timeline.leader.holder),
-            gate_passed=None if finished is None else not finished[0].verdict.vetoes,
-        )
+        gate_passed = None if finished is None else not finished[0].verdict.vetoes
+        facts = self._lease_facts(pending, timeline.leader, take_over=take_over, gate_passed=gate_passed)
         now_ms = context.store.clock_ms()
         decision = sweep_decision(state, session.session_id, facts, now_ms, timeline=self.timeline_id)
         if isinstance(decision, Adopt) and finished is not None:
@@ -202,6 +199,24 @@ class Leadership:
                     swept=True,
                 )
             )
+
+    def require_free(self, session: Session, state: ManifestState, *, take_over: bool) -> None:
+        """Check that a sweep of this state would not wait. Raises Busy: another session's lease is alive."""
+        timeline = self.timeline(state)
+        if timeline.pending is None or timeline.leader is None:
+            return
+        facts = self._lease_facts(timeline.pending, timeline.leader, take_over=take_over, gate_passed=None)
+        sweep_decision(state, session.session_id, facts, self.context.store.clock_ms(), timeline=self.timeline_id)
+
+    def _lease_facts(
+        self, pending: PendingCheckpoint, leader: Leader, *, take_over: bool, gate_passed: bool | None
+    ) -> LeaseFacts:
+        return LeaseFacts(
+            take_over=take_over,
+            heartbeat_ms=self.context.heartbeat_ms(pending),
+            holder_dead=is_provably_dead(leader.holder),
+            gate_passed=gate_passed,
+        )
 
     def _finished_metadata(self, pending: PendingCheckpoint) -> tuple[CheckpointMetadata, ObjectHandle] | None:
         try:

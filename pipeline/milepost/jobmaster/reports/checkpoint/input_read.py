@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from milepost.codec import OmitNone
 from milepost.epoch import InputRecord, SourceInput, decode_input_record, iso_ms
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.job import SourceSpec
+from milepost.protocol.landed import LandedRange
 from milepost.protocol.records import ObjectHandle
 from milepost.sources.planning import count_indivisible_objects
 from milepost.storage import read_handle
@@ -31,6 +34,20 @@ class PlannedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordsRead:
+    """The records of a source's log that an epoch read.
+
+    Attributes:
+        log: id of the log. first, last: sequences, inclusive. position: of the external system, after the last one.
+    """
+
+    log: str
+    first: int
+    last: int
+    position: Any
+
+
+@dataclass(frozen=True, slots=True)
 class InputRead:
     """The planned input of an epoch from one source.
 
@@ -38,6 +55,7 @@ class InputRead:
         objects: count, of `bytes` in total. left: count of new objects left for later epochs, of `left_bytes`.
         first: the first objects, in reading order.
         whole: count of large objects that cannot be split, by reason, according to the current spec.
+        records: of a landed source; omitted for files, and if the epoch read none.
     """
 
     objects: int
@@ -46,6 +64,7 @@ class InputRead:
     left_bytes: int
     first: tuple[PlannedObject, ...]
     whole: Mapping[str, int]
+    records: OmitNone[RecordsRead] = None
 
 
 def input_read(context: JobContext, plan: ObjectHandle) -> Mapping[str, InputRead] | None:
@@ -67,4 +86,9 @@ def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
         left_bytes=item.pending_bytes,
         first=tuple(PlannedObject(obj.key, obj.etag, obj.size, iso_ms(obj.last_modified_ms)) for obj in listed),
         whole={} if source is None else count_indivisible_objects(source, item.objects),
+        records=None if item.landed is None else _records(item.landed),
     )
+
+
+def _records(landed: LandedRange) -> RecordsRead:
+    return RecordsRead(landed.end.log, landed.first, landed.end.next - 1, landed.end.at)

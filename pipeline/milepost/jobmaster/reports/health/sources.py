@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from milepost.codec import OmitNone
 from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, iso_ms, watermark_text
 from milepost.errors import CheckpointError, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
@@ -20,6 +22,7 @@ from milepost.jobmaster.job.input.next_input import (
 )
 from milepost.jobspec.load import LoadedJob
 from milepost.sources import BadInput
+from milepost.sources.planning import LogInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,24 @@ class BadRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class LogHealth:
+    """The log of a landed source, and how much of it the head has not read.
+
+    Attributes:
+        records, rows, bytes: of the whole log. records: also the sequence of the newest record; 0: nothing was landed.
+        landed_at: when the newest record was appended. position: of the external system, after it.
+    """
+
+    records: int
+    rows: int
+    bytes: int
+    unread_records: int
+    unread_rows: int
+    landed_at: str | None
+    position: Any
+
+
+@dataclass(frozen=True, slots=True)
 class SourceHealth:
     """How fresh a source is.
 
@@ -50,6 +71,7 @@ class SourceHealth:
         horizon: objects modified before this time may be forgotten; None: none is.
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
+        log: of a landed source; omitted for files.
     """
 
     path: str
@@ -69,6 +91,7 @@ class SourceHealth:
     horizon: str | None
     not_remembered: str | None
     idle: bool
+    log: OmitNone[LogHealth] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +153,11 @@ def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
 
 def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
     """Format the first source that never had an object, with the next step; None: each has had one."""
-    first = next(((name, source.no_match) for name, source in sources.items() if source.never_any), None)
-    return None if first is None else f"source {first[0]}: {first[1]}: land objects there, or correct the path"
+    for name, source in sources.items():
+        if source.never_any:
+            step = "land objects there, or correct the path" if source.log is None else "see what it has to deliver"
+            return f"source {name}: {source.no_match}: {step}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +220,24 @@ def _sources(
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=snapshot is not None and snapshot.idle,
+            log=None if plan.log is None else _log_health(plan.log),
         )
     return health
+
+
+def _log_health(log: LogInput) -> LogHealth:
+    newest, position = log.newest, log.position
+    if newest is None:
+        return LogHealth(0, 0, 0, 0, 0, None, None)
+    return LogHealth(
+        records=newest.sequence,
+        rows=newest.total_rows,
+        bytes=newest.total_bytes,
+        unread_records=newest.sequence - (0 if position is None else position.next - 1),
+        unread_rows=newest.total_rows - (0 if position is None else position.total_rows),
+        landed_at=iso_ms(newest.landed_at_ms),
+        position=newest.end,
+    )
 
 
 def _one_line(error: CheckpointError) -> str:

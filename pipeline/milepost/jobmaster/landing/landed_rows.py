@@ -1,0 +1,66 @@
+"""Read the rows of one record of a source's log."""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.errors import NotFound
+from milepost.protocol.landed import LogRecord
+from milepost.protocol.records import ObjectHandle, ObjectStore, landed_objects_prefix
+from milepost.spill import SpilledRows
+from milepost.storage import read_handle
+from milepost.storage.log import SourceLog
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRows:
+    """The rows of one record of a log, in the order in which they were landed."""
+
+    record: LogRecord
+    rows: SpilledRows
+
+
+def read_landed_rows(log: SourceLog, schema: pa.Schema, at: int | None, limit: int | None) -> LandedRows:
+    """Return the rows of a record.
+
+    Args:
+        schema: of a record without rows. at: its sequence; None: the newest record that has rows.
+        limit: maximum number of rows, the first ones; None: all.
+    Raises:
+        NotFound: there is no such record, or nothing was landed. StateCorrupt: an object is missing or changed.
+    """
+    record = _find(log, at)
+    if record.objects:
+        schema = pq.read_schema(io.BytesIO(_body(log, record, 0)))
+    tables = (table for number in range(len(record.objects)) for table in _tables(_body(log, record, number)))
+    return LandedRows(record, SpilledRows(schema, tables, limit))
+
+
+def _find(log: SourceLog, at: int | None) -> LogRecord:
+    newest = log.newest()
+    if newest is None or (at is None and not newest.record.total_rows):
+        raise NotFound(f"source {log.source}: nothing was landed yet.", hint="milepost land JOB lands what there is")
+    last = newest.record
+    if at is None:
+        sequences = range(1, last.sequence + 1)
+        at = 1 + bisect_left(sequences, last.total_rows, key=lambda each: log.record(each).record.total_rows)
+    if not 1 <= at <= last.sequence:
+        raise NotFound(f"source {log.source}: its log has no record {at}; it has 1 to {last.sequence}.")
+    return last if at == last.sequence else log.record(at).record
+
+
+def _body(log: SourceLog, record: LogRecord, number: int) -> bytes:
+    item = record.objects[number]
+    store: ObjectStore = log.store
+    return read_handle(store, ObjectHandle(landed_objects_prefix(log.source) + item.key, item.size, item.sha256))
+
+
+def _tables(body: bytes) -> Iterator[pa.Table]:
+    for batch in pq.ParquetFile(io.BytesIO(body)).iter_batches():
+        yield pa.Table.from_batches([batch])
