@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk import DAG, Asset, AssetAny
 
 from milepost.airflow.dags.dag_factory import airflow_schedule
+from milepost.jobmaster import CheckpointDetails, JobMaster, Session
 from milepost.jobspec.job.connections import parse_connection, s3_access, spark_server
 from milepost.jobspec.job.spec import ScheduleSpec
 from milepost.jobspec.load.document import read_document
+from milepost.jobspec.load.load import load_job
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 OWN_AIRFLOW = (REPOSITORY / "docs" / "how-to" / "own-airflow.md").read_text(encoding="utf-8")
 
@@ -80,3 +87,53 @@ def test_the_connections_of_the_how_to_are_followed() -> None:
     assert s3_access(parse_connection("lake", exported["LAKE"])).region == "eu-west-1"
     server = spark_server(parse_connection("spark_here", exported["SPARK_HERE"]))
     assert (server.url, server.tls, server.token) == ("sc://localhost:15010", False, "TOKEN")
+
+
+class _Readings(BaseHTTPRequestHandler):
+    """An API that returns the readings after a number."""
+
+    readings: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        after = int(self.path.rpartition("=")[2])
+        body = json.dumps([one for one in self.readings if one["number"] > after]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Be silent."""
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
+    """The readings of an API whose address the page's spec takes from the environment."""
+    monkeypatch.setattr(_Readings, "readings", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Readings) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("READINGS_URL", f"http://127.0.0.1:{server.server_address[1]}/readings")
+        yield _Readings.readings
+        server.shutdown()
+
+
+def test_the_class_and_the_spec_of_a_landed_source_work_as_written(
+    tmp_path: Path, readings: list[dict[str, Any]]
+) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "land-a-source.md").read_text(encoding="utf-8")
+    (code,), (spec,) = (re.findall(rf"```{language}\n(.*?)```", page, re.S) for language in ("python", "yaml"))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "feeds.py").write_text(code)
+    (tmp_path / "config" / "sensors.yaml").write_text(spec)
+    master = JobMaster(load_job(str(tmp_path / "config" / "sensors.yaml")))
+    for batch in ([("a", 20.5), ("b", 18.0)], [("a", 22.5)]):
+        readings += [
+            {"sensor": sensor, "celsius": celsius, "number": len(readings) + at}
+            for at, (sensor, celsius) in enumerate(batch, 1)
+        ]
+        report = master.landings.land()
+        assert ([one.rows for one in report.landed], report.failed) == ([len(batch)], ())
+        assert isinstance(master.epochs.run(Session.cli(), SparklessRunner()), CheckpointDetails)
+    assert [one.records for one in master.landings.land().landed] == [0]
+    hottest = master.reports.read("hottest").select(["sensor", "celsius", "readings"]).sort_by("sensor").to_pylist()
+    assert [tuple(row.values()) for row in hottest] == [("a", 22.5, 2), ("b", 18.0, 1)]
