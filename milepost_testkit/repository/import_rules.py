@@ -80,7 +80,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "engines lost_tasks spark_errors",
         "deadline interrupts sql_projection starvation",
         "epoch_graph executors gate_job spark_answers",
-        "kept_frame",
+        "frame_cache",
         "runner",
         "runner_factory",
     ),

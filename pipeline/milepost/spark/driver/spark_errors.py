@@ -89,7 +89,7 @@ def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | N
     if match is None:
         return None
     return EnvironmentUnusable(
-        f"checkpoint {checkpoint_id}: a disk does not take what Spark shuffles: {match[1]}. Nothing of this epoch is "
+        f"checkpoint {checkpoint_id}: a disk cannot store Spark's shuffle files: {match[1]}. Nothing of this epoch is "
         "visible.",
         hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`, or "
         "SPARK_LOCAL_DIRS of a cluster's workers; without either it is the machine's temporary folder",
