@@ -198,11 +198,11 @@ def _expired(engine: Engine, plan: EpochPlan) -> CheckpointError:
             hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
         )
     return SparkLost(
-        f"checkpoint {plan.checkpoint_id}: {engine.name} gave it no executor in {plan.timeout_ms} ms: {why}. "
+        f"checkpoint {plan.checkpoint_id}: {engine.name} allocated no executor within {plan.timeout_ms} ms: {why}. "
         "Nothing of this epoch is visible.",
-        hint="end what has cores and does nothing, as a driver that stands still, or leave others some by "
-        "`spark.cores.max` below `spark.conf`; where cores are free, `spark.executor.memory` or `spark.executor.cores` "
-        "asks for more than a worker has",
+        hint="end idle applications that hold cores, such as a stuck driver, or limit applications with "
+        "`spark.cores.max` below `spark.conf`. If cores are free, `spark.executor.memory` or `spark.executor.cores` "
+        "exceeds what a worker has",
     )
 
 

@@ -1,6 +1,6 @@
 """Detect whether Spark still evaluates SQL over updates to the same rows.
 
-A retraction is computed anew, perhaps by another Spark, Java or time zone database than the insertion. So each SELECT
+A retraction is computed again, possibly by another Spark, Java or time zone database than the insertion. So each SELECT
 is evaluated on pinned input rows: nulls, both zeros, the limits of each type, text beyond ASCII, times before 1970 and
 at daylight-saving changes. A row on which a SELECT fails is evaluated alone, and its error condition is the answer.
 """

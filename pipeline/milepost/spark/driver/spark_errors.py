@@ -79,13 +79,13 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
     )
 
 
-def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | None:
+def full_disk(checkpoint_id: CheckpointId, error_text: str) -> EnvironmentUnusable | None:
     """Return the typed refusal for a disk that is too full for Spark's shuffle. None: the error has another cause.
 
     Args:
-        said: the text of Spark's error.
+        error_text: the text of Spark's error.
     """
-    match = _DISK_FULL.search(said)
+    match = _DISK_FULL.search(error_text)
     if match is None:
         return None
     return EnvironmentUnusable(

@@ -63,7 +63,7 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
     """
     problem = _connect_problem(remote)
     if problem is not None and served_before:
-        raise server_lost(remote, f"does not answer any more ({problem})")
+        raise server_lost(remote, f"no longer responds ({problem})")
     if problem is not None:
         raise EnvironmentUnusable(
             f"no Spark Connect server answers at {remote.url}: {problem}. Nothing was run.",
