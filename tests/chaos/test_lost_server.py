@@ -112,5 +112,5 @@ def test_a_server_may_be_killed_at_any_request(tmp_path: Path, monkeypatch: pyte
                 if goes_on:
                     assert one.run() == "completed"
                 told = one.dies(number(moment), goes_on=goes_on)
-                assert "any more" in told or "went away before" in told
+                assert "no longer responds" in told or "disconnected before" in told
                 one.server.start()
