@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ def describe() -> dict[str, Any]:
 _RESULTS = (":!bench/RESULTS.md", ":!bench/TABLES.md", ":!bench/AIRFLOW.md", ":!bench/results-*.json", ":!bench/plots")
 
 
+@cache
 def _java() -> str:
     """The version that every JVM here reports, in its own words."""
     told = subprocess.run(

@@ -253,7 +253,7 @@ def lost_cluster(one: Running, phase: Matches) -> None:
     hold.release()
     lost = epoch.result(PATIENCE_S)
     assert lost.exit_code == SparkLost.exit_code and "ended during the epoch" in lost.stderr, lost.stderr
-    gone = f"the Spark master at {one.cluster.url} does not answer any more"
+    gone = f"the Spark master at {one.cluster.url} no longer responds"
     for _ in range(2):
         again = one.driver.run(one.job.spec_path).result(PATIENCE_S)
         assert again.exit_code == SparkLost.exit_code and gone in again.stderr, again.stderr

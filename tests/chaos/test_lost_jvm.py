@@ -35,7 +35,7 @@ class Driver:
             report = JobMaster(self.job.load()).epochs.run(Session.cli(), self.runner)
         except SparkLost as lost:
             assert "run again" in lost.hint
-            if "Spark does not start any more" in lost.message:
+            if "Spark no longer starts" in lost.message:
                 assert "Nothing was run" in lost.message
                 return "not started"
             assert "Nothing of this epoch is visible" in lost.message

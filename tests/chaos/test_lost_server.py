@@ -96,9 +96,9 @@ def test_a_server_that_is_killed_is_told_as_gone_and_followed_by_its_successor(
 ) -> None:
     """Also one that is not back yet when the epoch is run again: its address was right."""
     with client(tmp_path, monkeypatch, without_quality()) as one:
-        assert one.dies(call("ExecutePlan")) == "does not answer any more. Nothing of this epoch is visible."
+        assert one.dies(call("ExecutePlan")) == "no longer responds. Nothing of this epoch is visible."
         for _ in range(2):
-            assert one.run() == "does not answer any more (Connection refused). Nothing was run."
+            assert one.run() == "no longer responds (Connection refused). Nothing was run."
         one.server.start()
 
 
@@ -112,5 +112,5 @@ def test_a_server_may_be_killed_at_any_request(tmp_path: Path, monkeypatch: pyte
                 if goes_on:
                     assert one.run() == "completed"
                 told = one.dies(number(moment), goes_on=goes_on)
-                assert "any more" in told or "went away before" in told
+                assert "no longer responds" in told or "disconnected before" in told
                 one.server.start()

@@ -171,6 +171,7 @@ def test_spark_that_does_not_start_is_not_tolerated(airflow: AirflowInstance) ->
     assert job.statuses() == [(1, "aborted")]
 
 
+@pytest.mark.deep
 @pytest.mark.scenario(begins=leased)
 def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
     airflow: AirflowInstance, scenario: Leased

@@ -83,12 +83,7 @@ BACKFILL = Act(
     "Process recorded input again with the current code and spec. The tables change at the end, all at once.\n\n"
     "The schedule continues meanwhile. To continue an interrupted backfill, run the same command again.",
     (
-        Field(
-            FROM,
-            MOMENT,
-            "Process rows again from this event time on. Give either this or a checkpoint.",
-            "From",
-        ),
+        Field(FROM, MOMENT, "Process rows again from this event time on. Give either this or a checkpoint.", "From"),
         Field(
             UNTIL,
             MOMENT,
@@ -107,10 +102,7 @@ BACKFILL = Act(
             "Replay N recorded epochs in one. Faster, and fewer rows are late.",
             default=1,
         ),
-        switch(
-            ALLOW,
-            "Discard state at the fork point that no operator of the spec restores. `--dry-run` lists it.",
-        ),
+        switch(ALLOW, "Discard state at the fork point that no operator of the spec restores. `--dry-run` lists it."),
     ),
     _plan,
     _carry_out,

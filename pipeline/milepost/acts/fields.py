@@ -111,7 +111,6 @@ def _is_savepoint_name(value: object) -> bool:
     return isinstance(value, str) and savepoint_name_fault(value) is None
 
 
-TEXT = Kind(str)
 MOMENT = Kind(str, "TIME", f"a date or a time, as in {_EXAMPLES}", _is_moment, examples=f"{_EXAMPLES}; {_UTC}")
 ID_OR_MOMENT = Kind(
     str,

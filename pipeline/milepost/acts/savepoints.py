@@ -124,10 +124,7 @@ CREATE = Act(
             "Name",
         ),
         Field(
-            AT,
-            checkpoint_from(1, or_moment=True),
-            "The retained checkpoint to copy. Default: the head.",
-            "Checkpoint",
+            AT, checkpoint_from(1, or_moment=True), "The retained checkpoint to copy. Default: the head.", "Checkpoint"
         ),
         Field(TARGET, URL, "Write it to <URL>/<name>. Default: below the job's storage."),
     ),

@@ -31,7 +31,7 @@ from milepost.quality import (
     required_columns,
     sample_rows,
 )
-from milepost.sinks.parquet_files import Reading, TableFiles, without_deletes
+from milepost.sinks.parquet_files import ReadOptions, TableFiles, without_deletes
 from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_schema
 
 DRIVER_ROWS = 1_000_000
@@ -206,7 +206,7 @@ def refusal_row(identity: SubtaskIdentity, share: GateShare, error: CheckpointEr
 
 def _pieces(files: TableFiles, file: StagedFile, schema: pa.Schema) -> Iterator[pa.Table]:
     """Yield a staged file in pieces, deletes included, and verify its checksum. Raises as `TableFiles.pieces`."""
-    for group in files.pieces(file, Reading(schema, verify=True, deletes=True)):
+    for group in files.pieces(file, ReadOptions(schema, verify=True, deletes=True)):
         size = max(1, min(_ASKED_ROWS, _ASKED_BYTES * group.num_rows // max(1, group.nbytes)))
         yield from (group.slice(begin, size) for begin in range(0, group.num_rows, size))
 

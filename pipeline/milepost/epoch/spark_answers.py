@@ -2,7 +2,7 @@
 
 The SQL between an updating operator and its reader computes a retracted row again, possibly with another Spark, Java or
 time zone database than the added row. The signatures of a checkpoint therefore record a digest of what that SQL returns
-for pinned rows. It is compared before an epoch makes rows.
+for pinned rows. The digest is compared before an epoch emits rows.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class SparkAnswers:
 
     Attributes:
         digest: digest of the answers.
-        asked: digest of the SQL, its input schema, and the Spark that answered.
+        query_digest: digest of the SQL, of its input schema, and of the version and settings of Spark.
     """
 
     digest: str
-    asked: str
+    query_digest: str
 
 
 def signed(signatures: Mapping[str, Any], answers: Mapping[str, SparkAnswers]) -> Mapping[str, Any]:
     """Return the signatures of a checkpoint with the answers of its epoch, by the uid of the SQL."""
     return (
-        with_answers(signatures, {uid: (one.digest, one.asked) for uid, one in answers.items()})
+        with_answers(signatures, {uid: (one.digest, one.query_digest) for uid, one in answers.items()})
         if answers
         else signatures
     )
@@ -40,7 +40,7 @@ def signed(signatures: Mapping[str, Any], answers: Mapping[str, SparkAnswers]) -
 def recorded_by(signatures: Mapping[str, Any]) -> dict[str, dict[str, SparkAnswers]]:
     """Return the answers in a checkpoint's signatures: per operator, by the uid of the SQL upstream of it."""
     return {
-        uid: {sql: SparkAnswers(*said) for sql, said in recorded_answers(operator).items()}
+        uid: {sql: SparkAnswers(*digests) for sql, digests in recorded_answers(operator).items()}
         for uid, operator in signatures.get("operators", {}).items()
     }
 
@@ -59,10 +59,10 @@ def check_answers(
             now = answers.get(sql)
             if now is not None and now.digest != before.digest:
                 raise InvalidRequest(
-                    f"operator {uid}: its state has rows that the SQL of {sql} made, and this Spark gives other "
-                    f"answers to it: they were {before.digest}, are {now.digest}. A row that is taken back would not "
-                    "be the row that was added. Nothing was published.",
-                    hint=f"run the job on the Spark, Java and settings of before; or give {uid} and all operators "
-                    f"behind it new uids; or make the state anew: milepost backfill {job} --from-checkpoint 0",
+                    f"operator {uid}: its state has rows computed by the SQL of {sql}, which this Spark evaluates "
+                    f"differently: the digest of its results was {before.digest} and is {now.digest}. A retraction "
+                    "would no longer match the row that was added. Nothing was published.",
+                    hint=f"run the job on the previous Spark, Java and settings; or assign new uids to {uid} and all "
+                    f"operators downstream of it; or rebuild the state: milepost backfill {job} --from-checkpoint 0",
                     uid=uid,
                 )

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from milepost.operators.contract import OutputKind as OutputKind
     from milepost.operators.contract import PublishesState as PublishesState
     from milepost.operators.contract import RetractingRun as RetractingRun
+    from milepost.operators.contract import RetractInputRun as RetractInputRun
     from milepost.operators.contract import StatefulOperator as StatefulOperator
-    from milepost.operators.contract import UpdatedRun as UpdatedRun
     from milepost.operators.kinds import KINDS as KINDS
     from milepost.operators.kinds import STATEFUL_KINDS as STATEFUL_KINDS
     from milepost.operators.kinds import UNAVAILABLE_KINDS as UNAVAILABLE_KINDS

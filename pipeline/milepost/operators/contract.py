@@ -267,7 +267,7 @@ class RetractingRun(Protocol):
 
 
 @runtime_checkable
-class UpdatedRun(Protocol):
+class RetractInputRun(Protocol):
     """A run over an input of mode retract."""
 
     def check_settled(self, *, all_keys: bool) -> None:

@@ -17,7 +17,7 @@ from milepost.sinks.build import build_staging
 from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.parquet_files.deletes import align_deletes
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagingContext, decode_schema
 from milepost.sinks.records.contents import TableContents
 
@@ -60,7 +60,7 @@ def stage_copy(
         files = TableFiles(old.name, old.store)
 
         def pieces(group: Sequence[StagedFile]) -> Iterator[RowsPiece]:
-            tables = (files.fetch(file, Reading(schema, verify=True, deletes=True)) for file in group)
+            tables = (files.fetch(file, ReadOptions(schema, verify=True, deletes=True)) for file in group)
             return map(RowsPiece, align_deletes(tables) if new.mode is SinkMode.UPSERT else tables)
 
         parts = map(pieces, cut_by_bytes(old.files(contents), COPIED_BYTES))

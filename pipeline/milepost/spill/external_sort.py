@@ -21,25 +21,25 @@ from milepost.spill.spilled_rows import HELD_BYTES, ORDER_BYTES, RowSpill, read_
 _MERGED_RUNS = 128
 """Maximum number of runs in one merge."""
 
-Newest = Callable[[pa.Table], pa.Table]
+RowReducer = Callable[[pa.Table], pa.Table]
 """Sorts rows. Of several rows with the same key it may drop the older ones, which come first."""
 
 
 def ordered_rows(
-    tables: Iterable[pa.Table], by: Sequence[str], newest: Newest | None = None, *, held_bytes: int | None = None
+    tables: Iterable[pa.Table], by: Sequence[str], reducer: RowReducer | None = None, *, held_bytes: int | None = None
 ) -> Iterator[pa.Table]:
     """Yield the rows of tables in ascending order, nulls last. Equal rows keep their input order.
 
     Args:
         tables: all of one schema.
         by: columns to sort by, of types that Arrow sorts.
-        newest: sorts and reduces rows. It is applied to each run, then again to all rows of a key. None: all rows are
+        reducer: sorts and reduces rows. It is applied to each run, then again to all rows of a key. None: all rows are
             emitted.
         held_bytes: see `HELD_BYTES`.
     Raises:
         EnvironmentUnusable: the temporary folder cannot store the spilled rows.
     """
-    reduce = newest or (lambda rows: sorted_rows(rows, by))
+    reduce = reducer or (lambda rows: sorted_rows(rows, by))
     joined = joined_tables(tables, HELD_BYTES if held_bytes is None else held_bytes, ORDER_BYTES)
     first, second = next(joined, None), next(joined, None)
     if first is None:
@@ -125,9 +125,9 @@ def align_by_key(runs: Iterable[Iterable[pa.Table]], by: Sequence[str]) -> Itera
         yield held
 
 
-def _merged(runs: Iterable[Iterable[pa.Table]], by: Sequence[str], newest: Newest) -> Iterator[pa.Table]:
+def _merged(runs: Iterable[Iterable[pa.Table]], by: Sequence[str], reduce: RowReducer) -> Iterator[pa.Table]:
     for parts in align_by_key(runs, by):
-        yield newest(pa.concat_tables([part for part in parts if part is not None]))
+        yield reduce(pa.concat_tables([part for part in parts if part is not None]))
 
 
 def _next(pieces: Iterator[pa.Table]) -> pa.Table | None:

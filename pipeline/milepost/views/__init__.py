@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from milepost.views.badge import JobBadge as JobBadge
     from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
+    from milepost.views.history import checkpoint_table as checkpoint_table
+    from milepost.views.history import log_table as log_table
     from milepost.views.prices import price_text as price_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view

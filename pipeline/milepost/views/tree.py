@@ -34,11 +34,12 @@ class LinkTarget(StrEnum):
     JOB = "job"
     AIRFLOW_RUN = "run"
     RUNBOOK = "runbook"
+    TIMELINE = "timeline"
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A reference. parts: path below the job's page, or DAG id and run id, or the name of a runbook page."""
+    """A reference. parts: path below the job's page, or DAG id and run id, or a name."""
 
     target: LinkTarget
     parts: tuple[str | int, ...]
@@ -97,7 +98,8 @@ class Table:
     @property
     def right(self) -> tuple[bool, ...]:
         """Whether each column is right-aligned."""
-        return tuple(all(isinstance(row.cells[at], Figure) for row in self.rows) for at in range(len(self.columns)))
+        texts = [[cell if isinstance(cell, str) else cell.text for cell in row.cells] for row in self.rows]
+        return tuple(all(isinstance(row[at], Figure) for row in texts) for at in range(len(self.columns)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
 FIRST_FAILURE = wording.FIRST_DECLINE | {
     r"object '[^']*' \(\d+ bytes\)": "object {object}",
     r"operator \w+(?: \(level \d+, subtask \d+\)|: snapshot)?: ": "operator {operator}: ",
-    r"(?<=[: ])/\S*(?= cannot take )": "{folder}",
+    r"(?<=[: ])/\S*(?= cannot (?:store|take) )": "{folder}",
 }
 """Which object, subtask or folder meets the full disk first differs between runs."""
 

@@ -15,6 +15,8 @@ from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost, milepost_process
 from milepost_testkit.rows.tables import assert_same_rows
 
+pytestmark = pytest.mark.deep
+
 KEYS = 600_000
 SPEC = """\
 name: limited

@@ -55,7 +55,7 @@ def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy
     assert asked.received_bytes > 0
     assert job.master.reports.show().requests == document.requests
     told = milepost("show", job.folder / "config" / "small.yaml").stdout.splitlines()
-    total = next(line.split() for line in told[told.index("Requests: to S3, by who made them") :] if "total" in line)
+    total = next(line.split() for line in told[told.index("Requests: to the store, by phase") :] if "total" in line)
     assert total[:4] == ["total", str(asked.puts), str(asked.gets), str(asked.deletes)]
 
 

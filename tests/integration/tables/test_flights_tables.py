@@ -19,7 +19,7 @@ FORMATS = ("delta", "iceberg")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.parametrize("table_format", [pytest.param("delta", marks=pytest.mark.deep), "iceberg"])
 def test_engines_see_whole_checkpoints_only_forward_and_back(
     table_format: str, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:

@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from milepost.airflow.dags import MilepostTaskGroup
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
-from milepost.errors import InvalidRequest, NotFound
-from milepost.jobmaster import CheckpointDetails
+from milepost.errors import Fenced, InvalidRequest, NotFound
+from milepost.jobmaster import CheckpointDetails, Session, Triggered
 from milepost.storage.requests import StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.airflow.kept_dags import jobs_on_the_page, keep_dags
@@ -24,6 +24,10 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
 
 NOTHING = {"requests": {"puts": 0, "gets": 0, "deletes": 0, "sent_bytes": 0, "received_bytes": 0}}
+
+
+LEASE = {r"\b\d+(\.\d+)? (ms|s)\b": "{time}"}
+"""What differs from run to run in the message about the session that leads."""
 
 
 class TeamTask(BaseOperator):
@@ -183,6 +187,29 @@ def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job
     covered.pushed["small.trigger_checkpoint", RETURN_VALUE] = {"nothing_to_do": "covered"}
     covered.execute("small.subsume")
     wording.matches("task_log", covered.skip_reasons["small.subsume"])
+
+
+def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pending checkpoint is a lease. The next run skips, or takes over when a person says so."""
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    job.land("a.csv")
+    other = Session.cli()
+    held = job.master.triggers.trigger(other)
+    assert isinstance(held, Triggered)
+    beside = InProcessRun(team_dag(spec_of(job)))
+    beside.execute("small.trigger_checkpoint")
+    wording.matches("task_log", beside.skip_reasons["small.trigger_checkpoint"], replace=LEASE)
+    taking_over = InProcessRun(team_dag(spec_of(job)), "manual__2", take_over=True)
+    for name in ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint"):
+        taking_over.execute(f"small.{name}")
+    taken, completed = sorted(job.master.reports.list_checkpoints(), key=lambda one: one.checkpoint_id)
+    assert (taken.status, taken.failure_reason) == ("aborted", "LEADER_TAKEN_OVER")
+    assert (completed.status, completed.airflow.run_id) == ("completed", "manual__2")
+    for too_late in (job.master.epochs.validate, job.master.epochs.complete):
+        with pytest.raises(Fenced):
+            too_late(other, held.checkpoint_id)
 
 
 def test_a_failed_task_of_a_group_aborts_the_checkpoint_with_what_it_left(job: SparklessJob) -> None:

@@ -20,14 +20,22 @@ def stored(file: Path) -> dict[str, dict[str, object]]:
     return parts
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a mode whose first part failed, and whose last two were measured, the last one first."""
-    file = tmp_path / "results-quick.json"
+    file = tmp_path_factory.mktemp("measured") / "results-quick.json"
     results = Results(file, "quick", [*ORDER, "workload/gone"], keep=False)
     for name in ("workload/gone", "workload/c", "workload/b"):
         results.measure(name, lambda: {"figure": 1})
     results.measure("workload/a", lambda: {"failed": "no"})
+    return file.read_text()
+
+
+@pytest.fixture
+def file(measured: str, tmp_path: Path) -> Path:
+    """A copy of the measured parts."""
+    file = tmp_path / "results-quick.json"
+    file.write_text(measured)
     return file
 
 

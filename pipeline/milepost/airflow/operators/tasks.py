@@ -29,10 +29,11 @@ from airflow.sdk.exceptions import (
     DownstreamTasksSkipped,
 )
 
+from milepost.acts import TAKE_OVER
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, format_facts
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.dag_ids import operate_dag_id
-from milepost.airflow.operators.forms import TAKE_OVER, UNTIL_CAUGHT_UP
+from milepost.airflow.operators.forms import UNTIL_CAUGHT_UP
 from milepost.airflow.operators.skip_leaf import skip_request
 from milepost.airflow.operators.xcom import (
     CheckpointXCom,
@@ -131,7 +132,7 @@ class TriggerCheckpointOperator(EpochOperator):
             for line in report_lines(report):
                 log.info("%s", line)
 
-        take_over = bool(context["params"].get(TAKE_OVER, False))
+        take_over = bool(context["params"].get(TAKE_OVER.name, False))
         master, session = self.jobmaster(), self.session(context)
         triggered = master.triggers.trigger(session, take_over=take_over, tell=log_report)
         if isinstance(triggered, NothingToDo):

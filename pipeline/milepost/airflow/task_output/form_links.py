@@ -7,23 +7,17 @@ from collections.abc import Iterable
 
 from airflow.sdk.configuration import conf
 
+from milepost.acts import ACTS
 from milepost.airflow.page_urls import form_url
 
 FIELDS = {
-    "rollback": ("to", "take_over"),
-    "backfill": ("from", "to", "from_checkpoint"),
-    "resume": (),
-    "cancel": ("savepoint",),
-    "start": ("from",),
-    "abort": (),
-    "realign": (),
-    "verify": ("deep",),
-    "fsck": (),
-    "gc": (),
+    act.name: tuple(field.name for field in act.fields if field.title and not field.is_argument)
+    for act in ACTS.values()
+    if "_" not in act.name  # a command of two words
 }
 """Acts that are also commands, and their fields that are also options, by the names in the form."""
 
-SWITCHES = ("take_over", "savepoint", "deep")
+SWITCHES = {field.name for act in ACTS.values() for field in act.fields if field.title and field.kind.type is bool}
 """The fields whose options take no value."""
 
 
@@ -31,7 +25,7 @@ def _one_of(fields: Iterable[str]) -> str:
     return "|".join(sorted(name.replace("_", "-") for name in fields))
 
 
-_VALUED = {name for fields in FIELDS.values() for name in fields} - set(SWITCHES)
+_VALUED = {name for fields in FIELDS.values() for name in fields} - SWITCHES
 _COMMAND = re.compile(
     rf"\bmilepost ({'|'.join(FIELDS)}) ([a-z][a-z0-9_-]*)"
     rf"((?: --(?:{_one_of(_VALUED)}) [^\s;:,]+| --(?:{_one_of(SWITCHES)})\b)*)"

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
-from milepost.views import show_bytes, show_count, show_time
-
-if TYPE_CHECKING:
-    from milepost.jobmaster import CheckpointReport
+from milepost.cli.terminal.views import show_table
 
 
 class CheckpointState(StrEnum):
@@ -47,6 +44,8 @@ def list_(
     verbose: Verbose = False,
 ) -> None:
     """List the job's checkpoints, newest first. A wide terminal shows more columns."""
+    from milepost.views import checkpoint_table
+
     output: Output = ctx.obj
     found = open_job(job, ahead=True).reports.list_checkpoints(
         status.value if status else None, _read_limit(limit, every)
@@ -55,40 +54,7 @@ def list_(
     truncated = _note_more(output, len(checkpoints), len(found))
     if output.json:
         return output.document({"checkpoints": checkpoints, "truncated": truncated})
-    return output.table(
-        list(_COLUMNS),
-        [[cell(checkpoint) for cell in _COLUMNS.values()] for checkpoint in checkpoints],
-        optional=("timeline", "epoch", "watermark", "bytes"),
-        notes=[_note(checkpoint) for checkpoint in checkpoints],
-        figures=("duration", "rows in", "rows out", "late", "bytes"),
-    )
-
-
-_COLUMNS: dict[str, Any] = {
-    "id": lambda report: report.checkpoint_id,
-    "epoch": lambda report: report.epoch,
-    "timeline": lambda report: report.timeline,
-    "status": lambda report: report.status,
-    "triggered": lambda report: show_time(report.trigger_time),
-    "duration": lambda report: None if report.duration_ms is None else f"{report.duration_ms / 1000:.1f} s",
-    "rows in": lambda report: show_count(report.rows_in),
-    "rows out": lambda report: show_count(report.rows_out),
-    "late": lambda report: show_count(report.late_rows),
-    "bytes": lambda report: show_bytes(report.checkpointed_bytes),
-    "watermark": lambda report: show_time(report.watermark),
-}
-
-
-def _note(checkpoint: CheckpointReport) -> str:
-    """Return a remark: why it failed, that it is not live, or that the log is compacted."""
-    if checkpoint.failure_reason:
-        detail = " ".join(str(checkpoint.failure_detail or "").split())
-        return f"{checkpoint.failure_reason}: {detail}" if detail else checkpoint.failure_reason
-    if checkpoint.status != CheckpointState.aborted and checkpoint.live is False:
-        return f"not live: the head does not continue it (timeline {checkpoint.timeline or 'unknown'})"
-    if checkpoint.bad_records:
-        return f"{show_count(checkpoint.bad_records)} records that cannot be read"
-    return "compacted" if checkpoint.compacted else ""
+    return show_table(checkpoint_table(checkpoints), output)
 
 
 def _read_limit(limit: int, every: bool) -> int | None:
@@ -114,30 +80,12 @@ def history(
     verbose: Verbose = False,
 ) -> None:
     """Show the manifest log: every transition of the job, newest first."""
+    from milepost.views import log_table
+
     output: Output = ctx.obj
     found = open_job(job).reports.history(_read_limit(limit, every))
     events = found if every else found[:limit]
     truncated = _note_more(output, len(events), len(found))
     if output.json:
         return output.document({"events": events, "truncated": truncated})
-    return output.table(
-        ["version", "time", "event", "checkpoint", "session"],
-        [
-            [
-                event["version"],
-                show_time(event["time"]),
-                event["event"],
-                event.get("checkpoint_id"),
-                event.get("session_id"),
-            ]
-            for event in events
-        ],
-        optional=("session",),
-        notes=[_why(event) for event in events],
-    )
-
-
-def _why(event: dict[str, Any]) -> str:
-    """Return the reason and detail of a transition, or ""."""
-    facts = [" ".join(str(event[name]).split()) for name in ("reason", "detail") if event.get(name)]
-    return ": ".join(facts)
+    return show_table(log_table(events), output)

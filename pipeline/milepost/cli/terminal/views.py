@@ -51,15 +51,16 @@ def _show_section(section: Section, output: Output, folds: Collection[Fold]) -> 
     for line in section.lines:
         output.paragraph(line, "    ", "  ")
     for table in section.tables:
-        _show_table(table, output)
+        show_table(table, output)
         for fold in (fold for row in table.rows for fold in row.folds if fold.fold in folds):
             output.text()
-            _show_table(fold, output)
+            show_table(fold, output)
     for line in section.source.splitlines():
         output.text(printable(line))
 
 
-def _show_table(table: Table, output: Output) -> None:
+def show_table(table: Table, output: Output) -> None:
+    """Print a table, below its title if it has one."""
     if table.title:
         output.paragraph(table.title, "    ", "  ")
     if table.columns:

@@ -93,13 +93,7 @@ class Backfills:
             ranges_per_epoch, allow_non_restored_state: as in `BackfillRequest`.
         Raises: as `plan.prepare`.
         """
-        request = request_of(
-            from_,
-            to,
-            from_checkpoint,
-            ranges_per_epoch=ranges_per_epoch,
-            allow_non_restored_state=allow_non_restored_state,
-        )
+        request = request_of(from_, to, from_checkpoint, ranges_per_epoch, allow_non_restored_state)
         return _document(self._context, prepare(self._context, request))
 
     def target(
@@ -115,13 +109,7 @@ class Backfills:
 
         Raises: NotFound, InvalidRequest.
         """
-        request = request_of(
-            from_,
-            to,
-            from_checkpoint,
-            ranges_per_epoch=ranges_per_epoch,
-            allow_non_restored_state=allow_non_restored_state,
-        )
+        request = request_of(from_, to, from_checkpoint, ranges_per_epoch, allow_non_restored_state)
         context, state = self._context, self._context.head().state
         return assumptions(context, state, fork_point(context, state, request), request, read_code(context))
 

@@ -105,13 +105,7 @@ class ApprovedBackfill:
 
     def request(self) -> BackfillRequest:
         """Return the request for exactly this span."""
-        return request_of(
-            None,
-            self.to,
-            self.fork_point,
-            ranges_per_epoch=self.ranges_per_epoch,
-            allow_non_restored_state=self.allow_non_restored_state,
-        )
+        return request_of(None, self.to, self.fork_point, self.ranges_per_epoch, self.allow_non_restored_state)
 
     def require_same(self, now: ApprovedBackfill) -> None:
         """Raise PlanOutdated unless a plan made now has the same assumptions."""
@@ -131,22 +125,15 @@ def assumptions(
     context: JobContext, state: ManifestState, point: CheckpointId, request: BackfillRequest, code: JobCode
 ) -> ApprovedBackfill:
     """Return what a plan of this request assumes."""
-    return ApprovedBackfill(
-        state.live,
-        int(point),
-        watermark_text(request.to_us),
-        request.ranges_per_epoch,
-        request.allow_non_restored_state,
-        code.hash,
-        context.job.spec_hash,
-    )
+    options = (request.ranges_per_epoch, request.allow_non_restored_state)
+    to, spec_hash = watermark_text(request.to_us), context.job.spec_hash
+    return ApprovedBackfill(state.live, int(point), to, *options, code.hash, spec_hash)
 
 
 def request_of(
     from_: str | None,
     to: str | None,
     from_checkpoint: int | None,
-    *,
     ranges_per_epoch: int = 1,
     allow_non_restored_state: bool = False,
 ) -> BackfillRequest:

@@ -106,15 +106,8 @@ class BackfillDocument:
     @property
     def approved(self) -> ApprovedBackfill:
         """What a backfill takes of the plan."""
-        return ApprovedBackfill(
-            self.timeline,
-            self.fork_point,
-            self.to,
-            self.ranges_per_epoch,
-            self.allow_non_restored_state,
-            self.code_hash,
-            self.spec_hash,
-        )
+        options = (self.ranges_per_epoch, self.allow_non_restored_state)
+        return ApprovedBackfill(self.timeline, self.fork_point, self.to, *options, self.code_hash, self.spec_hash)
 
 
 def document_of(

@@ -108,9 +108,9 @@ class AggregateOverUpdates:
         """Return which keys have no rows and no values."""
         return self._aggregates.is_empty(state_rows)
 
-    def marked(self, rows: pa.Table, gone: pa.Table) -> pa.Table:
-        """Return the output rows, with deletes of the keys in `gone` if the operator emits deletes."""
-        return with_deletes(rows, gone, self.key) if self.deletes else rows
+    def marked(self, rows: pa.Table, deleted_rows: pa.Table) -> pa.Table:
+        """Return the output rows, with deletes of the keys in `deleted_rows` if the operator emits deletes."""
+        return with_deletes(rows, deleted_rows, self.key) if self.deletes else rows
 
     def has_rows(self, state_rows: pa.Table) -> Bools:
         """Return which keys have rows. Totals exist without any."""
@@ -162,12 +162,12 @@ class UpdatesRun:
         occurring = self._state.group(self._changed_keys())
         state_rows = self._refresh_extremes(occurring)
         started = occurring.find_at_start()[0]
-        is_there, was_there = self._operator.has_rows(state_rows), self._operator.has_rows(started)
-        self._before = self._rows(started, was_there), np.flatnonzero(was_there)
-        self._now = self._rows(state_rows, is_there), np.flatnonzero(is_there)
+        exists, existed = self._operator.has_rows(state_rows), self._operator.has_rows(started)
+        self._before = self._rows(started, existed), np.flatnonzero(existed)
+        self._now = self._rows(state_rows, exists), np.flatnonzero(exists)
         if self._operator.key:
             self._state.delete(occurring.keys.filter(pa.array(self._operator.is_empty(state_rows))))
-        return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(was_there & ~is_there)))
+        return self._operator.marked(self._now[0], occurring.keys.filter(pa.array(existed & ~exists)))
 
     def retractions(self) -> pa.Table:
         """Return, per changed key, the retraction of its row at the start of the epoch, and its current row."""

@@ -164,10 +164,10 @@ class AsofJoinRun:
         before = known.column(EXPIRES_COLUMN).fill_null(END_OF_TIME_US).to_numpy()
         is_new, changed = order >= known.num_rows, np.ones(len(order), dtype=np.bool_)
         changed[~is_new] = before[order[~is_new]] != next_us[~is_new]
-        gone = np.ones(known.num_rows, dtype=np.bool_)
-        gone[order[~is_new]] = False
+        outdated = np.ones(known.num_rows, dtype=np.bool_)
+        outdated[order[~is_new]] = False
         key = list(operator.tables[SIDES[RIGHT]].key)
-        self._versions.delete(known.filter(pa.array(gone)).select(key))
+        self._versions.delete(known.filter(pa.array(outdated)).select(key))
         expires = pa.array(next_us[changed], mask=next_us[changed] == END_OF_TIME_US)
         self._versions.upsert(both.take(pa.array(order[changed])).append_column(EXPIRES_COLUMN, expires))
 

@@ -142,9 +142,9 @@ class LatestByKey:
         rows = self.results(state_rows)
         if rows.num_rows == state_rows.num_rows:
             return rows
-        gone = state_rows.filter(state_rows.column(TOMBSTONE_COLUMN))
-        before = state.lookup_all_at_start(gone.select(list(self.key)))
-        deletes = gone.take(pa.array(before.owners[~_are_tombstones(before.take([TOMBSTONE_COLUMN]))]))
+        new_tombstones = state_rows.filter(state_rows.column(TOMBSTONE_COLUMN))
+        before = state.lookup_all_at_start(new_tombstones.select(list(self.key)))
+        deletes = new_tombstones.take(pa.array(before.owners[~_are_tombstones(before.take([TOMBSTONE_COLUMN]))]))
         columns = [
             deletes.column(name) if name in (*self.key, TOMBSTONE_COLUMN) else pa.nulls(deletes.num_rows, field.type)
             for name, field in zip(self._shown, self.output_schema, strict=True)

@@ -299,8 +299,8 @@ class ProcessRun:
         columns = [*given.columns, *state.select(list(self._columns)).columns, pa.nulls(state.num_rows, pa.int64())]
         if state.num_rows:
             self._state.upsert(pa.table(columns, schema=self._parts.state_schema))
-        gone = find_rows(keys, given).is_null()
-        self._state.delete(keys.filter(gone))
+        cleared = find_rows(keys, given).is_null()
+        self._state.delete(keys.filter(cleared))
 
     def _values(self, keys: pa.Table) -> Iterator[Any]:
         """Return each key as a Python value. Raises OperatorFailed: Python cannot represent a value."""

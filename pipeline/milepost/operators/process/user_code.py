@@ -87,8 +87,8 @@ class UserFunction:
 
     def describe(self, error: BaseException) -> str:
         """Format an error of the user's code in one line, with the line of the user's file that raised it."""
-        said = error.args[0] if isinstance(error, KeyError) and error.args else error
-        lines = str(said).strip().splitlines()
+        cause = error.args[0] if isinstance(error, KeyError) and error.args else error
+        lines = str(cause).strip().splitlines()
         text = f"{type(error).__name__}: {lines[0][:500]}" if lines else type(error).__name__
         if isinstance(error, SyntaxError):
             text = f"{type(error).__name__}: {error.msg}"

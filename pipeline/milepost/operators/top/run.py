@@ -135,8 +135,8 @@ class TopByKey:
         kept = np.empty(len(order), dtype=np.bool_)
         # Equal rows are retained or dropped together, so the state does not depend on how rows were cut into pieces.
         kept[order] = (before[begins] < self.n)[np.cumsum(begins) - 1]
-        gone = pa.array(np.flatnonzero(~kept[: known.num_rows]))
-        state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(gone))
+        outranked = pa.array(np.flatnonzero(~kept[: known.num_rows]))
+        state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(outranked))
         state.add(rows.filter(pa.array(kept[known.num_rows :])))
 
     def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:

@@ -105,9 +105,11 @@ class SessionWindowByKey:
         distinct = self.windowed.aggregates.distinct
         if firing_us is None or not distinct:
             return
-        gone = tables[ONLY_TABLE].due(firing_us).filter(pc.field(EXPIRES_COLUMN) <= firing_us).select(list(self.key))
-        for one in distinct if gone.num_rows else ():
-            forget_values(tables[one.name], gone)
+        expired_rows = (
+            tables[ONLY_TABLE].due(firing_us).filter(pc.field(EXPIRES_COLUMN) <= firing_us).select(list(self.key))
+        )
+        for one in distinct if expired_rows.num_rows else ():
+            forget_values(tables[one.name], expired_rows)
 
     def ingest(self, rows: pa.Table, lateness_us: int | None, tables: StateTables) -> tuple[pa.Table | None, pa.Table]:
         """Merge on-time rows into sessions. Return the changed state rows, if any, and the late rows."""

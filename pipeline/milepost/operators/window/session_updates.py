@@ -79,12 +79,12 @@ class SessionUpdatesRun:
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit newly finished and changed sessions, then deletes of the emitted ones that reopened or merged."""
         fired = self._fired(firing_us)
-        changed, gone = self._changed(firing_us)
+        changed, deleted_rows = self._changed(firing_us)
         shown = pa.concat_tables([fired, exclude_fired(changed, self._fired_us, firing_us)])
         self._remember(shown, firing_us)
         operator = self._operator
         operator.forget(firing_us, self._tables)
-        return with_deletes(operator.windowed.results(shown), gone, operator.key)
+        return with_deletes(operator.windowed.results(shown), deleted_rows, operator.key)
 
     def _fired(self, firing_us: int | None) -> pa.Table:
         """State rows of the sessions that `firing_us` reaches and no earlier firing did."""

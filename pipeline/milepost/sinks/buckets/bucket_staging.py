@@ -31,7 +31,7 @@ from milepost.sinks.parquet_files.deletes import (
     without_deletes,
 )
 from milepost.sinks.parquet_files.file_cuts import cut_by_size
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
 from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.storage.concurrency import parallel_map
@@ -153,7 +153,7 @@ class BucketStaging:
     def _add_shared(self, bucketed: BucketedRows, schema: pa.Schema) -> None:
         """Add the subtask's own rows from files that it shares with other subtasks, including deletes."""
         own = self._owned
-        for rows in self._files.all_pieces(self._shared, Reading(schema, verify=True, deletes=True)):
+        for rows in self._files.all_pieces(self._shared, ReadOptions(schema, verify=True, deletes=True)):
             groups = own.key_groups(rows, self._routing_key, own.of)
             is_own = (groups >= own.groups.start) & (groups < own.groups.stop)
             bucketed.add(rows.filter(pa.array(is_own)), groups[is_own])
@@ -174,7 +174,7 @@ class BucketStaging:
     def _rows_of(self, files: Iterable[StagedFile], bucket: range, schema: pa.Schema) -> list[pa.Table]:
         tables = []
         for file in files:
-            rows = self._files.fetch(file, Reading(schema, verify=True))
+            rows = self._files.fetch(file, ReadOptions(schema, verify=True))
             if not is_within(file.groups, bucket):
                 groups = self._owned.key_groups(rows, self._routing_key, self._owned.of)
                 rows = rows.filter(pa.array((groups >= bucket.start) & (groups < bucket.stop)))

@@ -56,7 +56,7 @@ _RESTORE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """Which rows and columns of a table's files to read, and how to verify them.
 
     Attributes:
@@ -72,7 +72,7 @@ class Reading:
     deletes: bool = False
 
     @property
-    def shown(self) -> pa.Schema:
+    def read_schema(self) -> pa.Schema:
         """The schema of the columns that are read."""
         return self.schema if self.columns is None else pa.schema([self.schema.field(name) for name in self.columns])
 
@@ -103,7 +103,7 @@ class TableFiles:
         Raises: EnvironmentUnusable: the temporary folder cannot be written. Errors of the store are passed on.
         """
         who, now_true = f"sink {self._sink}: ", "Nothing was published."
-        with on_scratch_disk("take what is being staged", who=who, now_true=now_true):
+        with on_scratch_disk("store the staged rows", who=who, now_true=now_true):
             rows, body = encode_parquet(tables, context.held_bytes)
         if not rows:
             return None
@@ -143,15 +143,15 @@ class TableFiles:
         sizes = zip(every, parallel_map(self._store, size, every), strict=True)
         return {key: size for key, size in sizes if size is not None}
 
-    def rows(self, files: Sequence[StagedFile], reading: Reading) -> pa.Table:
+    def rows(self, files: Sequence[StagedFile], options: ReadOptions) -> pa.Table:
         """Return the rows of the files in file order, with the table's columns. Raises StateCorrupt."""
         if not files:
-            return reading.shown.empty_table()
+            return options.read_schema.empty_table()
         with ThreadPoolExecutor(min(_PARALLEL_READS, len(files))) as pool:
-            tables = list(pool.map(lambda file: self.fetch(file, reading), files))
+            tables = list(pool.map(lambda file: self.fetch(file, options), files))
         return pa.concat_tables(align_deletes(tables))
 
-    def all_pieces(self, files: Sequence[StagedFile], reading: Reading) -> Iterator[pa.Table]:
+    def all_pieces(self, files: Sequence[StagedFile], options: ReadOptions) -> Iterator[pa.Table]:
         """Yield the result of `rows` in pieces. Small files are prefetched. Raises: as `rows`."""
 
         def body(file: StagedFile) -> bytes | None:
@@ -159,16 +159,18 @@ class TableFiles:
 
         sized = ((file, file.size if file.size <= _AHEAD_BYTES else 0) for file in files)
         for file, ahead in zip(files, prefetched_map(self._store, body, sized, _AHEAD_BYTES), strict=True):
-            yield from self.pieces(file, reading, ahead)
+            yield from self.pieces(file, options, ahead)
 
-    def latest_pieces(self, files: Sequence[StagedFile], reading: Reading, key: tuple[str, ...]) -> Iterator[pa.Table]:
+    def latest_pieces(
+        self, files: Sequence[StagedFile], options: ReadOptions, key: tuple[str, ...]
+    ) -> Iterator[pa.Table]:
         """Yield the latest row per key in pieces, ordered by key, nulls last, without deleted rows.
 
         Rows beyond the memory limit are spilled to disk. Raises: as `rows`.
         """
-        pieces = map(with_delete_column, self.all_pieces(files, replace(reading, deletes=True)))
+        pieces = map(with_delete_column, self.all_pieces(files, replace(options, deletes=True)))
         if not key:
-            yield latest_rows([schema_with_deletes(reading.shown).empty_table(), *pieces], key)
+            yield latest_rows([schema_with_deletes(options.read_schema).empty_table(), *pieces], key)
             return
         for rows in ordered_rows(pieces, key, partial(sorted_latest, key=key)):
             yield without_deletes(rows)
@@ -194,7 +196,7 @@ class TableFiles:
         def problem(file: StagedFile) -> str | None:
             try:
                 if deep:
-                    for _ in self.pieces(file, Reading(schema, verify=True, deletes=True)):
+                    for _ in self.pieces(file, ReadOptions(schema, verify=True, deletes=True)):
                         pass
                 elif (size := self._store.stat(file.key).size) != file.size:
                     return f"sink {self._sink}: {file.key} has {size} bytes, its record says {file.size}"
@@ -206,31 +208,31 @@ class TableFiles:
 
         return [line for line in parallel_map(self._store, problem, files) if line is not None]
 
-    def fetch(self, file: StagedFile, reading: Reading) -> pa.Table:
+    def fetch(self, file: StagedFile, options: ReadOptions) -> pa.Table:
         """Return the rows of one file, with the table's columns.
 
         Raises: StateCorrupt: the file is missing, changed or unreadable, or its columns differ.
         """
-        with self._opened(file, reading.verify) as parquet:
-            return self._read(file, parquet, None, reading)
+        with self._opened(file, options.verify) as parquet:
+            return self._read(file, parquet, None, options)
 
-    def pieces(self, file: StagedFile, reading: Reading, body: bytes | None = None) -> Iterator[pa.Table]:
+    def pieces(self, file: StagedFile, options: ReadOptions, body: bytes | None = None) -> Iterator[pa.Table]:
         """Yield the rows of one file per row group, with one row group in memory at a time.
 
         Args:
             body: the prefetched content; None if it has not been read.
         Raises: as `fetch`.
         """
-        with self._opened(file, reading.verify, body) as parquet:
+        with self._opened(file, options.verify, body) as parquet:
             for number in range(parquet.num_row_groups):
-                yield self._read(file, parquet, number, reading)
+                yield self._read(file, parquet, number, options)
 
-    def _read(self, file: StagedFile, parquet: pq.ParquetFile, number: int | None, reading: Reading) -> pa.Table:
+    def _read(self, file: StagedFile, parquet: pq.ParquetFile, number: int | None, options: ReadOptions) -> pa.Table:
         """Return the rows of one row group. number: its index; None reads all of them."""
-        schema = reading.shown
+        schema = options.read_schema
         with self._checked(file):
-            names = None if reading.columns is None else list(reading.columns)
-            if reading.deletes and DELETED_COLUMN in parquet.schema_arrow.names:
+            names = None if options.columns is None else list(options.columns)
+            if options.deletes and DELETED_COLUMN in parquet.schema_arrow.names:
                 schema = schema_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
             rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
@@ -251,7 +253,7 @@ class TableFiles:
                     reader = pa.BufferReader(body)
                 else:
                     who = f"sink {self._sink}: "
-                    scratch = opened.enter_context(scratch_file("take a table's file", who=who))
+                    scratch = opened.enter_context(scratch_file("store a file of the table", who=who))
                     stat = self._store.stat(file.key)
                     size, sha256 = stat.size, digest_of(self._store, stat, scratch, who=who)
                     reader = pa.PythonFile(scratch, mode="r")

@@ -12,7 +12,7 @@ from milepost.errors import StateCorrupt
 from milepost.sinks.contract import StagingSink
 from milepost.sinks.parquet_files.deletes import align_deletes, to_change_rows
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import latest_per_key
 from milepost.sinks.records.committables import JoinedFile, RowsPiece, StagedRows, StagingContext
 from milepost.sinks.records.content_digests import combined_digest
@@ -66,8 +66,8 @@ class JoinStaging:
         schema, latest = self._plan.schema, list[pa.Table]()
         for files in cut_by_bytes(run, _PARALLEL_BYTES):
             if self._key is None:
-                yield self._files.rows(files, Reading(schema, verify=True))
+                yield self._files.rows(files, ReadOptions(schema, verify=True))
             else:  # keep deletes: the deleted row may be in an older file
-                rows = self._files.rows(files, Reading(schema, verify=True, deletes=True))
+                rows = self._files.rows(files, ReadOptions(schema, verify=True, deletes=True))
                 latest = [latest_per_key(pa.concat_tables(align_deletes([*latest, rows])), self._key)]
         yield from map(to_change_rows, latest)

@@ -11,7 +11,7 @@ from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.parquet_files.deletes import changelog_rows, table_columns, to_change_rows, without_deletes
 from milepost.sinks.parquet_files.partitions import PartitionBy, PartitionFiles
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import changes_schema, rows_to_stage
 from milepost.sinks.records.committables import (
     Committable,
@@ -76,7 +76,7 @@ class TableStaging:
     def _staged_changes(self, committable: Committable) -> pa.Table:
         """Return the rows that the epoch would publish, with deletes."""
         self.check_committable(committable)
-        reading = Reading(decode_schema(committable.schema), verify=True, deletes=True)
+        reading = ReadOptions(decode_schema(committable.schema), verify=True, deletes=True)
         return self._files.rows(committable.files, reading)
 
     def check_committable(self, committable: Committable) -> None:

@@ -34,7 +34,7 @@ from milepost.sinks.contract import (
 )
 from milepost.sinks.parquet_files.deletes import table_columns, without_deletes
 from milepost.sinks.parquet_files.partitions import PartitionBy, check_partition
-from milepost.sinks.parquet_files.table_files import Reading
+from milepost.sinks.parquet_files.table_files import ReadOptions
 from milepost.sinks.parquet_files.table_schema import check_rows_schema, merged_schema, widened_schema
 from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
 from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
@@ -283,8 +283,8 @@ class TableSink(TableStaging):
         files = [file for file in self._records.files(contents) if file.key not in left_out]
         mode, key = self.stored_mode_and_key()
         if mode is not SinkMode.UPSERT:
-            return self._files.all_pieces(files, Reading(schema, verify))
-        return self._files.latest_pieces(files, Reading(schema, verify), key)
+            return self._files.all_pieces(files, ReadOptions(schema, verify))
+        return self._files.latest_pieces(files, ReadOptions(schema, verify), key)
 
     def read(self, contents: TableContents, *, verify: bool = False) -> pa.Table:
         pieces = self.pieces(contents, verify=verify)
@@ -367,7 +367,7 @@ class TableSink(TableStaging):
         columns = decode_schema(committable.schema)
         self._format.check_columns(columns)
         for file in committable.files:
-            for changes in self._files.pieces(file, Reading(columns, verify=True, deletes=True)):
+            for changes in self._files.pieces(file, ReadOptions(columns, verify=True, deletes=True)):
                 self._format.check_rows(changes.select(columns.names))  # including the keys of deletes
                 yield without_deletes(changes)
 
@@ -390,5 +390,5 @@ class TableSink(TableStaging):
         files, schema = self._records.files(contents), decode_schema(contents.schema)
         if all(file.groups is not None for file in files):
             return contents.rows
-        pieces = self._files.latest_pieces(files, Reading(schema, columns=key or None), key)
+        pieces = self._files.latest_pieces(files, ReadOptions(schema, columns=key or None), key)
         return sum(rows.num_rows for rows in pieces)

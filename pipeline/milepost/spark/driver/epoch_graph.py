@@ -164,7 +164,7 @@ def _level_stages(
     yield Stage(WideOperatorStage(operators, lookups, sql, memory), wide_type(sql.input_schemas), receivers)
     for step in level.row_wise.steps:
         if step.next_step is not None:
-            behind = Stage(WideLookupStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))
+            next_stage = Stage(WideLookupStage(step, step.next_step, memory), wide_type(step.next_step.input_schemas))
         else:
-            behind = Stage(WideOutputStage(output, step, memory), rows)
-        yield replace(behind, expressions=step.expressions, columns=step.columns)
+            next_stage = Stage(WideOutputStage(output, step, memory), rows)
+        yield replace(next_stage, expressions=step.expressions, columns=step.columns)

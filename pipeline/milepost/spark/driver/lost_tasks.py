@@ -34,7 +34,7 @@ _FOR_MEMORY = (
 _FOR_OBJECTS = "If one of the objects does it, `limits_per_epoch: {max_files: 1}` shows which."
 
 
-def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> SubtaskDeclined | None:
+def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], error_text: str) -> SubtaskDeclined | None:
     """Return the typed refusal for workers that died too often. None: the error has another cause.
 
     Spark's text "Task 3 in stage 1.0 failed 4 times ... Python worker exited unexpectedly" means that the worker of
@@ -42,9 +42,9 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], said: str) -> Subt
 
     Args:
         splits: splits of the epoch, by source subtask.
-        said: the text of Spark's error.
+        error_text: the text of Spark's error.
     """
-    match = _LOST.search(said)
+    match = _LOST.search(error_text)
     if match is None:
         return None
     task, times, how = int(match[1]), int(match[2]), match[3]

@@ -22,9 +22,9 @@ from milepost.spark.driver.engines.open_engine import load_engine, open_engine
 from milepost.spark.driver.epoch_graph import Stage, epoch_frame, epoch_stages
 from milepost.spark.driver.executors.probe import libraries_of_plan, probe
 from milepost.spark.driver.executors.unusable import unusable
+from milepost.spark.driver.frame_cache import FrameCache
 from milepost.spark.driver.gate_job import judge
 from milepost.spark.driver.interrupts import one_interrupt
-from milepost.spark.driver.kept_frame import KeptFrame
 from milepost.spark.driver.lost_tasks import lost_task
 from milepost.spark.driver.spark_answers import spark_answers
 from milepost.spark.driver.spark_errors import crash, full_disk, refusal
@@ -58,7 +58,7 @@ class _WarmSession:
     session: SparkSession
     conf: Mapping[str, str]
     schemas: SqlSchemas
-    frame: KeptFrame
+    frames: FrameCache
 
     def serves(self, engine: Engine, plan: EpochPlan) -> bool:
         return self.session is engine.session and self.conf == plan.spec.spark.conf
@@ -102,7 +102,7 @@ class SparkEpochRunner:
             plan, warm = _placed(plan, engine), self._warmed(engine, plan)
             epoch = job.epoch = plan_levels(plan, engine.slots, partial(warm.schemas.of, plan))
             answers = spark_answers(engine.session, plan, epoch)
-            rows = _collected(engine, warm.frame, len(epoch.splits), epoch_stages(plan, epoch, job.task_bytes))
+            rows = _collected(engine, warm.frames, len(epoch.splits), epoch_stages(plan, epoch, job.task_bytes))
         finished = time.monotonic()
         return EpochAnswers(
             answers=subtask_answers((row.kind, bytes(row.payload)) for row in rows),
@@ -126,7 +126,7 @@ class SparkEpochRunner:
         """Return the warm session of the previous epoch, or a new one if the session or its settings changed."""
         if self._warm is None or not self._warm.serves(engine, plan):
             session = engine.session
-            self._warm = _WarmSession(session, dict(plan.spec.spark.conf), SqlSchemas(session), KeptFrame(session))
+            self._warm = _WarmSession(session, dict(plan.spec.spark.conf), SqlSchemas(session), FrameCache(session))
         return self._warm
 
     @contextmanager
@@ -198,11 +198,11 @@ def _expired(engine: Engine, plan: EpochPlan) -> CheckpointError:
             hint="raise checkpointing.timeout, or plan less per epoch with limits_per_epoch",
         )
     return SparkLost(
-        f"checkpoint {plan.checkpoint_id}: {engine.name} gave it no executor in {plan.timeout_ms} ms: {why}. "
+        f"checkpoint {plan.checkpoint_id}: {engine.name} allocated no executor within {plan.timeout_ms} ms: {why}. "
         "Nothing of this epoch is visible.",
-        hint="end what has cores and does nothing, as a driver that stands still, or leave others some by "
-        "`spark.cores.max` below `spark.conf`; where cores are free, `spark.executor.memory` or `spark.executor.cores` "
-        "asks for more than a worker has",
+        hint="end idle applications that hold cores, such as a stuck driver, or limit applications with "
+        "`spark.cores.max` below `spark.conf`. If cores are free, `spark.executor.memory` or `spark.executor.cores` "
+        "exceeds what a worker has",
     )
 
 
@@ -211,8 +211,8 @@ def _placed(plan: EpochPlan, engine: Engine) -> EpochPlan:
     return plan if engine.is_here else replace(plan, cache_directory=EachNodesCache(Path(plan.cache_directory).name))
 
 
-def _collected(engine: Engine, kept: KeptFrame, subtasks: int, stages: Sequence[Stage]) -> list[Row]:
+def _collected(engine: Engine, frames: FrameCache, subtasks: int, stages: Sequence[Stage]) -> list[Row]:
     if not engine.is_own:
         return epoch_frame(engine.session, subtasks, stages).collect()
-    with kept.of(subtasks, stages) as frame:
+    with frames.frame(subtasks, stages) as frame:
         return frame.collect()

@@ -1,6 +1,6 @@
 """Detect whether Spark still evaluates SQL over updates to the same rows.
 
-A retraction is computed anew, perhaps by another Spark, Java or time zone database than the insertion. So each SELECT
+A retraction is computed again, possibly by another Spark, Java or time zone database than the insertion. So each SELECT
 is evaluated on pinned input rows: nulls, both zeros, the limits of each type, text beyond ASCII, times before 1970 and
 at daylight-saving changes. A row on which a SELECT fails is evaluated alone, and its error condition is the answer.
 """
@@ -53,7 +53,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
     answers: dict[str, SparkAnswers] = {}
     spark = ""
     for output in sql_outputs(plan.graph):
-        branches = [*_asked(plan, output, levels.schemas)]
+        branches = [*_selects_over_updates(plan, output, levels.schemas)]
         if not branches:
             continue
         spark = spark or _identity(session, plan)
@@ -63,7 +63,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
         recorded = next(
             (one[output.node.uid] for one in plan.recorded_answers.values() if output.node.uid in one), None
         )
-        if recorded is not None and recorded.asked == key:
+        if recorded is not None and recorded.query_digest == key:
             answers[output.node.uid] = recorded
         else:
             texts = [text for one, schema in branches for text in _answers(session, one, schema, pinned_rows(schema))]
@@ -72,7 +72,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
     return answers
 
 
-def _asked(
+def _selects_over_updates(
     plan: EpochPlan, output: SqlOutput, schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[SelectedBranch, pa.Schema]]:
     """Yield the SELECTs whose input has weights, with the schema of that input. Append-only inputs are skipped."""

@@ -79,17 +79,17 @@ def crash(checkpoint_id: CheckpointId, error: Py4JJavaError) -> SubtaskDeclined:
     )
 
 
-def full_disk(checkpoint_id: CheckpointId, said: str) -> EnvironmentUnusable | None:
+def full_disk(checkpoint_id: CheckpointId, error_text: str) -> EnvironmentUnusable | None:
     """Return the typed refusal for a disk that is too full for Spark's shuffle. None: the error has another cause.
 
     Args:
-        said: the text of Spark's error.
+        error_text: the text of Spark's error.
     """
-    match = _DISK_FULL.search(said)
+    match = _DISK_FULL.search(error_text)
     if match is None:
         return None
     return EnvironmentUnusable(
-        f"checkpoint {checkpoint_id}: a disk does not take what Spark shuffles: {match[1]}. Nothing of this epoch is "
+        f"checkpoint {checkpoint_id}: a disk cannot store Spark's shuffle files: {match[1]}. Nothing of this epoch is "
         "visible.",
         hint="free space there, or name a folder on another disk: `spark.local.dir` below `spark.conf`, or "
         "SPARK_LOCAL_DIRS of a cluster's workers; without either it is the machine's temporary folder",

@@ -1,4 +1,4 @@
-"""Warn early when a cluster gives a job no executor, long before its timeout."""
+"""Warn early if a cluster allocates no executor to a job, long before its timeout."""
 
 from __future__ import annotations
 

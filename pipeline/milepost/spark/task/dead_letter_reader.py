@@ -32,7 +32,7 @@ class BadRows:
     Attributes:
         rows: one row per bad record.
         first: the first bad records, at most `MAX_NAMED_BAD_RECORDS`.
-        whole: whether this is the single bad record of an object that cannot be read at all.
+        whole: whether this is the single bad record of an object of which no row can be read.
     """
 
     rows: pa.RecordBatch

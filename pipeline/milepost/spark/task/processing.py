@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.operators import OperatorRun, OutputKind, RetractingRun, UpdatedRun
+from milepost.operators import OperatorRun, OutputKind, RetractingRun, RetractInputRun
 from milepost.operators.base import user_columns
 from milepost.operators.rows import as_insertions, count_rows
 from milepost.protocol.exchange import firing_watermark, latest, operator_watermark
@@ -213,7 +213,7 @@ class Processing:
         if self._item.retract is not None:
             assert isinstance(opened.run, RetractingRun), f"operator {self._uid} cannot tell what it replaces"
             yield Rows(self._item.retract, opened.run.retractions(), before_us)
-        if isinstance(opened.run, UpdatedRun) and not in_flight:
+        if isinstance(opened.run, RetractInputRun) and not in_flight:
             opened.run.check_settled(
                 all_keys=any(channel is not None and channel.buffers for channel in self._item.channels)
             )

@@ -113,7 +113,11 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
         except NotFound:
             # A skipped object stays new and is read again when it is back, so rows emitted now would count twice.
             if is_partly_read or not split.skips_missing:
-                when = "went while it was read" if is_partly_read else "was planned and is gone (on_missing: fail)"
+                when = (
+                    "was deleted while it was being read"
+                    if is_partly_read
+                    else "was deleted after it was planned (on_missing: fail)"
+                )
                 detail = f"source {split.source}: object {obj.key} {when}"
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return

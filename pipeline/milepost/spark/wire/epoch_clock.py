@@ -28,7 +28,7 @@ _SHORTEST_MS = 1
 
 @dataclass(frozen=True, slots=True)
 class LevelShare:
-    """How the tasks of one level share the epoch's time with the others.
+    """How the tasks of one level share the epoch's time with those of other levels.
 
     Attributes:
         parallelism: number of tasks of every level.

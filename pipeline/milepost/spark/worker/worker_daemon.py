@@ -22,7 +22,7 @@ _ENGINE_AND_READERS = (
     "pyarrow.parquet",
     "pyspark.sql.pandas.serializers",
     "pyspark.worker",
-    "milepost.spark.driver.kept_frame",
+    "milepost.spark.driver.frame_cache",
     "milepost.sources.csv.csv_reader",
     "milepost.sources.json_lines.json_lines_reader",
     "milepost.sources.parquet.parquet_reader",

@@ -45,12 +45,12 @@ class ChannelStateHandle:
     """The in-flight buffers of one operator in one subtask at one checkpoint.
 
     Attributes:
-        key: of the file, relative to the job's root; other operators of the same task may share it.
+        key: object key of the file, relative to the job's root. All operators of a task share one file.
         size: bytes of the file. sha256: lower-case hex of its content.
         uid: operator. key_groups: half-open range this subtask owns.
-        buffers: this operator's; at least 1. bytes: of their payloads.
-        oldest_us: least event time in them; None without event time.
-        signature: of the operator's inputs: what its buffers were made by (`jobspec/graph/in_flight.py`).
+        buffers: number of this operator's buffers, at least 1. bytes: size of their payloads.
+        oldest_us: minimum event time in them; None without event time.
+        signature: signature of the operator's inputs, which determines its buffers (`jobspec/graph/in_flight.py`).
     """
 
     key: OwnKey
@@ -64,8 +64,8 @@ class ChannelStateHandle:
     signature: Text
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
-        return None if self.buffers else "buffers is 0, expected at least 1: without any there is no channel state"
+        """Return why the values contradict each other; None if they are consistent."""
+        return None if self.buffers else "buffers is 0, expected at least 1: without buffers there is no channel state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class ChannelFile:
 def encode_channel_state(
     in_flight: Mapping[str, Sequence[Buffer]], *, directory: str, key_groups: range, signatures: Mapping[str, str]
 ) -> ChannelFile | None:
-    """Encode the in-flight buffers of a task's operators into one file, or return None when there are none.
+    """Encode the in-flight buffers of a task's operators into one file, or return None if there are none.
 
     Args:
         in_flight: operator -> its buffers, in the order in which they are to be processed.
-        directory: of the object key relative to the job's root, ends in ``/``.
-        key_groups: what the subtask owns. signatures: operator -> signature of its inputs.
+        directory: prefix of the object key, relative to the job's root. Ends in ``/``.
+        key_groups: key groups that the subtask owns. signatures: operator -> signature of its inputs.
     """
     rows = [(index, buffer) for _, buffers in sorted(in_flight.items()) for index, buffer in enumerate(buffers)]
     if not rows:
@@ -126,7 +126,7 @@ def encode_channel_state(
 
 
 def oldest_in_flight(buffers: Iterable[Buffer]) -> int | None:
-    """Return the least event time of some buffers, or None when none of them has one."""
+    """Return the minimum event time of buffers, or None if they have none."""
     return min((buffer.oldest_us for buffer in buffers if buffer.oldest_us is not None), default=None)
 
 
@@ -136,17 +136,17 @@ def restore_channel_state(
     objects: CheckpointObjects,
     routing_keys: Mapping[str, tuple[str, ...]],
 ) -> tuple[Buffer, ...]:
-    """Return the buffers that one subtask must process first, in order, whatever parallelism stored them.
+    """Return the buffers that one subtask must process first, in order, for any parallelism at the checkpoint.
 
-    Buffers of a former subtask whose range this one owns whole come raw; others are decoded and filtered by the key
-    group of their rows (the job's key groups never change).
+    If the subtask owns the whole range of a former subtask, its buffers are returned without decoding. Otherwise they
+    are filtered by the key group of their rows.
 
     Args:
-        identity: its uid is the operator's now, which may have had another one when they were stored.
-        handles: of one operator, of all its former subtasks, in their order; None for one without channel state.
-        routing_keys: by the name of the edge that a buffer is of, by which its rows were exchanged.
+        identity: of the operator under its current uid. It may have been renamed after the checkpoint.
+        handles: handles of the operator's former subtasks, in order; None for one without channel state.
+        routing_keys: edge name -> columns by which its rows were exchanged.
     Raises:
-        StateCorrupt: a file is missing, altered or not what its handle says.
+        StateCorrupt: a file is missing, altered or does not match its handle.
         StoreUnavailable, EnvironmentUnusable: from the store.
     """
     restored: list[Buffer] = []

@@ -15,8 +15,8 @@ checkpoint replaced.
                            14.completed                    checkpoint 14 was restored from this folder, and is complete
 
 The name also has the size and CRC-32 of the content. A process checks both before it first uses the entry, and again
-when the file has changed. A torn or altered entry is deleted and replaced, so no write needs an fsync. A fault of the
-cache is logged and costs a read of the store, nothing else.
+when the file has changed. A torn or altered entry is deleted and replaced, so no write needs an fsync. An error of
+the cache is logged, and the run is read from the store.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _COMPLETED = ".completed"
 _STALE_TEMPORARY_S = 3_600
 
 _mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
-"""Entries that this process keeps mapped across epochs.
+"""Entries that stay mapped in this process across epochs.
 
 A mapping keeps a deleted file's disk space in use, so `retain` and `notify` unmap deleted entries.
 """
@@ -145,14 +145,13 @@ class StateCache:
                 _prune(folder, retained.get(folder, set()), restored)
             _unmap_deleted()
         except (OSError, ValueError) as error:
-            logger.warning("state cache of %s cannot be tidied (%s); it may grow", identity.uid, error)
+            logger.warning("state cache of %s cannot be cleaned up (%s); it may grow", identity.uid, error)
 
     def notify(self, uid: str, own: range, checkpoint_id: int, what: Notification) -> None:
         """Apply the notification of a checkpoint's outcome (I11). Faults are logged.
 
         Args:
-            uid: of the operator.
-            own: key groups of the notified subtask.
+            uid: the operator. own: key groups of the notified subtask.
         """
         try:
             if not self._is_private():
@@ -172,9 +171,9 @@ class StateCache:
                             shutil.rmtree(folder, ignore_errors=True)
             _unmap_deleted()
         except FileNotFoundError:
-            return  # another subtask tidies at the same time
+            return  # another subtask is cleaning up concurrently
         except (OSError, ValueError) as error:
-            logger.warning("state cache of %s cannot be tidied (%s); it may grow", uid, error)
+            logger.warning("state cache of %s cannot be cleaned up (%s); it may grow", uid, error)
 
     def _folders(self, uid: str, own: range) -> Iterator[Path]:
         """Yield the operator's folders whose ranges overlap the subtask's."""
@@ -200,7 +199,7 @@ def is_private(directory: Path) -> bool:
         return False
     if status.st_uid == os.getuid() and not status.st_mode & 0o022:
         return True
-    logger.warning("state cache %s is ignored: others own it or may write there (chmod 700 it)", directory)
+    logger.warning("state cache %s is ignored: another user owns it or can write to it (chmod 700 it)", directory)
     return False
 
 
@@ -233,7 +232,7 @@ def _digest(identity: StateIdentity, run: RunHandle) -> str:
 
 
 def _writer_of(run: RunHandle) -> int:
-    """Return the checkpoint that wrote a run; 0 for one that came from elsewhere."""
+    """Return the checkpoint that wrote a run; 0 for an imported run."""
     return checkpoint_of_key(run.key) or 0
 
 
@@ -248,7 +247,7 @@ def _newest(folder: Path) -> int:
 
 
 def mark(folder: Path, checkpoint_id: int) -> None:
-    """Say that a completed checkpoint's subtasks used a folder: it goes once that one is subsumed."""
+    """Record that a completed checkpoint used a folder, which is deleted once that checkpoint is subsumed."""
     (folder / f"{checkpoint_id}{_COMPLETED}").touch()
     for path in folder.glob(f"*{_COMPLETED}"):
         if _checkpoint_of(path) < checkpoint_id:
@@ -319,7 +318,7 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     """Map an entry; return None if its content does not match its name.
 
     Args:
-        version: of the file. The content is verified again when this version has not been verified.
+        version: version of the file. The content is verified unless this version was verified before.
     """
     _, size, checksum, _, _ = path.name.split(".")
     if _verified.get(path) != version:

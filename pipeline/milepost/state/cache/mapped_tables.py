@@ -29,7 +29,7 @@ from milepost.state.cache.cache import SUFFIX, TEMPORARY, crc32_of, is_private, 
 _LOCK = "lock"
 
 _mapped: dict[Path, tuple[tuple[int, ...], pa.Table]] = {}
-"""What this process has mapped, by the version of its file."""
+"""Mapped tables of this process: path -> (version of the file, table)."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class MappedTables:
     """The tables of one kind, in one folder.
 
     Args:
-        directory: of the node's cache of a job. name: what they are of.
+        directory: the job's cache directory on the node. name: the lookup operator.
         base: the completed checkpoint that the epoch continues; 0: none.
     """
 
@@ -48,26 +48,28 @@ class MappedTables:
         self._name, self._base = name, base
 
     def mapped(self, identity: str, written_by: int, make: Callable[[], pa.Table]) -> pa.Table:
-        """Return a table as a mapped file; where there is none yet, make it, while others wait for it.
+        """Return a table as a mapped file. The first task builds it while the other tasks wait.
 
         Args:
-            identity: a digest of all that it depends on. written_by: checkpoint that its folder lives for at least.
+            identity: digest of everything that the table depends on.
+            written_by: the folder is retained at least until this checkpoint is subsumed.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not is_private(self._directory):
                 return make()
             self._folder.mkdir(exist_ok=True, mode=0o700)
-            for gone in [path for path in _mapped if not path.exists()]:  # else it would stay on the disk
-                del _mapped[gone]
+            for deleted in [path for path in _mapped if not path.exists()]:  # a mapping keeps its disk space in use
+                del _mapped[deleted]
             with _locked(self._folder / _LOCK):
-                found = self._find(identity)
-                table = found if found is not None else self._made(identity, written_by, make)
+                table = self._find(identity)
+                if table is None:
+                    table = self._build(identity, written_by, make)
                 if self._base:
                     mark(self._folder, self._base)
                 return table
         except (OSError, pa.ArrowException) as error:
-            logger.warning("the node's table of %s cannot be kept (%s); it is made again in memory", self._name, error)
+            logger.warning("the node's table of %s cannot be cached (%s); it is built in memory", self._name, error)
             return make()
 
     def _find(self, identity: str) -> pa.Table | None:
@@ -79,9 +81,9 @@ class MappedTables:
             path.unlink(missing_ok=True)
         return None
 
-    def _made(self, identity: str, written_by: int, make: Callable[[], pa.Table]) -> pa.Table:
+    def _build(self, identity: str, written_by: int, make: Callable[[], pa.Table]) -> pa.Table:
         table = make()
-        for old in self._folder.iterdir():  # who has one mapped keeps it
+        for old in self._folder.iterdir():  # existing mappings stay valid
             if old.suffix in (SUFFIX, TEMPORARY):
                 _mapped.pop(old, None)
                 old.unlink(missing_ok=True)
@@ -106,9 +108,9 @@ def _locked(path: Path) -> Iterator[None]:
 def _map(path: Path) -> pa.Table | None:
     """Map a file whose content matches its name, or return None."""
     version = version_of(path)
-    known = _mapped.get(path)
-    if known is not None and known[0] == version:
-        return known[1]
+    mapped = _mapped.get(path)
+    if mapped is not None and mapped[0] == version:
+        return mapped[1]
     _, size, checksum, _, _ = path.name.split(".")
     if version[1] != int(size) or f"{crc32_of(path):08x}" != checksum:
         return None

@@ -19,7 +19,7 @@ from milepost.state.layers.layer import stable_order
 
 _SAMPLE = 32_768
 _ROWS_PER_KEY = 4
-"""Where the first rows have so many per key, a hash table that fits the processor's cache beats a sort."""
+"""From this many sampled rows per key on, a hash table fits the processor's cache and is faster than a sort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Numbered:
     """The distinct keys of rows, numbered.
 
     Attributes:
-        hashes: ascending, one per key. codes: of each row the number of its key. first: of each key its first row.
+        hashes: hash of each key, ascending. codes: number of each row's key. first: first row of each key.
     """
 
     hashes: Hashes
@@ -39,7 +39,8 @@ def number_keys(keys: pa.Table, hasher: Callable[[pa.Table], Hashes]) -> Numbere
     """Number the distinct keys in the order of their hashes. Keys with the same hash are ordered by first row.
 
     Args:
-        keys: key columns of each row, equal keys equal bits. hasher: gives the state hash of such rows.
+        keys: key columns of each row, normalized so that equal keys have equal bits.
+        hasher: returns the state hash of rows.
 
     Keys b and c share the hash 5, and b comes first:
 
@@ -62,8 +63,9 @@ def _by_table(keys: pa.Table) -> tuple[Ints, Ints]:
     """Number keys in the order of their first rows. Return the number of each row's key and each key's first row."""
     codes, count = np.zeros(keys.num_rows, dtype=np.int64), 1
     for column in keys.columns:
-        one, of_column = _dense(column)
-        codes, count = (one, of_column) if count == 1 else _dense(pa.array(codes * of_column + one))
+        column_codes, column_count = _dense(column)
+        combined = codes * column_count + column_codes
+        codes, count = (column_codes, column_count) if count == 1 else _dense(pa.array(combined))
     first = np.empty(count, dtype=np.int64)
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
     return codes, first
@@ -85,18 +87,18 @@ def _by_order(keys: pa.Table, hashes: Hashes) -> Numbered:
     rows = order[repeats]
     other = ~same_keys(keys, rows, keys, first[numbers[repeats]], keys.column_names)
     if other.any():
-        return _told_apart(keys, hashes, order, first[numbers], repeats[other])
+        return _number_colliding_keys(keys, hashes, order, first[numbers], repeats[other])
     codes = np.empty(len(order), dtype=np.int64)
     codes[order] = numbers
     return Numbered(ordered[begins], codes, first)
 
 
-def _told_apart(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others: Ints) -> Numbered:
+def _number_colliding_keys(keys: pa.Table, hashes: Hashes, order: Ints, first: Ints, others: Ints) -> Numbered:
     """Number keys when different keys share a hash.
 
     Args:
-        first: of each row in `order` the first row with its hash.
-        others: positions in `order` whose key is not that row's.
+        first: for each row in `order`, the first row with its hash.
+        others: positions in `order` of rows whose key differs from that row's key.
     """
     count = len(order)
     crowded = order[np.isin(hashes[order], hashes[order[others]])]

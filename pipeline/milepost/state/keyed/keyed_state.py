@@ -31,7 +31,7 @@ from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
 from milepost.state.keyed.run_reader import RunReader, referenced_runs
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
 from milepost.state.layers.key_groups import Hashes, Ints, overlap
-from milepost.state.layers.layer import Bools, Layer, match, not_hidden, others, sort_rows, stack
+from milepost.state.layers.layer import Bools, Layer, mask_without, match, not_hidden, sort_rows, stack
 from milepost.state.layers.row_identity import plain_columns
 from milepost.state.layers.take import Hits, hit_mask, take
 from milepost.state.runs.handles import RunKind, StateHandle
@@ -94,7 +94,7 @@ class SubtaskState:
             hits.append(
                 Hits(positions_hit, layer, rows) if bool(live.all()) else Hits(positions_hit[live], layer, rows[live])
             )
-            missed = others(query, len(pending))
+            missed = mask_without(query, len(pending))
             pending, pending_hashes = pending[missed], pending_hashes[missed]
             if not pending.size:
                 break
@@ -150,7 +150,7 @@ class SubtaskState:
         return keys.hasher.key_groups(rows, keys.routing_key, self._identity.max_parallelism)
 
     def upsert(self, rows: pa.Table) -> None:
-        """Insert or replace by key; `rows` has the state schema and no key twice."""
+        """Insert or replace rows by key. `rows` has the state schema, and each key at most once."""
         if not rows.num_rows:
             return
         rows = rows.select(self.schema.names).cast(self.schema)
@@ -158,7 +158,7 @@ class SubtaskState:
         self._changes.append(sort_rows(rows, self._identity.keys, deleted=False))
 
     def delete(self, keys: pa.Table) -> None:
-        """Remove by key; unknown keys are fine."""
+        """Remove rows by key. Unknown keys are ignored."""
         if not keys.num_rows:
             return
         key_columns = self._key_columns(keys)

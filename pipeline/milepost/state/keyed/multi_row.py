@@ -56,7 +56,7 @@ class RowIdentity:
         different = np.count_nonzero(~same_keys(left, left_rows, right, right_rows, left.column_names))
         if different:
             raise InvalidRequest(
-                f"operator {self.state.uid}: {different} rows differ from others with the same identity of 128 bits. "
+                f"operator {self.state.uid}: {different} rows have the same 128-bit identity as different rows. "
                 "Nothing was published.",
                 hint="report this: it does not happen by chance",
                 uid=self.state.uid,

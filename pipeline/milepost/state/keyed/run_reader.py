@@ -33,7 +33,7 @@ def referenced_runs(
         if handle.max_parallelism != identity.max_parallelism:
             raise InvalidRequest(
                 f"checkpoint {checkpoint_id}: state of {identity.uid!r} has {handle.max_parallelism} key groups, the "
-                f"spec asks for {identity.max_parallelism}. Nothing was changed.",
+                f"spec has {identity.max_parallelism}. Nothing was changed.",
                 hint="`checkpointing.max_parallelism` is fixed for the job's life: set it back.",
             )
         if handle.uid != identity.uid:
@@ -52,7 +52,7 @@ def referenced_runs(
         raise StateCorrupt(
             f"checkpoint {checkpoint_id}: the state handles of {identity.uid!r} cover {covered} of the {len(own)} key "
             f"groups {own.start} to {own.stop - 1}. Nothing was changed.",
-            hint=f"Run `milepost verify {objects.job}` for all that is broken; restore it from a copy of the store.",
+            hint=f"Run `milepost verify {objects.job}` to list the damaged objects, and restore them from a copy.",
         )
     return tuple(runs)
 
@@ -97,7 +97,7 @@ class RunReader:
             return decode_run(body, run, run.valid, identity.stored, identity.keys, identity.max_parallelism)
         except StateCorrupt as error:
             raise self._corrupt(run, error.message) from error
-        except MemoryError:  # among pyarrow's errors too: it is about the process
+        except MemoryError:  # pyarrow's memory error is also an ArrowException
             raise
         except (pa.ArrowException, OSError) as error:
             raise self._corrupt(run, f"it is not a readable Parquet file ({error})") from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from milepost.state.cache.cache import StateCache
-from milepost.state.layers.layer import Layer, match, others, stack
+from milepost.state.layers.layer import Layer, mask_without, match, stack
 from milepost.state.runs.compaction import SnapshotWrite, choose_write
 from milepost.state.runs.handles import RunHandle, RunKind, StateHandle
 from milepost.state.runs.identity import StateIdentity
@@ -173,7 +173,7 @@ class FrozenState:
             query, found = match(layer, changes.hashes[unresolved], changes.rows, self._identity.keys, unresolved)
             visible = ~layer.deleted[found] & self._times.alive(layer, self._watermark_us, found)
             hides[unresolved[query[visible]]] = True
-            unresolved = unresolved[others(query, len(unresolved))]
+            unresolved = unresolved[mask_without(query, len(unresolved))]
         marked = Layer(changes.hashes, changes.stored, changes.deleted | dead)
         return marked.where(~dead | hides)
 

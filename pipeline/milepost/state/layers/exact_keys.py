@@ -24,11 +24,11 @@ def same_keys(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints
     """Return whether the keys of pairs of rows are equal. Either side may be narrowed."""
     equal = np.ones(len(left_rows), dtype=np.bool_)
     for name in key:
-        alike = type_of(left, name) == type_of(right, name)
-        one = _words_at(left, name, left_rows) if alike else None
-        other = _words_at(right, name, right_rows) if one is not None else None
-        if one is not None and other is not None:
-            equal &= one == other
+        same_type = type_of(left, name) == type_of(right, name)
+        left_words = _words_at(left, name, left_rows) if same_type else None
+        right_words = _words_at(right, name, right_rows) if left_words is not None else None
+        if left_words is not None and right_words is not None:
+            equal &= left_words == right_words
         else:
             equal &= _equal(values_at(left, name, left_rows), values_at(right, name, right_rows))
     return equal
@@ -42,7 +42,7 @@ def common_keys(
     Either side may be narrowed. Costs a sort of all keys.
 
     Args:
-        right_rows: of different keys.
+        right_rows: rows with distinct keys.
     """
     columns = [
         _joined(values_at(left, name, left_rows).cast(type_of(right, name)), values_at(right, name, right_rows))
@@ -68,8 +68,8 @@ def key_numbers(keys: pa.Table) -> Ints:
     return numbers
 
 
-def _joined(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.chunked_array([*one.chunks, *other.chunks], one.type)
+def _joined(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pa.chunked_array([*left.chunks, *right.chunks], left.type)
 
 
 def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -83,7 +83,7 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _words_at(rows: pa.Table, name: str, positions: Ints) -> Numbers | None:
-    """Return values as integers that are equal where the values are; None for floats and columns with nulls."""
+    """Return values as integers, which are equal if the values are; None for floats and columns with nulls."""
     return None if pa.types.is_floating(rows.column(name).type) else numbers_at(rows, name, positions)
 
 

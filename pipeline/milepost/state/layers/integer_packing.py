@@ -1,8 +1,7 @@
 """Store integers and times in as few bytes as their range needs.
 
-A column is narrowed when the distances of its values from the least one fit into fewer bytes than its type has.
-Widening restores it exactly. The schema metadata records what was done, so a table that was never narrowed reads the
-same way.
+A column is narrowed if the differences between its values and the minimum fit into a smaller type. Widening restores
+it exactly. The schema metadata records the original types, so `widened` accepts any table, narrowed or not.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 
 _NARROWED: Final = b"milepost.narrowed"
 _LEAST_ROWS: Final = 1024
-"""Fewer rows are not worth it."""
+"""Tables with fewer rows are not narrowed."""
 
 Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
 
@@ -38,7 +37,7 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """How a column was narrowed. Its stored values are distances from `least`."""
+    """How a column was narrowed. Its stored values are differences from `least`."""
 
     data_type: pa.DataType
     least: int
@@ -90,7 +89,7 @@ def numbers_at(rows: pa.Table, name: str, positions: npt.NDArray[np.int64]) -> N
     """Return values of a column of numbers or times, in their memory representation before narrowing.
 
     Returns:
-        None for another type, one with a null, or one in several chunks.
+        None for a column of another type, with a null, or in several chunks.
     """
     column = rows.column(name)
     if column.null_count or column.num_chunks != 1:
@@ -120,7 +119,7 @@ def _parsed(noted: bytes) -> Mapping[str, _Note]:
 
 
 def _narrow(column: pa.ChunkedArray) -> tuple[pa.Array, int] | None:
-    """Return a column as distances from its least value, and that value; None if it would not become smaller.
+    """Return a column as differences from its minimum, and the minimum; None if it would not become smaller.
 
     >>> distances, least = _narrow(pa.chunked_array([[1_700_000_000, 1_700_000_003, 1_700_000_255, 1_700_000_001]]))
     >>> str(distances.type), distances.to_pylist(), least
@@ -132,7 +131,7 @@ def _narrow(column: pa.ChunkedArray) -> tuple[pa.Array, int] | None:
     least, most = int(values.min()), int(values.max())
     for dtype in _DISTANCES:
         if dtype.itemsize < values.itemsize and most - least <= np.iinfo(dtype).max:
-            # Modulo the range of the narrow type, differences are what they are.
+            # The subtraction wraps around in the narrow type, where the differences fit.
             return pa.array(np.subtract(values, values.dtype.type(least), dtype=dtype, casting="unsafe")), least
     return None
 

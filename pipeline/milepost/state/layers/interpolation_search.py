@@ -1,11 +1,11 @@
-"""Find a hash by its position in the range, which hashes fill evenly.
+"""Interpolation search in sorted hashes, which are distributed evenly.
 
-The range of n ascending hashes is cut into n buckets of the same width, by their upper 32 bits. A hash is in its
-bucket or nowhere, a bucket has one row on average, and the first row of bucket b lies near row b. How far from it is
-the bucket's drift: a few hundred rows among a million, so that two bytes are enough.
+The upper 32 bits of n ascending hashes divide their range into n buckets of equal width. A hash can only be in its
+bucket, a bucket has one row on average, and the first row of bucket b is near row b. The distance between the two is
+the bucket's drift: a few hundred rows among a million, so two bytes are enough.
 
-Four hashes between 10 and F0 have four buckets. Rows 0 to 2 lie in the first one, row 3 in the last one: bucket 1
-begins two rows behind row 1, bucket 2 one row behind row 2. 21 is of bucket 0: sought from row 0 on, found in row 2.
+Four hashes between 10 and F0 have four buckets. Rows 0 to 2 are in bucket 0, and row 3 is in bucket 3. Buckets 1 and 2
+are empty and begin at row 3: their drifts are 2 and 1. The search for 21 starts at row 0 and finds it in row 2.
 
     >>> hashes = np.array([0x10, 0x20, 0x21, 0xF0], dtype=np.uint64) << _32
     >>> _buckets(hashes, hashes).tolist(), drifts_of(hashes).tolist()
@@ -29,9 +29,9 @@ Drifts: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 _32 = np.uint64(32)
 _ROWS_AT_ONCE = 1 << 17
 _STEPS = 8
-"""What is not found in so many rows of its bucket is searched for by halving: hashes may share their upper bits."""
+"""Number of rows of a bucket that are compared before binary search, because many hashes may share their upper bits."""
 _CROWDED = 3
-"""With fewer than one bucket in so many in use, halving is as quick; of even hashes five in eight are."""
+"""If fewer than 1 in N buckets have rows, binary search is as fast. With even hashes, 5 in 8 buckets have rows."""
 
 
 def drifts_of(hashes: Hashes) -> Drifts | None:
@@ -39,7 +39,7 @@ def drifts_of(hashes: Hashes) -> Drifts | None:
 
     Args:
         hashes: ascending; fewer than 2^31.
-    Returns: None where the hashes crowd in few buckets, as those of many windows of one key do.
+    Returns: None if the hashes are concentrated in few buckets, as with many windows of one key.
     """
     before = np.zeros(len(hashes) + 1, dtype=np.int32)
     for start in range(0, len(hashes), _ROWS_AT_ONCE):
@@ -58,15 +58,15 @@ def drifts_of(hashes: Hashes) -> Drifts | None:
 
 
 def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, Ints]:
-    """Find `wanted` in sorted hashes: (index into wanted, index of the first equal hash) for each hit.
+    """Find hashes: return (index into wanted, index of the first equal hash) of each hit.
 
     Args:
-        hashes: ascending, at least one. drifts: theirs.
+        hashes: ascending, at least one. drifts: `drifts_of` them.
     """
     last = len(hashes) - 1
     rows = np.minimum(_buckets(hashes, wanted), last)
     rows += drifts[rows]
-    np.minimum(rows, last, out=rows)  # behind the last row, where the last buckets are empty
+    np.minimum(rows, last, out=rows)  # the last buckets may be empty, and begin after the last row
     at = hashes[rows]
     equal = at == wanted
     before = np.flatnonzero(at < wanted)
@@ -88,7 +88,7 @@ def first_equal(hashes: Hashes, drifts: Drifts, wanted: Hashes) -> tuple[Ints, I
 
 
 def _buckets(hashes: Hashes, some: Hashes) -> Ints:
-    """Return the bucket of each hash. For a hash outside the range of all hashes it is any number >= 0."""
+    """Return the bucket of each hash. For a hash outside the range it is an arbitrary number >= 0."""
     least, most = int(hashes[0]) >> 32, int(hashes[-1]) >> 32
     per_value = np.uint64((len(hashes) << 32) // (most - least + 1))
     buckets: Ints = ((((some >> _32) - np.uint64(least)) * per_value) >> _32).view(np.int64)

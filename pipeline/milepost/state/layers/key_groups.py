@@ -1,10 +1,10 @@
 """Assign keys to key groups by hash, and key groups to subtasks, permanently.
 
-A run's handle says how many rows it put into each key group, so what is here is a format, pinned by golden vectors.
+State handles record the number of rows per key group, so the assignment is a stored format, pinned by golden vectors.
 
-Per column a value becomes 64-bit words, independent of how Arrow stores it (chunks, slices, dictionaries, offset width,
+A value becomes 64-bit words that do not depend on how Arrow stores it (chunks, slices, dictionaries, offset width,
 null bitmaps): integers by value, floats as doubles with one zero and one NaN, timestamps by instant, text and binary by
-their bytes. `key_hash.py` makes a hash of them. The mixing function is the finalizer of splitmix64.
+their bytes. `key_hash.py` hashes the words. The mixing function is the finalizer of splitmix64.
 
 The key group is a *monotone* function of the hash's upper half, so rows sorted by hash are sorted by key group.
 """
@@ -27,9 +27,9 @@ Ints: TypeAlias = npt.NDArray[np.int64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 ROWS_AT_ONCE = 1 << 15
-"""So many rows' words stay in the processor's cache from one step to the next: half the time of all rows at once."""
+"""Number of rows per block. Their words stay in the processor's cache, which takes half the time of a single block."""
 KEPT_BYTES = np.array([2 ** (8 * used) - 1 for used in range(9)], dtype=np.uint64)
-"""By number of bytes: the mask that keeps so many of a word, the first ones of a text."""
+"""Mask, by number of bytes, of the first bytes of a word."""
 PER_MICROSECOND = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
@@ -48,7 +48,7 @@ def check_key_type(name: str, data_type: pa.DataType) -> None:
     """Refuse a key column whose values have no stable hash.
 
     Raises:
-        InvalidRequest: the type is none of bool, integer, float, decimal, string, binary, date, timestamp.
+        InvalidRequest: the type is not bool, integer, float, decimal, string, binary, date, timestamp.
     """
     if not may_be_key(data_type):
         raise InvalidRequest(
@@ -90,7 +90,7 @@ def is_bytes(data_type: pa.DataType) -> bool:
 def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
     """Return a column that can be a key.
 
-    Text and bytes with wide offsets, which are dear to make of a slice far inside.
+    Text and binary are cast to 64-bit offsets once, because casting each slice is expensive.
     """
     column = table.column(name)
     check_key_type(name, column.type)
@@ -98,7 +98,7 @@ def key_column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def fixed_width(array: pa.Array, storage: pa.DataType) -> npt.NDArray[Any]:
-    """Numpy values of a fixed-width array; slots of nulls read as 0."""
+    """Return the values of a fixed-width array, 0 for null."""
     values = array.view(storage)
     return values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
 
@@ -117,17 +117,19 @@ def float_bits(array: pa.Array) -> Hashes:
 
 
 def decimal_halves(array: pa.Array) -> tuple[Hashes, Hashes]:
-    """Lower and upper 64 bits of the unscaled values; of nulls anything."""
+    """Return the lower and upper 64 bits of the unscaled values. Those of nulls are arbitrary."""
     wide = array.cast(pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
     return halves[0::2], halves[1::2]
 
 
 def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
-    """Values as words of 8 bytes: the word at every byte, of each row its first byte, and its length; nulls are empty.
+    """Return texts as 8-byte words, without a copy of each text. A null is an empty text.
 
     Args:
         array: large_binary, at least one value.
+    Returns:
+        (the word that starts at each byte, first byte of each row, length of each row).
     """
     offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + len(array) + 1]
     lengths = np.diff(offsets)
@@ -143,7 +145,7 @@ def words_of_bytes(array: pa.Array) -> tuple[Hashes, Ints, Ints]:
 
 
 def check_max_parallelism(max_parallelism: int) -> None:
-    """Raises InvalidRequest unless max_parallelism is within 1..32_768."""
+    """Raise InvalidRequest unless max_parallelism is within 1..32_768."""
     if not 1 <= max_parallelism <= MAX_KEY_GROUPS:
         raise InvalidRequest(
             f"max_parallelism is {max_parallelism}, expected 1 to {MAX_KEY_GROUPS}. Nothing was changed."
@@ -167,11 +169,11 @@ def key_group(hashes: Hashes, max_parallelism: int) -> Ints:
 
 
 def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
-    """Return where each key group begins among ascending hashes, and last the number of hashes.
+    """Return the start of each key group among ascending hashes, followed by the number of hashes.
 
     Raises as `key_group`.
 
-    Four hashes of which the highest bits say the group: 0, 1, 3, 3. Group 2 has no row.
+    The highest bits of four hashes are their groups: 0, 1, 3, 3. Group 2 has no row.
 
     >>> group_cuts(np.array([1 << 60, 3 << 61, 3 << 62, (3 << 62) + 1], dtype=np.uint64), 4).tolist()
     [0, 1, 2, 2, 4]
@@ -182,7 +184,7 @@ def group_cuts(hashes: Hashes, max_parallelism: int) -> Ints:
 
 @cache
 def _least_hashes(max_parallelism: int) -> Hashes:
-    """Return the least hash that each key group can have."""
+    """Return the smallest hash of each key group."""
     upper = [-((-group << 32) // max_parallelism) for group in range(max_parallelism)]
     return np.array(upper, dtype=np.uint64) << np.uint64(32)
 
@@ -224,7 +226,7 @@ def subtask_of_key_group(groups: Ints, max_parallelism: int, parallelism: int) -
     groups = np.asarray(groups, dtype=np.int64)
     if groups.size and not (int(groups.min()) >= 0 and int(groups.max()) < max_parallelism):
         raise InvalidRequest(
-            f"key groups reach from {groups.min()} to {groups.max()}, expected 0 to {max_parallelism - 1}. "
+            f"key groups are {groups.min()} to {groups.max()}, expected 0 to {max_parallelism - 1}. "
             "Nothing was changed."
         )
     return groups * parallelism // max_parallelism

@@ -50,9 +50,10 @@ from milepost.state.layers.key_groups import (
 
 _MAX_WORDS = 64
 _PER_NUMBER = 4
-"""Coefficients of one word: of its value and of its upper half, for the upper and for the lower sum.
+"""Number of coefficients per word: for the word and for its upper half, in the upper and in the lower sum.
 
-With w = low + 2^32 high, a w + b high = a low + (2^32 a + b) high: as even and independent as one for each half.
+With w = low + 2^32 high, a w + b high = a low + (2^32 a + b) high. This is as uniform and independent as one
+coefficient per half.
 """
 _32 = np.uint64(32)
 _UPPER = np.uint64(0xFFFFFFFF00000000)
@@ -60,16 +61,16 @@ _OF_NO_COLUMNS = np.zeros(2, dtype=np.uint64)
 
 
 def new_secret() -> str:
-    """128 random bits, as the manifest keeps them."""
+    """Return 128 random bits as hexadecimal digits, the form in which the manifest stores them."""
     return secrets.token_hex(16)
 
 
 @dataclass(frozen=True)
 class KeyHash:
-    """How keys of one state are hashed; equal ones put every key in the same place.
+    """The hash function of one job's keys. Equal objects assign every key to the same key group.
 
     Attributes:
-        secret: 32 hexadecimal digits, in no repr.
+        secret: 32 hexadecimal digits, excluded from repr.
     """
 
     secret: str = field(repr=False)
@@ -82,12 +83,12 @@ class KeyHash:
     def __call__(self, table: pa.Table, key: Sequence[str]) -> Hashes:
         """Return one stable 64-bit hash per row over the key columns, in their order.
 
-        Nulls are equal; -0.0 equals 0.0; all NaNs are equal; integers (floats) of different widths with the same value
-        are equal, so widening a column moves no key; so are timestamps of the same instant.
+        Nulls are equal, all NaNs are equal, and -0.0 equals 0.0. Integers of different widths with the same value are
+        equal, and so are floats and timestamps of the same instant, so widening a column moves no key.
 
         Args:
             table: has every column of `key`.
-            key: column names; without any, all rows have one hash, which is the same for every secret.
+            key: column names. If empty, all rows have the same hash, which does not depend on the secret.
         Raises:
             InvalidRequest: a key column's type cannot be a key.
 
@@ -101,7 +102,8 @@ class KeyHash:
     def key_groups(self, rows: pa.Table, key: Sequence[str], max_parallelism: int) -> Ints:
         """Return the key group of each row, by the key columns that route it. Raises as the hash.
 
-        Of `NullSpreadingKey` rows with a null in the key go by all columns that could be a key, whatever their order.
+        With a `NullSpreadingKey`, rows with a null in the key are assigned by all columns that can be hashed, sorted by
+        name.
         """
         groups = key_group(self(rows, key), max_parallelism)
         if isinstance(key, NullSpreadingKey) and any(rows.column(name).null_count for name in key):
@@ -112,13 +114,13 @@ class KeyHash:
 
 
 class _Sums:
-    """The two sums of some rows, begun with a constant each."""
+    """The upper and lower sums of a block of rows. Each starts at a constant."""
 
     def __init__(self, rows: int, begin: Hashes) -> None:
         self.upper, self.lower = np.full(rows, begin[0]), np.full(rows, begin[1])
 
     def add(self, rows: slice | Ints, words: Hashes, factors: Hashes) -> None:
-        """Add a word of some rows, times its coefficients."""
+        """Add one word of each of the given rows, multiplied by its coefficients."""
         high = words >> _32
         self.upper[rows] += words * factors[0] + high * factors[1]
         self.lower[rows] += words * factors[2] + high * factors[3]
@@ -129,10 +131,11 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Coefficients:
-    """Of one key column.
+    """Coefficients of one key column.
 
     Attributes:
-        begin, null: one for each sum. length: of a text. words: by position.
+        begin, null: one for each sum. length: for the length of a text. words: by position of the word.
+        long_texts: key of the digest of long texts.
     """
 
     begin: Hashes
@@ -144,7 +147,7 @@ class _Coefficients:
 
 @lru_cache(maxsize=64)
 def _coefficients(secret: str, columns: int, index: int) -> _Coefficients:
-    """Those of one column of a key of so many."""
+    """Return the coefficients of the key column at `index`, in a key of `columns` columns."""
     own = hashlib.shake_256(f"milepost key hash 2: {secret} {columns} {index}".encode())
     drawn = np.frombuffer(own.digest(8 * (8 + _PER_NUMBER * _MAX_WORDS) + 32), dtype="<u8").astype(np.uint64)
     words = drawn[8:-4].reshape(_MAX_WORDS, _PER_NUMBER)
@@ -185,7 +188,7 @@ def _add_values(sums: _Sums, rows: slice, array: pa.Array, own: _Coefficients) -
 
 
 def _words(array: pa.Array) -> tuple[Hashes, ...]:
-    """Return the words of values of a fixed width; of nulls anything."""
+    """Return the words of fixed-width values. The words of nulls are arbitrary."""
     data_type = array.type
     if pa.types.is_floating(data_type):
         return (float_bits(array),)
@@ -199,7 +202,7 @@ def _words(array: pa.Array) -> tuple[Hashes, ...]:
 
 
 def _instants(values: Ints, unit: str) -> tuple[Hashes, ...]:
-    """Microseconds modulo 2^64, and what that leaves: nanoseconds of one, or 1000 for each time that they overflow."""
+    """Return microseconds modulo 2^64, and a second word: the remaining nanoseconds, or 1000 per overflow."""
     if unit == "us":
         return (values.view(np.uint64),)
     if unit == "ns":
@@ -213,7 +216,7 @@ def _instants(values: Ints, unit: str) -> tuple[Hashes, ...]:
 
 
 def _add_bytes(sums: _Sums, first: int, array: pa.Array, own: _Coefficients) -> None:
-    """Word by word over all rows, and fewer rows each time."""
+    """Add texts word by word. Rows whose text has ended are dropped at each step."""
     every_word, starts, lengths = words_of_bytes(array)
     every = slice(first, first + len(array))
     sums.add(every, lengths.view(np.uint64), own.length)
@@ -235,6 +238,6 @@ def _add_bytes(sums: _Sums, first: int, array: pa.Array, own: _Coefficients) -> 
 
 
 def _digests(texts: pa.Array, key: bytes) -> Hashes:
-    """Two words for each text."""
+    """Return two words per text."""
     joined = b"".join(hashlib.blake2b(text.as_buffer(), digest_size=16, key=key).digest() for text in texts)
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64).reshape(-1, 2)

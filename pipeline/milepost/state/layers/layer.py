@@ -1,7 +1,7 @@
 """Rows sorted by state hash; in a stack of layers, the newest row of a key wins.
 
 The *state hash* has the routing key's hash in its upper half, which alone decides the key group, and the full key's
-hash in its lower half. So state of several windows of one key lies in that key's group and is still found quickly.
+hash in its lower half. So the windows of one key share its key group, and each is still found by its own hash.
 Two keys may share a hash: every match is confirmed by comparing the key columns, nulls equal to nulls.
 """
 
@@ -24,14 +24,14 @@ _UPPER = np.uint64(0xFFFFFFFF00000000)
 _LOWER = np.uint64(0x00000000FFFFFFFF)
 
 ROWS_AT_ONCE = 1 << 17
-"""How many rows are merged together: a base takes the memory of its own rows, not of all layers, and what is beside
-them fits the processor's cache. A worker's first base of 2.4 M rows took 0.58 to 0.75 s by a million rows at once,
-mostly for memory that it had not touched before; so 0.19 to 0.22 s."""
+"""Number of rows that are merged at a time. A merge then needs memory for its result, not for all layers, and its
+temporary arrays fit the processor's cache. Measured on a worker's first base of 2.4 M rows: 0.19 to 0.22 s, instead of
+0.58 to 0.75 s with a million rows at a time, most of which was page faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """How rows of one operator's state are identified and placed.
+    """How rows of one operator's state are identified and assigned to key groups.
 
     Attributes:
         key: columns that identify a row.
@@ -44,7 +44,7 @@ class KeySpec:
     hasher: KeyHash
 
     def hashes(self, table: pa.Table) -> Hashes:
-        """State hash per row."""
+        """Return the state hash of each row."""
         routing = self.hasher(table, self.routing_key)
         if self.key == self.routing_key:
             return routing
@@ -57,10 +57,10 @@ class Layer:
 
     Attributes:
         hashes: ascending, one per row.
-        stored: the operator's state schema, in one chunk, perhaps narrowed; of a tombstone only the key columns mean
-            anything.
+        stored: rows of the operator's state schema, in one chunk, possibly narrowed. Only the key columns of a
+            tombstone are meaningful.
         deleted: True for a tombstone.
-        drifts: of the hashes (see `interpolation_search`), if they were computed.
+        drifts: drifts of the hashes (see `interpolation_search`); None: not computed.
     """
 
     hashes: Hashes
@@ -70,7 +70,7 @@ class Layer:
 
     @property
     def rows(self) -> pa.Table:
-        """All rows in the operator's state schema: a copy of those that are narrowed."""
+        """All rows in the operator's state schema. Narrowed columns are copied."""
         return widened(self.stored)
 
     def take(self, rows: Ints) -> pa.Table:
@@ -88,10 +88,7 @@ class Layer:
         return Layer(self.hashes[keep], self.stored.filter(pa.array(keep)).combine_chunks(), self.deleted[keep])
 
     def between(self, borders: Hashes) -> list[Layer]:
-        """Return the rows below the first border, from each border to the next, and from the last one on.
-
-        Not copied.
-        """
+        """Split the rows by hash at each border, without a copy. Two borders give three layers."""
         cuts = [0, *np.searchsorted(self.hashes, borders).tolist(), self.num_rows]
         return [
             Layer(self.hashes[start:stop], self.stored.slice(start, stop - start), self.deleted[start:stop])
@@ -141,18 +138,19 @@ def _merged(layers: Sequence[Layer], keys: KeySpec) -> Layer:
 
 
 def sort_rows(rows: pa.Table, keys: KeySpec, deleted: bool) -> Layer:
-    """Return a layer of rows in any order. Of a key that occurs twice, the last row wins."""
+    """Return a layer of unordered rows. If a key occurs twice, the last row wins."""
     order, ordered = stable_order(keys.hashes(rows))
     return newest_rows(order, ordered, rows, np.full(rows.num_rows, deleted, dtype=np.bool_), keys)
 
 
 def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
-    """Positions in ascending order of hash, equal hashes as they come; and the hashes in that order.
+    """Return the positions in ascending order of hash, and the hashes in that order. Equal hashes keep their order.
 
-    Hash and position are sorted as one word, several times faster than by a stable sort; where what is left of the
-    hashes does not decide, the almost sorted rest is put in order by one.
+    The position replaces the lowest bits of the hash, and the words are sorted, which is several times faster than a
+    stable sort. If hashes differ only in the replaced bits, a stable sort of the almost sorted result follows.
 
-    Of four rows the lowest two bits hold the position: 30 and 31 become 28 + 0 and 28 + 2, and are told apart again.
+    With four rows the lowest two bits hold the position. The hashes 31 and 30 become 28 + 0 and 28 + 2, in the wrong
+    order, which the stable sort corrects:
 
     >>> order, ordered = stable_order(np.array([31, 10, 30, 20], dtype=np.uint64))
     >>> order.tolist(), ordered.tolist()
@@ -167,27 +165,28 @@ def stable_order(hashes: Hashes) -> tuple[Ints, Hashes]:
     order = packed.view(np.int64)
     ordered = hashes[order]
     if bool((ordered[1:] < ordered[:-1]).any()):
-        again = np.argsort(ordered, kind="stable")
-        order, ordered = order[again], ordered[again]
+        correction = np.argsort(ordered, kind="stable")
+        order, ordered = order[correction], ordered[correction]
     return order, ordered
 
 
 def newest_rows(order: Ints, hashes: Hashes, rows: pa.Table, deleted: Bools, keys: KeySpec) -> Layer:
-    """Bring rows, oldest first, into a stable order by hash and keep the last of each exact key.
+    """Return a layer with the last row of each exact key.
 
     Args:
-        hashes: in that order. deleted: as `rows`.
+        order: positions of the rows in ascending order of hash, oldest first among equal hashes.
+        hashes: hashes in that order. rows: rows in their original order. deleted: which of them are tombstones.
     """
     pairs = np.flatnonzero(hashes[1:] == hashes[:-1])
     if pairs.size:
         named = rows.select(list(keys.key)).combine_chunks()
-        newest = others(pairs, len(order))
+        newest = mask_without(pairs, len(order))
         same = same_keys(named, order[pairs], named, order[pairs + 1], keys.key)
         if not bool(same.all()):
             crowded = np.flatnonzero(np.isin(hashes, hashes[pairs[~same]]))
             numbers = key_numbers(named.take(pa.array(order[crowded])))
             last = np.empty(len(crowded), dtype=np.int64)
-            last[numbers] = crowded  # of several with a number, the last stays
+            last[numbers] = crowded  # of several rows with one number, the last remains
             newest[crowded] = last[numbers] == crowded
         hashes, order = hashes[newest], order[newest]
     return Layer(hashes, rows.take(pa.array(order)).combine_chunks(), deleted[order])
@@ -197,12 +196,12 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
     """Find rows of a layer by exact key.
 
     Args:
-        layer: searched.
-        hashes: state hash per wanted row; any order, ascending is fastest.
-        wanted: has the key columns.
-        rows: which rows of `wanted` are looked for, one per hash; None: all of them, in order.
+        layer: the layer to search.
+        hashes: state hash of each wanted key, in any order. Ascending is fastest.
+        wanted: a table with the key columns.
+        rows: the row of `wanted` for each hash; None: all rows, in order.
     Returns:
-        (index into hashes, index into layer) per match, tombstones included.
+        (index into hashes, index into layer) of each match, including tombstones.
     """
     query, found, counts = _runs(layer, hashes)
     named = query if rows is None else rows[query]
@@ -210,7 +209,7 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
         shared = np.flatnonzero(counts > 1)
         stored = _all_of(found[shared], counts[shared])
         index, place = common_keys(wanted, named[shared], layer.stored, stored, keys.key)
-        # The others are compared one by one, and these once more, each with the row that was found.
+        # Hashes with a single row are compared below, and so are these matches once more.
         kept = counts == 1
         kept[shared[index]], found[shared[index]] = True, stored[place]
         query, found, named = query[kept], found[kept], named[kept]
@@ -219,13 +218,13 @@ def match(layer: Layer, hashes: Hashes, wanted: pa.Table, keys: KeySpec, rows: I
 
 
 def _all_of(begins: Ints, counts: Ints) -> Ints:
-    """Return the positions of all rows of some runs, each run once."""
+    """Return the positions of all rows in runs of equal hashes. A run that occurs twice is returned once."""
     begins, at = np.unique(begins, return_index=True)
     return positions_of(begins, counts[at])
 
 
 def positions_of(begins: Ints, counts: Ints) -> Ints:
-    """Return the positions of all rows of some runs, one run after another.
+    """Return the positions of all rows in runs of consecutive rows, one run after another.
 
     >>> positions_of(np.array([5, 0]), np.array([2, 1])).tolist()
     [5, 6, 0]
@@ -234,27 +233,29 @@ def positions_of(begins: Ints, counts: Ints) -> Ints:
 
 
 def not_hidden(newer: Sequence[Layer], layer: Layer, rows: Ints, keys: KeySpec) -> Ints:
-    """Return the given rows of a layer whose keys no newer layer has."""
+    """Return those of the given rows of a layer whose keys are in no newer layer."""
     for other in newer:
         if not rows.size:
             break
         hidden, _ = match(other, layer.hashes[rows], layer.stored, keys, rows)
         if hidden.size:
-            rows = rows[others(hidden, len(rows))]
+            rows = rows[mask_without(hidden, len(rows))]
     return rows
 
 
-def others(positions: Ints, count: int) -> Bools:
-    """Of `count` positions those that are not among some: True for each of them."""
-    left = np.ones(count, dtype=np.bool_)
-    left[positions] = False
-    return left
+def mask_without(positions: Ints, count: int) -> Bools:
+    """Return a mask of `count` positions that is False at the given ones."""
+    mask = np.ones(count, dtype=np.bool_)
+    mask[positions] = False
+    return mask
 
 
 def _runs(layer: Layer, hashes: Hashes) -> tuple[Ints, Ints, Ints | None]:
-    """Of each hash that the layer has: index in hashes, its first row in the layer, and how many rows there have it.
+    """Find the rows of a layer with given hashes.
 
-    Nearly always each is in one row: then the last is None.
+    Returns:
+        For each hash that occurs: its index in `hashes`, its first row in the layer, and its number of rows. The
+        numbers are None if each is 1, which is nearly always the case.
     """
     ordered = layer.hashes
     none = np.empty(0, dtype=np.int64)

@@ -56,7 +56,7 @@ class SchemaChange:
         """Return the conversion as one line of text."""
         parts = [f"{name} becomes {now} (was {before})" for name, (before, now) in self.widened.items()]
         parts += [f"{name} is new and begins as null" for name in self.added]
-        parts += [f"{name} is left behind" for name in self.dropped]
+        parts += [f"{name} is dropped" for name in self.dropped]
         return "; ".join(parts)
 
 
@@ -127,9 +127,9 @@ def compare_schemas(
         recorded = before.field(index)
         scales = [scale for scale in (_scale(recorded), _scale(field)) if scale is not None]
         if (ROW_IDENTITY in (recorded.metadata or {})) != (ROW_IDENTITY in (field.metadata or {})):
-            problems.append("its rows are told apart in another way")
+            problems.append("its rows are identified in a different way")
         elif len(set(scales)) > 1:
-            problems.append(f"{field.name} is kept with {scales[0]} decimal places, the column has {scales[1]} now")
+            problems.append(f"{field.name} is stored with {scales[0]} decimal places, the column now has {scales[1]}")
         elif recorded.type == field.type:
             continue
         elif (_widens_key if field.name in key else widens)(recorded.type, field.type):
@@ -149,18 +149,18 @@ def compare_schemas(
 
 def _missing_column_problem(name: str, key: Collection[str]) -> str:
     if name in key:
-        return f"key column {name} is new: recorded state is not by it"
+        return f"key column {name} is new, and the recorded state is not keyed by it"
     if name.startswith("__"):
-        return "when its keys expire was not recorded"
-    return f"{name} of the rows that were consumed already is not known"
+        return "the expiry of its keys was not recorded"
+    return f"{name} is unknown for the rows that were already consumed"
 
 
 def _tie_break_problem(former: Sequence[str], current: Sequence[str]) -> str:
     """Return the problem of a changed tie-break order, and how to restore the former order."""
     by_name = " (sorted by name, as earlier versions did in Airflow)" if list(former) == sorted(former) else ""
     return (
-        f"equal rows were decided by the columns {', '.join(former)} in this order{by_name}, and would now be by "
-        f"{', '.join(current)}; to keep this state, declare the columns in the former order"
+        f"ties were broken by the columns {', '.join(former)} in this order{by_name}, and would now be broken by "
+        f"{', '.join(current)}; to continue with this state, declare the columns in their former order"
     )
 
 
@@ -241,7 +241,7 @@ def convert_rows(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         if index < 0 and stored != field.name:
             columns.append(pa.nulls(rows.num_rows, field.type))
         elif index < 0:
-            problems.append(f"{field.name}: stored absent, now {field.type}")
+            problems.append(f"{field.name}: not stored, now {field.type}")
         elif not _reads_as(rows.schema.field(index).type, field.type):
             problems.append(f"{field.name}: stored {rows.schema.field(index).type}, now {field.type}")
         else:
@@ -249,7 +249,7 @@ def convert_rows(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if problems:
         raise InvalidRequest(
             f"state run {run} has another schema than the operator ({', '.join(problems)}). Nothing was changed.",
-            hint="Give the changed operator a new uid; its state then begins empty.",
+            hint="Give the changed operator a new uid; its state then starts empty.",
         )
     plain = pa.schema([pa.field(field.name, field.type) for field in schema])
     return pa.table(columns, schema=plain).combine_chunks()

@@ -1,8 +1,7 @@
-"""State handles: what a subtask acknowledges, and what a restore needs to find and verify its state.
+"""State handles: a subtask acknowledges them, and a restore finds and verifies state by them.
 
-A `StateHandle` belongs to one (operator, subtask) and lists immutable runs, oldest first; a run that did not change is
-carried by reference into the next checkpoint. The fields' types say what is stored, and reading it trusts
-nothing.
+A `StateHandle` belongs to one (operator, subtask) and lists immutable runs, oldest first. The next checkpoint refers to
+unchanged runs. The types of the fields define the stored format, and decoding validates every value.
 """
 
 from __future__ import annotations
@@ -28,13 +27,12 @@ class RunHandle:
     Attributes:
         key: object key, relative to the job's root.
         size: bytes. sha256: lower-case hex of the content.
-        rows: tombstones included.
+        rows: number of rows, including tombstones.
         kind: base or delta.
         key_groups: half-open range that the file covers.
-        valid: part of it for which this reference counts. After a rescale a file may be current for some of its key
-            groups and replaced by a newer base for others.
-        offsets: row offset of each key group among its rows in the order of the key hash and, last, `rows`:
-            len(key_groups) + 1 numbers.
+        valid: the part of `key_groups` for which this run is valid. After a rescale, a newer base may have replaced it
+            for the other key groups.
+        offsets: offset of the first row of each key group, in the order of the key hash, followed by `rows`.
     """
 
     key: OwnKey
@@ -47,9 +45,9 @@ class RunHandle:
     offsets: tuple[int, ...]
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return why the values contradict each other; None if they are consistent."""
         if self.valid.start < self.key_groups.start or self.valid.stop > self.key_groups.stop:
-            return f"{self.key} counts for {self.valid}, which is not within its {self.key_groups}"
+            return f"{self.key} is valid for {self.valid}, which is not within its {self.key_groups}"
         offsets = self.offsets
         bounded = len(offsets) == len(self.key_groups) + 1 and offsets[0] == 0 and offsets[-1] == self.rows
         if not bounded or list(offsets) != sorted(offsets):
@@ -63,11 +61,11 @@ class StateHandle:
 
     Attributes:
         uid: operator.
-        key_groups: half-open range this subtask owns; its runs may cover more (after a rescale).
+        key_groups: half-open range that this subtask owns. After a rescale its runs may cover more.
         max_parallelism: number of key groups of the job.
         runs: oldest first; a later run wins over an earlier one.
-        timers: (key group, earliest timer that has not fired yet, us), ascending, groups without one left out.
-        live_rows: rows alive at this checkpoint.
+        timers: (key group, earliest pending timer in us), ascending, without groups that have none.
+        live_rows: number of live rows at this checkpoint.
     """
 
     uid: Text
@@ -79,11 +77,11 @@ class StateHandle:
 
     @property
     def full_bytes(self) -> int:
-        """Bytes of all files this state refers to."""
+        """Size in bytes of all files that this state refers to."""
         return sum({run.key: run.size for run in self.runs}.values())
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return why the values contradict each other; None if they are consistent."""
         if self.key_groups.stop > self.max_parallelism:
             return f"its key groups end at {self.key_groups.stop}, expected at most {self.max_parallelism}"
         outside = [timer for timer in self.timers if timer[0] not in self.key_groups]

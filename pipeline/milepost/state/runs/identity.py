@@ -19,10 +19,11 @@ class StateIdentity:
     """Identifies the state of one subtask of an operator. Created by `of`.
 
     Attributes:
-        uid: operator. schema: of its state rows, all nullable, without metadata. stored: the same columns with their
-            names in runs.
-        key_groups: what the subtask owns, of max_parallelism.
-        table: which one of the operator's; "" of an operator that keeps one.
+        uid: operator.
+        schema: schema of its state rows, all nullable, without metadata.
+        stored: the same columns with their stored names.
+        key_groups: key groups that the subtask owns, out of max_parallelism.
+        table: name of the state table; "" if the operator has only one.
     """
 
     uid: str
@@ -40,9 +41,9 @@ class StateIdentity:
         """Return the identity of a part of an operator's table.
 
         Args:
-            schema: of its rows; runs of an older one are converted by the stored names in it (see `evolution`).
+            schema: schema of its rows, with stored names. Runs of older schemas are converted by them (`evolution`).
         Raises:
-            InvalidRequest: max_parallelism or the type of a key does not fit.
+            InvalidRequest: max_parallelism is out of bounds, or a column's type cannot be a key.
         """
         check_max_parallelism(max_parallelism)
         plain = pa.schema([pa.field(field.name, field.type) for field in schema])
@@ -51,8 +52,8 @@ class StateIdentity:
         return cls(uid, keys, plain, schema, key_groups, max_parallelism, table)
 
 
-def _one_by_one(ask: Callable[[Any], bytes], subjects: Sequence[Any]) -> list[bytes]:
-    return [ask(subject) for subject in subjects]
+def _map_sequentially(get: Callable[[Any], bytes], items: Sequence[Any]) -> list[bytes]:
+    return [get(item) for item in items]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +61,22 @@ class CheckpointObjects:
     """Objects of a restored checkpoint, each stored at the key of its handle.
 
     Attributes:
-        checkpoint_id, job: for messages, and for what the cache may forget.
-        bodies: of runs that were read and checked before, by key; those read now are added. None: none are kept.
-        each: asks the store for each of some objects, and returns the answers in order.
+        checkpoint_id, job: for messages, and for the cache, which deletes entries that the checkpoint replaced.
+        bodies: cache of verified run bodies, by key. None: no cache.
+        each: applies a function to each item, possibly in parallel, and returns the results in order.
     """
 
     store: ObjectStore
     checkpoint_id: int
     job: str
     bodies: MutableMapping[str, bytes] | None = None
-    each: Callable[[Callable[[Any], bytes], Sequence[Any]], list[bytes]] = _one_by_one
+    each: Callable[[Callable[[Any], bytes], Sequence[Any]], list[bytes]] = _map_sequentially
 
     def unusable(self, what: str, key: str, uid: str, problem: str) -> StateCorrupt:
-        """Return the error of an object that is missing, altered or not what its handle says."""
+        """Return the error of an object that is missing, altered or does not match its handle."""
         return StateCorrupt(
-            f"checkpoint {self.checkpoint_id}: {what} {key} of {uid!r} cannot be used: {problem}. The checkpoint stays "
-            "as it is; nothing was changed.",
-            hint=f"Run `milepost verify {self.job}` for all that is broken; restore it from a copy of the store.",
+            f"checkpoint {self.checkpoint_id}: {what} {key} of {uid!r} cannot be used: {problem}. Nothing was changed.",
+            hint=f"Run `milepost verify {self.job}` to list the damaged objects, and restore them from a copy.",
             checkpoint_id=self.checkpoint_id,
             uid=uid,
             key=key,

@@ -27,9 +27,9 @@ _BLOCK_ROWS = 512
 _PACKED_ROWS = 32
 """Rows that DELTA_BINARY_PACKED writes with one width."""
 _FEW = 16
-"""With at least so many sampled rows per value, numbers are packed by dictionary where that is the smallest."""
+"""Minimum sampled rows per value for which dictionary packing of numbers is considered."""
 _REPEATS = 2
-"""With at least so many sampled rows per value, text is packed by dictionary."""
+"""Minimum sampled rows per value for which text is packed by dictionary."""
 
 
 class Packing(Enum):
@@ -108,7 +108,7 @@ def copied_columns(rows: pa.Table) -> dict[str, str]:
     for name in rows.column_names:
         column = rows.column(name)
         if not pa.types.is_floating(column.type) and not pa.types.is_nested(column.type):
-            same = next((one for one in originals if _says_the_same(rows.column(one), column)), None)
+            same = next((original for original in originals if _equal_columns(rows.column(original), column)), None)
             if same is None:
                 originals.append(name)
             else:
@@ -116,8 +116,8 @@ def copied_columns(rows: pa.Table) -> dict[str, str]:
     return copies
 
 
-def _says_the_same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
-    return bool(one.type == other.type and one.equals(other))
+def _equal_columns(left: pa.ChunkedArray, right: pa.ChunkedArray) -> bool:
+    return bool(left.type == right.type and left.equals(right))
 
 
 def packings(rows: pa.Table) -> Mapping[str, Packing]:

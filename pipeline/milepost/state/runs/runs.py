@@ -253,7 +253,7 @@ def _copies(handle: RunHandle, metadata: Mapping[bytes, bytes], stored: list[str
     if not isinstance(copies, dict) or not all(
         name not in stored and isinstance(original, str) and original in stored for name, original in copies.items()
     ):
-        raise StateCorrupt(f"state run {handle.key} names columns as copies of others that it does not have.")
+        raise StateCorrupt(f"state run {handle.key} names columns as copies of columns that it does not have.")
     return copies
 
 

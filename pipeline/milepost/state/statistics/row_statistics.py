@@ -1,8 +1,8 @@
 """Count live rows, due rows and waiting timers.
 
 A checkpoint records the number of live rows and the earliest timer of each key group. The statistics of the next one
-are computed from these, from the changed rows and from the due rows. Other rows cost one pass over their times only. If
-no usable statistics are recorded, or they do not decide, all rows are counted.
+are computed from these, from the changed rows and from the due rows. For all other rows only the time columns are read.
+If no usable statistics are recorded, or they are not sufficient, all rows are counted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from milepost.protocol.records import EXPIRES_COLUMN, TIMER_COLUMN, TIMER_EVERY
 from milepost.state.layers.key_groups import Hashes, Ints, group_cuts, key_group
-from milepost.state.layers.layer import Bools, KeySpec, Layer, match, not_hidden, others, stack
+from milepost.state.layers.layer import Bools, KeySpec, Layer, mask_without, match, not_hidden, stack
 
 _NEVER = np.iinfo(np.int64).max
 _ROUNDS = 32
-"""So many rows of a key group that newer ones hide are passed over one by one; then all rows are counted."""
+"""Number of rows hidden by newer ones that are skipped in a key group, before all rows are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class Times:
     """Decides when rows of one state schema are alive or due.
 
     Args:
-        names: of its columns. every_us: after which a timer rings again, until its row expires; 0: it rings once.
+        names: names of its columns.
+        every_us: interval of periodic timers, which fire until their row expires; 0: timers fire once.
     """
 
     names: tuple[str, ...]
@@ -98,8 +99,8 @@ class Times:
         >>> Times((), every_us=10).next_timers(np.array([5, 25]), 15).tolist()
         [25, 25]
         """
-        rung = (watermark_us - timers) // self.every_us + 1
-        return np.where(timers > watermark_us, timers, timers + rung * self.every_us)
+        fired = (watermark_us - timers) // self.every_us + 1
+        return np.where(timers > watermark_us, timers, timers + fired * self.every_us)
 
 
 def _at_most(layer: Layer, column: str, time_us: int, rows: Ints | None = None) -> Bools:
@@ -149,8 +150,9 @@ class Change:
     """Updates statistics from one checkpoint to the next.
 
     Attributes:
-        before_us, now_us: firing watermarks. changes: of the epoch, tombstones included. older: newest first.
-        added: how many rows of `changes` were not alive, where that was looked at.
+        before_us, now_us: firing watermarks of the two checkpoints. changes: changed rows of the epoch, including
+            tombstones. older: layers before the epoch, newest first.
+        added: number of rows of `changes` that were not alive before; None: not known.
     """
 
     times: Times
@@ -164,8 +166,8 @@ class Change:
 
     def renewed(self, before: RowStatistics) -> RowStatistics:
         """Return the updated statistics, computed from changed and due rows only."""
-        gone = self._gone()
-        live = before.live_rows - sum(len(rows) for _, rows in gone)
+        expired = self._expired()
+        live = before.live_rows - sum(len(rows) for _, rows in expired)
         if self.added is not None:
             live += self.added - int(np.count_nonzero(~self.times.alive(self.changes, self.now_us)))
         else:
@@ -174,13 +176,13 @@ class Change:
             live += int(np.count_nonzero(after)) - replaced
         if not self.times.has_timers:
             return RowStatistics(live, ())
-        earliest = self._earliest_waiting(before, gone)
+        earliest = self._earliest_waiting(before, expired)
         if earliest is None:
             layers = [self.changes, *self.older]
             return counted(layers, self.times, self.keys, self.max_parallelism, self.now_us)
         return RowStatistics(live, _pairs(earliest))
 
-    def _gone(self) -> list[tuple[Layer, Ints]]:
+    def _expired(self) -> list[tuple[Layer, Ints]]:
         """Return the rows that expired without a change."""
         found: list[tuple[Layer, Ints]] = []
         if self.now_us is None or not self.times.has_expiry or self.now_us == self.before_us:
@@ -207,10 +209,10 @@ class Change:
             rows_alive = rows[~layer.deleted[rows] & self.times.alive(layer, self.before_us, rows)]
             if rows_alive.size:
                 found.append((layer, rows_alive))
-            positions = positions[others(query, len(positions))]
+            positions = positions[mask_without(query, len(positions))]
         return found
 
-    def _earliest_waiting(self, before: RowStatistics, gone: Sequence[tuple[Layer, Ints]]) -> Ints | None:
+    def _earliest_waiting(self, before: RowStatistics, expired: Sequence[tuple[Layer, Ints]]) -> Ints | None:
         """Return the earliest timer of each key group; None if that needs a count of all rows."""
         recorded = np.full(self.max_parallelism, _NEVER, dtype=np.int64)
         for group, timer_us in before.timers:
@@ -220,9 +222,9 @@ class Change:
         if self.now_us is not None:
             open_ |= recorded <= self.now_us
         # Elsewhere the recorded timer is still the earliest, unless its row has changed or expired.
-        asked = ~open_ & (recorded < changed)
+        checked = ~open_ & (recorded < changed)
         groups = key_group(self.changes.hashes, self.max_parallelism)
-        for layer, rows in (*self._replaced(np.flatnonzero(asked[groups])), *gone):
+        for layer, rows in (*self._replaced(np.flatnonzero(checked[groups])), *expired):
             held = key_group(layer.hashes[rows], self.max_parallelism)
             open_[held[self.times.waiting(layer, self.before_us, rows) == recorded[held]]] = True
         earliest = np.minimum(changed, np.where(open_, _NEVER, recorded))
@@ -241,14 +243,14 @@ class Change:
             best, of_layer, row = _earliest_rows(layers, waiting, self, groups)
             decided = best >= earliest[groups]
             for at in np.unique(of_layer[~decided]):
-                mine = np.flatnonzero(~decided & (of_layer == at))
-                shown = not_hidden([self.changes, *layers[:at]], layers[at], row[mine], self.keys)
-                visible = np.isin(row[mine], shown, assume_unique=True)
-                earliest[groups[mine[visible]]] = best[mine[visible]]
-                decided[mine[visible]] = True
+                here = np.flatnonzero(~decided & (of_layer == at))
+                shown = not_hidden([self.changes, *layers[:at]], layers[at], row[here], self.keys)
+                visible = np.isin(row[here], shown, assume_unique=True)
+                earliest[groups[here[visible]]] = best[here[visible]]
+                decided[here[visible]] = True
                 hidden = waiting[at]
-                assert hidden is not None, "its rows were looked at"
-                hidden[row[mine[~visible]]] = _NEVER
+                assert hidden is not None, "`_earliest_rows` fills it"
+                hidden[row[here[~visible]]] = _NEVER
             groups = groups[~decided]
         return not groups.size
 
@@ -259,7 +261,7 @@ def _earliest_rows(
     """Return, per key group, the earliest pending timer, its layer (the newest of several) and its row.
 
     Args:
-        waiting: of each layer the timers that wait, filled here.
+        waiting: pending timers of each layer. Computed and stored here if None.
     """
     best = np.full(len(groups), _NEVER, dtype=np.int64)
     of_layer, row = np.zeros(len(groups), dtype=np.int64), np.zeros(len(groups), dtype=np.int64)
@@ -274,7 +276,7 @@ def _earliest_rows(
     for index in np.flatnonzero(best != _NEVER).tolist():
         at, group = int(of_layer[index]), int(groups[index])
         times = waiting[at]
-        assert times is not None, "its timers were looked at"
+        assert times is not None, "filled above"
         start, stop = cuts[at][group : group + 2]
         row[index] = start + int(times[start:stop].argmin())
     return best, of_layer, row

@@ -64,5 +64,7 @@ def test_fields_of_another_act_are_refused_by_name(job: SparklessJob, form: dict
 def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job: SparklessJob) -> None:
     form = operate_form(job.master.job)
     assert set(FIELDS) == {name for name in ACTS if not name.startswith("savepoint_")}
+    assert (FIELDS["rollback"], FIELDS["start"], FIELDS["verify"]) == (("to", "take_over"), ("from",), ("deep",))
+    assert FIELDS["backfill"] == ("from", "to", "from_checkpoint"), "the others are options of the command alone"
     types = {name: form[ACTS[act].form_name(name)].schema["type"] for act in FIELDS for name in FIELDS[act]}
-    assert {name for name, kind in types.items() if kind == "boolean"} == set(SWITCHES)
+    assert {name for name, kind in types.items() if kind == "boolean"} == SWITCHES == {"take_over", "savepoint", "deep"}

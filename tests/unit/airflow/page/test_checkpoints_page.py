@@ -150,7 +150,7 @@ def test_a_checkpoint_has_a_page_with_its_times(tmp_path: Path, monkeypatch: pyt
     assert page.status_code == 200
     for name, spent in phases.items():
         shows = "" if spent is None else f'<td class="n">{spent:,}</td>'
-        assert (f"<td>{name.removesuffix('_ms')}</td>{shows}" in shown) is (spent is not None)
+        assert (f'<th scope="row">{name.removesuffix("_ms")}</th>{shows}' in shown) is (spent is not None)
     assert f'<a href="{CHECKPOINTS}?job=small" aria-current' in shown
     retained = {int(one.checkpoint_id) for one in job.small.context.head().state.checkpoints}
     wording.matches("page_checkpoint", page_text(shown, "h2", "p"), replace=FIGURES)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from milepost.codec.records import to_json
 from milepost.jobmaster import CheckpointDetails, Session, SubtaskDetails
+from milepost.spark.worker.worker_memory import MemoryBudget
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -179,3 +181,18 @@ def test_the_command_has_a_line_for_each_subtask_and_names_no_level(
         _, _, table = text.partition(re.search(rf"\d+ subtasks? of {uid}\b.*\n", text)[0])
         rows = table.split("\n\n")[0].splitlines()[2:]
         assert [row.split()[0] for row in rows] == [*map(str, range(len(operator.subtasks))), "min", "median", "max"]
+
+
+def test_a_subtask_that_worked_in_slices_has_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each slice of a first epoch writes its own state."""
+    job = SparklessJob.create(tmp_path)
+    job.land("a.csv", "k,v\n" + "".join(f"{k},x\n" for k in range(400)))
+    job.master.epochs.run(Session.cli(), SparklessRunner(budget=MemoryBudget(4_000)))
+    subtasks = shown(job, 1).operators["latest"].subtasks
+    slices = [subtask.slices for subtask in subtasks if subtask.slices is not None]
+    of_first = [*(job.folder / "store" / "small").glob("chk-*1/t*/state/latest/*")]
+    assert len(slices) == len(subtasks) and min(slices) > 1
+    assert sum(slices) == len(of_first)
+    monkeypatch.setenv("COLUMNS", "240")
+    text = milepost("show", job.folder / "config" / "small.yaml", "1", "--tasks").stdout
+    assert "slices" in text, text

@@ -16,7 +16,7 @@ from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.parquet_files.deletes import latest_rows, without_deletes
 from milepost.sinks.parquet_files.partitions import PartitionBy
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.records.committables import decode_schema
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table_copy import CopyPlan, stage_copy
@@ -100,7 +100,7 @@ def test_a_file_with_deletes_is_not_read_as_rows(tmp_path: Path) -> None:
     done = job.publish(marked, schema=marked.schema)
     files = TableFiles("table", Upsert().table_store(tmp_path))
     with wording.raises(StateCorrupt):
-        files.rows(job.sink.files(done.contents), Reading(SCHEMA))
+        files.rows(job.sink.files(done.contents), ReadOptions(SCHEMA))
 
 
 def test_columns_of_a_new_table_are_checked_without_the_mark(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_file_that_crosses_a_cut_is_written_again_though_no_row_of_it_is_delet
     second = stage_buckets(job.sink, head.contents, 2, 1, marked, schema=marked.schema, count=2, parallelism=1)
     head = job.manifest.completed(job.sink, second, waits=True)
     files = job.sink.files(head.contents)
-    shown = TableFiles("table", job.sink.store).rows(files, Reading(SCHEMA))
+    shown = TableFiles("table", job.sink.store).rows(files, ReadOptions(SCHEMA))
     assert pairs(shown) == sorted([(lower[0], "a"), (upper[0], "b")])
     assert sorted((file.groups.start, file.groups.stop) for file in files if file.groups) == [(0, 64), (64, 128)]
 
@@ -159,7 +159,7 @@ def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(
         assert job.sink.verify(head.contents, deep=True) == []
     files = job.sink.files(head.contents)
     assert all(file.groups is not None for file in files)
-    assert pairs(TableFiles("table", job.sink.store).rows(files, Reading(SCHEMA))) == [(2, "b"), (3, "c"), (4, "d")]
+    assert pairs(TableFiles("table", job.sink.store).rows(files, ReadOptions(SCHEMA))) == [(2, "b"), (3, "c"), (4, "d")]
     assert pairs(job.sink.read(base.contents)) == [(1, "a"), (2, "b")]
 
 

@@ -23,7 +23,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.parquet_files import table_files
 from milepost.sinks.parquet_files.deletes import latest_rows
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.table_keys import staged_prefix
 from milepost.spill import external_sort, spilled_rows
@@ -72,7 +72,9 @@ def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
     again = files.stage(iter(tables), StagingContext(1, 1, 0, held_bytes), "0")
 
     assert staged is not None and staged == again
-    assert files.rows([staged], Reading(table.schema, verify=True)).equals(pa.concat_tables(tables).combine_chunks())
+    assert files.rows([staged], ReadOptions(table.schema, verify=True)).equals(
+        pa.concat_tables(tables).combine_chunks()
+    )
     groups = pq.ParquetFile(pa.BufferReader(store.get(staged.key))).num_row_groups
     assert groups == (1 if held_bytes else 3)
 
@@ -119,10 +121,10 @@ def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(sto
     store.put("part-0.snappy.parquet", body)
     files = TableFiles("table", store)
     file = files.with_digest(StagedFile("part-0.snappy.parquet", 5, len(body), ""))
-    assert files.rows([file], Reading(rows.schema, verify=True)) == rows
+    assert files.rows([file], ReadOptions(rows.schema, verify=True)) == rows
     assert files.problems([file], rows.schema, deep=True) == []
     with wording.raises(StateCorrupt):
-        files.rows([file], Reading(pa.schema([("k", pa.int64()), ("t", pa.int64())])))
+        files.rows([file], ReadOptions(pa.schema([("k", pa.int64()), ("t", pa.int64())])))
 
 
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -149,14 +151,14 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
             changes = changes.append_column(pa.field(DELETED_COLUMN, pa.bool_(), nullable=False), table.column("gone"))
         file = files.stage(iter([changes]), StagingContext(number + 1, 1, 0, _ALL_AT_ONCE), "0")
         staged += [] if file is None else [file]
-    whole = latest_rows([files.rows(staged, Reading(KEYED, deletes=True))], ("k",)).sort_by("k")
+    whole = latest_rows([files.rows(staged, ReadOptions(KEYED, deletes=True))], ("k",)).sort_by("k")
     for held_bytes in (_ALL_AT_ONCE, 60):
         with pytest.MonkeyPatch.context() as patch:
             hold_few_rows(patch, held_bytes)
             for name in ("IN_MEMORY_BYTES", "_AHEAD_BYTES"):
                 patch.setattr(table_files, name, held_bytes)
-            pieces = list(files.latest_pieces(staged, Reading(KEYED, verify=True), ("k",)))
-            keys = list(files.latest_pieces(staged, Reading(KEYED, columns=("k",)), ("k",)))
+            pieces = list(files.latest_pieces(staged, ReadOptions(KEYED, verify=True), ("k",)))
+            keys = list(files.latest_pieces(staged, ReadOptions(KEYED, columns=("k",)), ("k",)))
         assert pa.concat_tables([KEYED.empty_table(), *pieces]).equals(whole)
         assert sum(part.num_rows for part in keys) == whole.num_rows
 
@@ -182,7 +184,7 @@ def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
         assert file is not None
         staged.append(file)
     base, peak, found = pa.total_allocated_bytes(), 0, 0
-    for part in files.latest_pieces(staged, Reading(schema, verify=True), ("k",)):
+    for part in files.latest_pieces(staged, ReadOptions(schema, verify=True), ("k",)):
         found += part.num_rows
         peak = max(peak, pa.total_allocated_bytes() - base)
     assert found == rows
@@ -203,7 +205,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(tempfile, "TemporaryFile", partial(Path("/dev/full").open, "w+b"))
     with wording.raises(EnvironmentUnusable):
-        files.fetch(file, Reading(KEYED, verify=True))
+        files.fetch(file, ReadOptions(KEYED, verify=True))
 
 
 def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_called_corrupt(
@@ -217,10 +219,10 @@ def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_calle
         patch.setattr(table_files, "IN_MEMORY_BYTES", 0)
         patch.setattr(tempfile, "TemporaryFile", lambda **_: BrokenDisk())
         with wording.raises(EnvironmentUnusable):
-            files.fetch(file, Reading(KEYED, verify=True))
+            files.fetch(file, ReadOptions(KEYED, verify=True))
     store.put(file.key, b"PAR1" + bytes(file.size - 8) + b"PAR1")
     with wording.raises(StateCorrupt):
-        files.fetch(file, Reading(KEYED))
+        files.fetch(file, ReadOptions(KEYED))
 
 
 class BrokenDisk(io.BytesIO):

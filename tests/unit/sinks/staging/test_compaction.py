@@ -18,7 +18,7 @@ from milepost.sinks.buckets.table_buckets import OwnedKeys
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.parquet_files import table_files
 from milepost.sinks.parquet_files.file_cuts import cut_by_size
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.records.committables import StagedFile, StagedRows, StagingContext
 from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction, small_files
@@ -301,20 +301,22 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
     tables = [many(1000, first) for first in range(0, 5000, 1000)]
     file = table_of.stage(tables, StagingContext(1, 1, 0, 1), "0")
     assert file is not None
-    whole = table_of.fetch(file, Reading(SCHEMA, verify=True))
+    whole = table_of.fetch(file, ReadOptions(SCHEMA, verify=True))
     monkeypatch.setattr(table_files, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(object_handles, "_REQUEST_BYTES", 1000)
-    pieces = list(table_of.pieces(file, Reading(SCHEMA, verify=True)))
+    pieces = list(table_of.pieces(file, ReadOptions(SCHEMA, verify=True)))
     assert [piece.num_rows for piece in pieces] == [1000] * 5
-    assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, Reading(SCHEMA, verify=True)).equals(whole)
+    assert pa.concat_tables(pieces).equals(whole) and table_of.fetch(file, ReadOptions(SCHEMA, verify=True)).equals(
+        whole
+    )
     body = bytearray(store.get(file.key))
     body[len(body) // 2] ^= 1
     store.put(file.key, bytes(body))
     with wording.raises(StateCorrupt):
-        next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
+        next(table_of.pieces(file, ReadOptions(SCHEMA, verify=True)))
     store.delete([file.key])
     with wording.raises(StateCorrupt):
-        next(table_of.pieces(file, Reading(SCHEMA, verify=True)))
+        next(table_of.pieces(file, ReadOptions(SCHEMA, verify=True)))
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ def test_a_folder_that_is_not_private_or_not_writable_means_building_the_table_e
         for _ in range(2):
             tables = MappedTables(str(tmp_path / directory), "named", 0)
             assert tables.mapped("1f0d", 4, partial(made, log)).equals(TABLE)
-    assert log.read_text().count("made") == 4 and "cannot be kept" in caplog.text and not entries(tmp_path / "open")
+    assert log.read_text().count("made") == 4 and "cannot be cached" in caplog.text and not entries(tmp_path / "open")
 
 
 def test_it_goes_with_the_checkpoint_that_used_it_last(tmp_path: Path) -> None:

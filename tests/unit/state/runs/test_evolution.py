@@ -251,10 +251,10 @@ WAS = pa.schema([("k", pa.int32()), ("v", pa.int32()), pa.field("s.low", pa.int6
         ([("k", pa.decimal128(12, 0)), ("v", pa.int32())], "key column k is int32, which cannot become decimal128"),
         ([("k", pa.float64()), ("v", pa.int32())], "key column k is int32, which cannot become double exactly"),
         ([("k", pa.int32()), ("v", pa.int16())], "v is int32, which cannot become int16 exactly"),
-        ([("k", pa.int32()), ("n", pa.int64())], "n of the rows that were consumed already is not known"),
-        ([("k", pa.int32()), ("__expires", pa.int64())], "when its keys expire was not recorded"),
+        ([("k", pa.int32()), ("n", pa.int64())], "n is unknown for the rows that were already consumed"),
+        ([("k", pa.int32()), ("__expires", pa.int64())], "the expiry of its keys was not recorded"),
         ([("k", pa.int32()), ("z", pa.int32()), ("v", pa.int32())], "key column z is new"),
-        ([("k", pa.int32()), pa.field("s.low", pa.int64(), metadata={SCALE: "4"})], "kept with 2 decimal places"),
+        ([("k", pa.int32()), pa.field("s.low", pa.int64(), metadata={SCALE: "4"})], "stored with 2 decimal places"),
     ],
 )  # fmt: skip
 def test_a_change_that_recorded_state_cannot_follow_is_refused(now: list[Any], problem: str) -> None:

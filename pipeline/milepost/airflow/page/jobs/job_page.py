@@ -57,6 +57,8 @@ class JobPage:
         parts = [str(part) for part in link.parts]
         if link.target is LinkTarget.JOB:
             return self.url(*parts)
+        if link.target is LinkTarget.TIMELINE:
+            return self.url("checkpoints", timeline=parts[0])
         links = Links.of(self.request)
         return links.run(*parts) if link.target is LinkTarget.AIRFLOW_RUN else links.runbook(*parts)
 

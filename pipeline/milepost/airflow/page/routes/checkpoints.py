@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster import CheckpointReport, TimelineSwitch
+from milepost.views import log_table
 
 SHOWN_CHECKPOINTS = 50
 SHOWN_ENTRIES = 100
@@ -82,9 +83,8 @@ def checkpoints(
 @router.get("/log")
 def log(job_page: OpenedJob) -> HTMLResponse:
     """Show the newest entries of the manifest log, which records every change of the job."""
-    return job_page.render(
-        "log.html", "log", events=job_page.query(lambda master: master.reports.history(SHOWN_ENTRIES))
-    )
+    events = job_page.query(lambda master: master.reports.history(SHOWN_ENTRIES))
+    return job_page.render("log.html", "log", table=log_table(events))
 
 
 def _abandoned(history: TimelineHistory) -> Iterator[AbandonedCheckpoints]:

@@ -23,7 +23,7 @@ from milepost.errors import StateCorrupt
 from milepost.sinks.formats.postgres.row_lines import lines_of
 from milepost.sinks.parquet_files.deletes import deleted_keys, latest_rows, without_deletes
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
-from milepost.sinks.parquet_files.table_files import Reading, TableFiles
+from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import latest_per_key
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.content_digests import common_prefix
@@ -69,10 +69,10 @@ def row_changes(files: TableFiles, move: TableMove, key: tuple[str, ...]) -> Row
     if sum(file.rows for file in (*removed, *entered)) > MOST_ROWS:
         return whole
     try:
-        rows_removed = files.rows(removed, Reading(move.schema, verify=True, deletes=True))
+        rows_removed = files.rows(removed, ReadOptions(move.schema, verify=True, deletes=True))
     except StateCorrupt:  # the target files may be intact: this may be the rollback that repairs the table
         return whole
-    rows_entered = files.rows(entered, Reading(move.schema, verify=True, deletes=True))
+    rows_entered = files.rows(entered, ReadOptions(move.schema, verify=True, deletes=True))
     affected = pc.unique(lines_of(pa.concat_tables([rows_removed.select(key), rows_entered.select(key)])))
     below = list(_rows_of_keys(files, move.after[:same_after], move.schema, key, affected))
     before = latest_rows([*below, rows_removed], key)
@@ -92,9 +92,9 @@ def line_changes(
     Raises: StateCorrupt.
     """
     for batch in cut_by_bytes(of, TOGETHER_BYTES):
-        pieces: Iterable[pa.Table] = files.pieces(batch[0], Reading(schema, verify=True, deletes=True))
+        pieces: Iterable[pa.Table] = files.pieces(batch[0], ReadOptions(schema, verify=True, deletes=True))
         if len(batch) > 1:
-            pieces = [files.rows(batch, Reading(schema, verify=True, deletes=True))]
+            pieces = [files.rows(batch, ReadOptions(schema, verify=True, deletes=True))]
         for piece in pieces:
             rows = latest_per_key(piece, key)
             yield LineChanges(lines_of(without_deletes(rows)), lines_of(deleted_keys(rows, key)))
@@ -105,5 +105,5 @@ def _rows_of_keys(
 ) -> Iterator[pa.Table]:
     """Yield the rows with these keys, with deletes, piece by piece, because the table may be large."""
     for file in of:
-        for rows in files.pieces(file, Reading(schema, verify=True, deletes=True)):
+        for rows in files.pieces(file, ReadOptions(schema, verify=True, deletes=True)):
             yield rows.filter(pc.is_in(lines_of(rows.select(key)), value_set=wanted))

@@ -63,7 +63,7 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
     """
     problem = _connect_problem(remote)
     if problem is not None and served_before:
-        raise server_lost(remote, f"does not answer any more ({problem})")
+        raise server_lost(remote, f"no longer responds ({problem})")
     if problem is not None:
         raise EnvironmentUnusable(
             f"no Spark Connect server answers at {remote.url}: {problem}. Nothing was run.",
@@ -78,7 +78,7 @@ def require_server(remote: SparkRemote, *, served_before: bool = False) -> None:
         while not _answered(answer):
             if (problem := _connect_problem(remote)) is not None:
                 answer.cancel()
-                raise server_lost(remote, f"went away before its first answer ({problem})")
+                raise server_lost(remote, f"disconnected before its first answer ({problem})")
         if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
             return  # it speaks gRPC; opening the session reports any other problem
         tls = "with TLS" if builder.is_encrypted else "without TLS"

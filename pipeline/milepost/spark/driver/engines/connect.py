@@ -145,7 +145,7 @@ class RemoteEngine:
         """Interrupt the jobs that older attempts of this timeline left running, never one with a newer token.
 
         Token 7 interrupts the jobs tagged 6, 5, 4, ... until nothing runs. Storage fences these jobs anyway, but they
-        would hold slots until the server notices that their client is gone.
+        would hold slots until the server notices that their client has disconnected.
         """
         for token in range(plan.token - 1, max(0, plan.token - _MAX_TOKENS_BACK), -1):
             if not self._runs_something():
@@ -177,7 +177,7 @@ class RemoteEngine:
         if condition.startswith(_SESSION_LOST):
             what = "has lost this job's session"
         elif code is grpc.StatusCode.UNAVAILABLE or not self._works():
-            what = "does not answer any more"
+            what = "no longer responds"
         else:
             return None
         return server_lost(self._remote, what, "Nothing of this epoch is visible.")
@@ -201,7 +201,7 @@ def open_remote(plan: EpochPlan, kept: RemoteEngine | None) -> RemoteEngine:
         try:
             return _ready(kept, plan)
         except PySparkException:
-            _LOG.info("the session on %s is gone; opening another", remote.url)
+            _LOG.info("the session on %s was lost; opening another", remote.url)
     if kept is not None:
         kept.session.client.close()
     quiet_pyspark()
@@ -324,12 +324,12 @@ def _owner(plan: EpochPlan) -> tuple[str, ...]:
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
     code = getattr(error, "_grpc_status_code", None)
     if code is grpc.StatusCode.UNAVAILABLE:
-        return server_lost(remote, "went away before its session was open")
+        return server_lost(remote, "disconnected before the session was open")
     if code is grpc.StatusCode.UNAUTHENTICATED:
-        given = "the token was refused" if remote.token or os.environ.get(TOKEN_VARIABLE) else "it asks for a token"
+        given = "the token was refused" if remote.token or os.environ.get(TOKEN_VARIABLE) else "it requires a token"
         ours = TOKEN_VARIABLE if remote.conn_id is None else f"the password of Connection {remote.conn_id}"
         return EnvironmentUnusable(
-            f"the Spark Connect server at {remote.url} does not let this process in: {given}. Nothing was run.",
+            f"the Spark Connect server at {remote.url} rejected this process: {given}. Nothing was run.",
             hint=f"set {ours} to the server's token",
             remote=remote.url,
         )

@@ -88,7 +88,7 @@ def require_free_port(port: int) -> None:
     """Raise EnvironmentUnusable if a process listens on a port of loopback."""
     if _listens(port):
         raise EnvironmentUnusable(
-            f"port {port} is taken: no Spark Connect server was started.", hint="give another one with --port"
+            f"port {port} is in use: no Spark Connect server was started.", hint="choose another port with --port"
         )
 
 
@@ -132,10 +132,10 @@ def _wait_for(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + _STARTED_WITHIN_S
     while not _listens(port):
         if process.poll() is not None or time.monotonic() > deadline:
-            said = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
+            log_end = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:])
             raise EnvironmentUnusable(
-                f"the Spark Connect server did not start; the end of what it said:\n{said}",
-                hint=f"look into {log}; milepost doctor shows whether the environment lacks a part",
+                f"the Spark Connect server did not start; the end of its log:\n{log_end}",
+                hint=f"see {log}; milepost doctor checks the environment",
             )
         time.sleep(_LOOK_S)
 

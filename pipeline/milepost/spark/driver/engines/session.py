@@ -184,21 +184,21 @@ def _start(job: str, settings: Mapping[str, str], code: Path | None) -> SparkSes
         raise _not_started(settings, reason) from error
 
 
-def _not_started(settings: Mapping[str, str], said: str) -> EnvironmentUnusable:
+def _not_started(settings: Mapping[str, str], error_text: str) -> EnvironmentUnusable:
     """Return the error of a failed start. It is SparkLost if the same settings started Spark before.
 
     Args:
-        said: first line of Spark's error.
+        error_text: first line of Spark's error.
     """
     if settings == _opened:
         return SparkLost(
-            f"Spark does not start any more with master {settings[_MASTER]}, as it did in this process before: "
-            f"{said.rstrip('.')}. Nothing was run.",
-            hint="see the logs of the cluster and the system's; once it can start, run again",
+            f"Spark no longer starts with master {settings[_MASTER]}, although it did earlier in this process: "
+            f"{error_text.rstrip('.')}. Nothing was run.",
+            hint="see the logs of the cluster and of the system, then run again",
         )
     return EnvironmentUnusable(
-        f"Spark did not start with master {settings[_MASTER]}: {said.rstrip('.')}. Nothing was run.",
-        hint="correct `spark.conf` if it is about that; milepost doctor shows whether the environment lacks a part",
+        f"Spark did not start with master {settings[_MASTER]}: {error_text.rstrip('.')}. Nothing was run.",
+        hint="correct `spark.conf` if that is the cause; milepost doctor checks the environment",
     )
 
 

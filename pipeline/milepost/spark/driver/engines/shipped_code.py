@@ -96,7 +96,7 @@ def _write(archive: Path) -> None:
     except OSError as error:
         raise unusable_disk_error(
             str(archive.parent),
-            "take the code that is sent to Spark's executors",
+            "store the code for Spark's executors",
             error,
             alternative="set XDG_CACHE_HOME to a folder on another disk",
             now_true="Nothing was run.",

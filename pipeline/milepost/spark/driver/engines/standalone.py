@@ -47,7 +47,7 @@ def require_master(url: str, *, served_before: bool) -> None:
             problems.append(f"{address}: {getattr(error, 'strerror', None) or error}")
     if problems and served_before:
         raise SparkLost(
-            f"the Spark master at {url} does not answer any more ({'; '.join(problems)}). Nothing was run.",
+            f"the Spark master at {url} no longer responds ({'; '.join(problems)}). Nothing was run.",
             hint="see the master's log; once it runs, run again",
         )
     if problems:
@@ -65,8 +65,8 @@ def who_has_cores(context: SparkContext) -> str:
             if state["status"] == "ALIVE":  # the leader; the others are standby
                 return core_holders(state, context.applicationId)
         except (Py4JError, OSError, HTTPException, ValueError, KeyError) as error:  # maybe another Spark version
-            _LOG.warning("the Spark master at %s does not say who has its cores: %r", address, error)
-    return "who has its cores was not told"
+            _LOG.warning("the Spark master at %s does not report which applications hold its cores: %r", address, error)
+    return "the master did not report which applications hold the cores"
 
 
 def core_holders(state: Mapping[str, Any], own: str) -> str:

@@ -37,7 +37,7 @@ from milepost.state.layers import KeyHash
 from milepost.storage import read_handle
 
 _FORMAT = "milepost.lookup/2"
-"""Format of a node's cached files. With another format they are created anew."""
+"""Format of a node's cached files. Files of another format are created again."""
 
 
 @dataclass(frozen=True, slots=True)

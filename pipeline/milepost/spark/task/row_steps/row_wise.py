@@ -115,8 +115,8 @@ def row_wise(
         available = {name: (column_of(name),) for name, depth in depths.items() if depth < number}
         sql = level_sql(plan.spec, [outputs_by_name[name] for name in own], available, schemas)
         before = {name for name, _, _ in every if depths.get(name, 0) < number}
-        behind = before.union(own) & read_from(number + 1, number)
-        output_schemas = {name: schemas[name] for name, _, _ in every if name in behind}
+        read_later = before.union(own) & read_from(number + 1, number)
+        output_schemas = {name: schemas[name] for name, _, _ in every if name in read_later}
         step = SqlStep(
             {name: schemas[name] for name, _, _ in every if name in before & read_from(number, number)},
             sql.expressions,

@@ -156,9 +156,9 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     if node.deletes and not output.is_weighted:
         live = f"named_struct({struct}, {_literal(DELETED_COLUMN)}, false)"
         keys = ", ".join(f"{_literal(name)}, {value if name in node.key else 'NULL'}" for name, value in plan.columns)
-        gone = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
-        is_delete = f" WHEN `{source}`.{quote(DELETED_COLUMN)} THEN {gone}" if len(names) < len(input_columns) else ""
-        stays = f" WHEN {plan.filter_sql} THEN {live} ELSE {gone}" if plan.filter_sql is not None else f" ELSE {live}"
+        delete = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
+        is_delete = f" WHEN `{source}`.{quote(DELETED_COLUMN)} THEN {delete}" if len(names) < len(input_columns) else ""
+        stays = f" WHEN {plan.filter_sql} THEN {live} ELSE {delete}" if plan.filter_sql is not None else f" ELSE {live}"
         return SqlExpression(node.uid, column, f"CASE WHEN `{source}` IS NULL THEN NULL{is_delete}{stays} END")
     if plan.filter_sql is not None:
         passes += f" AND ({plan.filter_sql})"

@@ -24,7 +24,7 @@ from milepost.spark.driver.epoch_graph import Stage, Task, epoch_frame
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.task_context import current_task_context
 
-_PLACE = "milepost.tasks"
+_FOLDER_PROPERTY = "milepost.tasks"
 """Local property of a Spark job: the folder of its pickled tasks, one file per stage (`0`, `1`, ...)."""
 
 
@@ -35,33 +35,33 @@ class StoredTask:
     stage: int
 
     def __call__(self, batches: Batches) -> Batches:
-        folder = current_task_context().getLocalProperty(_PLACE)
+        folder = current_task_context().getLocalProperty(_FOLDER_PROPERTY)
         assert folder is not None
         task = CloudPickleSerializer().loads(_file(folder, self.stage).read_bytes())
         yield from task(batches)
 
 
-class KeptFrame:
+class FrameCache:
     """The last frame built in a session. Epochs whose stages differ only in their tasks reuse it."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
-        self._of: tuple[object, ...] = ()
+        self._cached_stages: tuple[object, ...] = ()
         self._frame: DataFrame | None = None
 
     @contextmanager
-    def of(self, subtasks: int, stages: Sequence[Stage]) -> Iterator[DataFrame]:
+    def frame(self, subtasks: int, stages: Sequence[Stage]) -> Iterator[DataFrame]:
         """Yield the frame of an epoch, as `epoch_frame` returns it. It may be run once, within the block.
 
         Raises:
             EnvironmentUnusable: the disk is full.
         """
-        same = [replace(stage, task=StoredTask(number)) for number, stage in enumerate(stages)]
-        if self._frame is None or self._of != (subtasks, same):
-            self._frame, self._of = epoch_frame(self._session, subtasks, same), (subtasks, same)
+        stored = [replace(stage, task=StoredTask(number)) for number, stage in enumerate(stages)]
+        if self._frame is None or self._cached_stages != (subtasks, stored):
+            self._frame, self._cached_stages = epoch_frame(self._session, subtasks, stored), (subtasks, stored)
         context = self._session.sparkContext
         with _stored([stage.task for stage in stages], context._temp_dir) as folder:
-            context.setLocalProperty(_PLACE, folder)
+            context.setLocalProperty(_FOLDER_PROPERTY, folder)
             # Without a new alias, Spark would reuse the shuffle files of the frame's previous run.
             yield self._frame.alias("epoch")
 
@@ -81,7 +81,7 @@ def _stored(tasks: Sequence[Task], parent: str) -> Iterator[str]:
         except OSError as error:
             raise unusable_disk_error(
                 parent,
-                "take what the tasks of an epoch do",
+                "store the tasks of an epoch",
                 error,
                 alternative="name a folder on another disk: `spark.local.dir` below `spark.conf`",
                 now_true="Nothing was run.",

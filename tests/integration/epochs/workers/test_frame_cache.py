@@ -1,4 +1,4 @@
-"""A frame that is kept from epoch to epoch: each epoch's job is its own, and leaves nothing behind."""
+"""A frame cached between epochs: each epoch runs its own job and leaves no files."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
-from milepost.spark.driver import kept_frame
+from milepost.spark.driver import frame_cache
 from milepost.spark.driver.engines.session import open_session
 from milepost.spark.driver.epoch_graph import Stage
-from milepost.spark.driver.kept_frame import KeptFrame
+from milepost.spark.driver.frame_cache import FrameCache
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import without_quality
@@ -54,39 +54,39 @@ def stages(what: str, receivers: int = 1) -> tuple[Stage, ...]:
 
 @pytest.fixture
 def spark() -> SparkSession:
-    return open_session("kept-frame", SparkSpec(master="local[2]"))
+    return open_session("frame-cache", SparkSpec(master="local[2]"))
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many subtasks the frames have that were made."""
-    made, make = [], kept_frame.epoch_frame
+    made, make = [], frame_cache.epoch_frame
 
     def counted(session: SparkSession, subtasks: int, stages: list[Stage]) -> object:
         made.append(subtasks)
         return make(session, subtasks, stages)
 
-    monkeypatch.setattr(kept_frame, "epoch_frame", counted)
+    monkeypatch.setattr(frame_cache, "epoch_frame", counted)
     return made
 
 
-def said(kept: KeptFrame, what: str, receivers: int = 1) -> dict[str, object]:
-    with kept.of(1, stages(what, receivers)) as frame:
+def run(frames: FrameCache, what: str, receivers: int = 1) -> dict[str, object]:
+    with frames.frame(1, stages(what, receivers)) as frame:
         (row,) = frame.collect()
     return dict(json.loads(row.said))
 
 
-def test_each_job_of_a_kept_frame_exchanges_rows_of_its_own(spark: SparkSession, made: list[int]) -> None:
+def test_each_job_of_a_cached_frame_exchanges_rows_of_its_own(spark: SparkSession, made: list[int]) -> None:
     """Spark keeps what a frame has exchanged: run as it is, the second job would pass on what the first one sent."""
-    kept = KeptFrame(spark)
-    assert [said(kept, what)["what"] for what in ("one", "two", "three")] == ["one", "two", "three"]
+    frames = FrameCache(spark)
+    assert [run(frames, what)["what"] for what in ("one", "two", "three")] == ["one", "two", "three"]
     assert len(made) == 1
-    assert said(kept, "four", receivers=2)["what"] == "four"
+    assert run(frames, "four", receivers=2)["what"] == "four"
     assert len(made) == 2, "another exchange is another frame"
 
 
 def test_what_tasks_do_lies_where_this_user_alone_can_enter_and_is_gone_with_the_job(spark: SparkSession) -> None:
-    told = said(KeptFrame(spark), "one")
+    told = run(FrameCache(spark), "one")
     assert told["mode"] == 0o700
     folder = Path(str(told["folder"]))
     assert not folder.exists()
