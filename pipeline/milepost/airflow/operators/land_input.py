@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from milepost.acts import TAKE_OVER
 from milepost.airflow.operators.base import format_facts
-from milepost.airflow.operators.forms import TAKE_OVER
 from milepost.airflow.operators.tasks import EpochOperator
 from milepost.errors import InvalidRequest, SourceUnreachable
 
@@ -27,7 +27,7 @@ class LandInputOperator(EpochOperator):
     """
 
     def act(self, context: Context) -> Any:
-        take_over = bool(context["params"].get(TAKE_OVER, False))
+        take_over = bool(context["params"].get(TAKE_OVER.name, False))
         report = self.jobmaster().landings.land_before_epoch(self.session(context), take_over=take_over)
         if report.not_due is not None:
             log.info("nothing was landed: %s", report.not_due)
