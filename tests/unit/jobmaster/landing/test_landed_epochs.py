@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import InvalidRequest, StateCorrupt, SubtaskDeclined
+from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt, SubtaskDeclined
 from milepost.jobmaster import NothingToDo
+from milepost.jobmaster.backfill.consumed_input import ConsumedInput, check_equal, consumed_by
+from milepost.jobmaster.backfill.replay import lineage_since, recorded_ranges
+from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 
 
@@ -148,3 +151,42 @@ def test_a_source_that_becomes_files_under_its_name_is_refused_and_back_again_go
     spec.write_text(landed)
     job.land_and_run(3)
     job.assert_tables(3)
+
+
+def test_a_checkpoint_without_landed_input_keeps_its_position(tmp_path: Path) -> None:
+    feed = "  feed:\n"
+    other = "  other: {format: csv, path: ../in/*.csv, schema: {k: int64}, settle: 0s}\n"
+    sink = "checkpointing:"
+    another = "  - {name: others, input: other, format: parquet, path: ../lake/others, mode: append}\ncheckpointing:"
+    job = LandedJob.create(tmp_path / "job", {feed: other + feed, sink: another})
+    (job.folder / "in").mkdir()
+    (job.folder / "in" / "a.csv").write_text("k\n1\n")
+    job.land_and_run(1, 2)
+    position = job.position()
+    (job.folder / "in" / "b.csv").write_text("k\n2\n")
+    assert not isinstance(job.epoch(), NothingToDo)
+    assert job.position() == position is not None
+    job.land_and_run(3)
+    job.assert_tables(3)
+
+
+def test_heads_that_have_read_different_parts_of_a_log_are_not_equal(job: LandedJob) -> None:
+    first, second = job.land_and_run(1), job.land_and_run(2)
+    read = [{"feed": ConsumedInput(position=job.position(at))} for at in (first, second)]
+    check_equal(read[1], read[1])
+    for live, replayed in (read, reversed(read)):
+        with pytest.raises(CommitConflict, match="they have read its log up to the records"):
+            check_equal(live, replayed)
+
+
+def test_ranges_of_a_log_that_do_not_lead_to_the_head_are_refused(job: LandedJob) -> None:
+    first, second = job.land_and_run(1), job.land_and_run(2)
+    context = job.context
+    state = context.head().state
+    lineage = lineage_since(context, CheckpointId(second), CheckpointId(first))
+    base, head = (consumed_by(context, context.base_metadata(state, at)) for at in (first, second))
+    assert recorded_ranges(context, lineage, None, base, head)[0].landed
+    with pytest.raises(StateCorrupt, match="the recorded ranges of the log of source feed are not consecutive"):
+        recorded_ranges(context, lineage, None, base, base)
+    with pytest.raises(StateCorrupt, match="read from record 3 on"):
+        recorded_ranges(context, lineage, None, {}, head)
