@@ -13,11 +13,16 @@ from milepost.errors import CheckpointError
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.protocol.records.ids import SessionId
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
 from milepost_testkit.stores.hooked_store import HookedStore
+from milepost_testkit.stores.job_stores import LaterStore
+
+DAY_MS = 86_400_000
 
 
 class Killed(BaseException):
@@ -25,7 +30,7 @@ class Killed(BaseException):
 
 
 class LandedHistory(RuleBasedStateMachine):
-    """A job, with the rows that its tables must have at each checkpoint, and the ancestors of each."""
+    """A job, with the rows that its tables must have at each checkpoint and savepoint, and the ancestors of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,6 +38,7 @@ class LandedHistory(RuleBasedStateMachine):
         self.job = LandedJob.create(Path(self._folder.name) / "job")
         self.produced = 0
         self.rows = {0: 0}
+        self.saved: dict[str, int] = {}
         self.ancestors: dict[int, tuple[int, ...]] = {0: ()}
         self.head = 0
 
@@ -102,6 +108,33 @@ class LandedHistory(RuleBasedStateMachine):
     def _advance(self, head: int, since: int) -> None:
         self.head = head
         self.ancestors[head] = (*self.ancestors[since], since)
+
+    @rule()
+    def collect_garbage(self) -> None:
+        """A day later: what a dead landing left may be deleted, and nothing that is needed is missing."""
+        context = self.job.context
+        if context.log.head() is None:
+            return
+        context.__dict__["store"] = LaterStore(context.store, later_ms=DAY_MS)
+        collect_garbage(context, SessionId("collector"), context.timeout_ms)
+        audit = self.job.master.reports.fsck()
+        assert (audit.exit_code, audit.foreign, audit.unreachable) == (0, (), ()), audit
+
+    @precondition(lambda self: self.head)
+    @rule()
+    def save(self) -> None:
+        name = f"saved-{len(self.saved)}"
+        self.job.master.savepoints.create(name)
+        self.saved[name] = self.rows[self.head]
+
+    @precondition(lambda self: self.saved)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.saved)))
+        self.job.master.savepoints.cancel()
+        self.job.master.restores.start(name)
+        self.head = int(self.job.context.head().state.timeline().head)
+        self.rows[self.head], self.ancestors[self.head] = self.saved[name], ()
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:

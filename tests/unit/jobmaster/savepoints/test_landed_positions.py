@@ -12,6 +12,7 @@ from milepost.errors import InvalidRequest, SourceReplaced, StateCorrupt
 from milepost.jobmaster import NothingToDo
 from milepost.protocol.landed.records import encode_record
 from milepost.protocol.records.layout import landed_record_key
+from milepost.sinks.records.table_address import TableAddress
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
@@ -71,9 +72,9 @@ def test_a_job_that_was_canceled_with_a_savepoint_starts_from_it_and_goes_on_in_
     job.master.savepoints.dispose("second")
     ended = job.master.savepoints.cancel(savepoint=True)
     assert ended.savepoint is not None
-    job.produce(5)
-    assert not job.land().failed, "a job that has ended can be landed by hand"
     job.master.restores.start(str(ended.savepoint.name), claim=True)
+    job.produce(5)
+    assert not job.land().failed
     run_all(job)
     job.assert_tables(7)
 
@@ -177,3 +178,15 @@ def test_a_deep_verification_reads_every_object_of_the_log(job: LandedJob) -> No
     job.master.reports.verify()
     with pytest.raises(StateCorrupt, match=f"source feed: object '{objects[-1]}'"):
         job.master.reports.verify(deep=True)
+
+
+def test_a_migrated_table_keeps_the_positions_and_the_next_epoch_goes_on_from_them(job: LandedJob) -> None:
+    before = job.position()
+    job.master.migrations.run(job.master.migrations.plan("rows", TableAddress("delta", "../lake/rows-delta")))
+    assert job.position() == before
+    spec = job.folder / "config" / "landed.yaml"
+    spec.write_text(
+        spec.read_text().replace("format: parquet, path: ../lake/rows,", "format: delta, path: ../lake/rows-delta,")
+    )
+    run_all(job)
+    job.assert_tables(6)
