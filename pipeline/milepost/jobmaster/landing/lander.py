@@ -107,7 +107,7 @@ class Lander:
         for number, split in enumerate(pull.splits):
             writer.write(number, _rows(self._source.read(split), reached))
         end = pull.end if pull.end is not None else reached[-1]
-        return next_record(newest, write_id, self._stored(end), writer.objects, self._now_ms())
+        return next_record(self._log.source, newest, write_id, self._stored(end), writer.objects, self._now_ms())
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()

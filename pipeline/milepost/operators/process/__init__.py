@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.operators.process.declared import declare as declare
+    from milepost.operators.process.declared import takes_value as takes_value
     from milepost.operators.process.run import ProcessFunction as ProcessFunction
     from milepost.operators.process.spec import ProcessOperator as ProcessOperator
     from milepost.operators.process.user_code import UserCodeFailed as UserCodeFailed

@@ -126,14 +126,13 @@ class Column:
         self.declared = declared
         self.arrow = to_arrow(declared)
         self._what = what
-        self._accepted = _PYTHON[declared.kind]
         self._unchanged = _UNCHANGED.get(declared.kind)
 
     def stored(self, value: object) -> Any:
         """Return the value in the form that a checkpoint restores. Raises SchemaMismatch."""
         if value is None or type(value) is self._unchanged:
             return value
-        if not self._takes(value):
+        if not takes_value(self.declared, value):
             raise SchemaMismatch(f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}")
         try:
             return pa.scalar(value, type=self.arrow).as_py()
@@ -143,14 +142,26 @@ class Column:
                 f"{self._what} column {self.name} is {self.declared}, got {_type_name(value)}: {detail}"
             ) from None
 
-    def _takes(self, value: object) -> bool:
-        if not isinstance(value, self._accepted):
-            return False
-        if isinstance(value, bool):
-            return self.declared.kind == "bool"
-        if isinstance(value, datetime):
-            return self.declared.kind == "timestamp" and (value.tzinfo is not None) == self.declared.utc
+
+def takes_value(declared: ColumnType, value: object) -> bool:
+    """Return whether a Python value is of a declared type, so that nothing of it is lost. None is of every type.
+
+    Arrow would store 1.5 as the integer 1, True as 1, and leave a key out that a struct does not declare.
+    """
+    if value is None:
         return True
+    if not isinstance(value, _PYTHON[declared.kind]):
+        return False
+    if isinstance(value, bool):
+        return declared.kind == "bool"
+    if isinstance(value, datetime):
+        return declared.kind == "timestamp" and (value.tzinfo is not None) == declared.utc
+    if declared.element is not None and isinstance(value, list | tuple | np.ndarray):
+        return all(takes_value(declared.element, item) for item in value)
+    if declared.fields and isinstance(value, dict):
+        fields = dict(declared.fields)
+        return value.keys() <= fields.keys() and all(takes_value(fields[name], item) for name, item in value.items())
+    return True
 
 
 def _type_name(value: object) -> str:

@@ -44,23 +44,28 @@ def first_record(write_id: str, identity: Identity, position: Position, now_ms: 
 
 
 def next_record(
-    newest: StoredRecord, write_id: str, end: Position, objects: Sequence[LandedObject], now_ms: int
+    source: str,
+    newest: StoredRecord,
+    write_id: str,
+    end: Position,
+    objects: Sequence[LandedObject],
+    now_ms: int,
 ) -> LogRecord | None:
     """Return the record that appends what was read after the newest record; None if none is due (L10).
 
     Without objects, a moved position is recorded once the newest record is `EMPTY_RECORD_MS` old.
 
     Args:
-        end: where the reading stopped. objects: the rows up to there, in order. now_ms: the store's clock. A clock that
-            went back is set to the time of the newest record.
+        source: for messages. end: where the reading stopped. objects: the rows up to there, in order.
+        now_ms: the store's clock. If it went back, the time of the newest record counts.
     Raises:
         InvalidRequest: there are rows, but the position did not move. They would be landed again and again.
     """
     before = newest.record
     if end == before.end and objects:
         raise InvalidRequest(
-            f"the source read {sum(item.rows for item in objects)} rows, but its position did not move from {end!r}. "
-            "Nothing was landed.",
+            f"source {source}: it read {sum(item.rows for item in objects)} rows, but its position did not move from "
+            f"{end!r}. Nothing was landed.",
             hint="the position after a read must be another one whenever there were rows",
         )
     now_ms = max(now_ms, before.landed_at_ms)

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import LandedSource, Pull, Reached
@@ -32,11 +33,13 @@ _NOTHING_LANDED = "Nothing of this read was landed; what was landed before is th
 _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
 
 
-def open_python_source(name: str, code: UserFunction, options: Mapping[str, str], schema: pa.Schema) -> LandedSource:
+def open_python_source(
+    name: str, code: UserFunction, options: Mapping[str, str], types: Mapping[str, ColumnType]
+) -> LandedSource:
     """Open the class of a source for one landing.
 
     Args:
-        name: of the source, for messages. options: given to the class. schema: the declared columns.
+        name: of the source, for messages. options: given to the class. types: the declared columns.
     Raises:
         InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
     """
@@ -50,15 +53,15 @@ def open_python_source(name: str, code: UserFunction, options: Mapping[str, str]
                 source=name,
             )
         source = loaded(dict(options))
-        spark_schema = from_arrow_schema(schema)
+        spark_schema = from_arrow_schema(pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()]))
         try:
             reader: Any = source.streamReader(spark_schema)
         except PySparkNotImplementedError:
             reader = _simple_reader(name, code, source, spark_schema)
     identity = {"format": "python", "source": f"{code.module}:{code.name}"}
     if isinstance(reader, SimpleDataSourceStreamReader):
-        return _SimpleSource(identity, reader, schema, calls)
-    return _StreamSource(identity, reader, schema, calls)
+        return _SimpleSource(identity, reader, types, calls)
+    return _StreamSource(identity, reader, types, calls)
 
 
 def _simple_reader(name: str, code: UserFunction, source: DataSource, schema: Any) -> SimpleDataSourceStreamReader:
@@ -127,9 +130,9 @@ class _StreamSource:
     """
 
     def __init__(
-        self, identity: Identity, reader: DataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
+        self, identity: Identity, reader: DataSourceStreamReader, types: Mapping[str, ColumnType], calls: _UserCalls
     ) -> None:
-        self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
+        self._identity, self._reader, self._types, self._calls = identity, reader, types, calls
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
         self._pulls = _Pulls(reader, calls)
 
@@ -148,7 +151,7 @@ class _StreamSource:
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         rows = self._calls.iterate(iter(self._calls.call(self._reader.read, split)))
-        return record_batches(self._calls.source, rows, self._schema)
+        return record_batches(self._calls.source, rows, self._types)
 
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, end)
@@ -158,9 +161,13 @@ class _SimpleSource:
     """A `SimpleDataSourceStreamReader`. A landing ends as that of a `_StreamSource` does."""
 
     def __init__(
-        self, identity: Identity, reader: SimpleDataSourceStreamReader, schema: pa.Schema, calls: _UserCalls
+        self,
+        identity: Identity,
+        reader: SimpleDataSourceStreamReader,
+        types: Mapping[str, ColumnType],
+        calls: _UserCalls,
     ) -> None:
-        self._identity, self._reader, self._schema, self._calls = identity, reader, schema, calls
+        self._identity, self._reader, self._types, self._calls = identity, reader, types, calls
         self._pulls = _Pulls(reader, calls)
 
     def identity(self) -> Identity:
@@ -174,7 +181,7 @@ class _SimpleSource:
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         rows, end = self._calls.call(self._reader.read, split)
-        batches = record_batches(self._calls.source, self._calls.iterate(iter(rows)), self._schema)
+        batches = record_batches(self._calls.source, self._calls.iterate(iter(rows)), self._types)
         return itertools.chain(batches, [Reached(end)])
 
     def commit(self, end: Position) -> None:

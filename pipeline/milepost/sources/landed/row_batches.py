@@ -2,40 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
+from milepost.language import ColumnType, to_arrow
+from milepost.operators.process import takes_value
 
 _BATCH_ROWS = 10_000
 
 
-def record_batches(source: str, rows: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def record_batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
     """Yield batches of the declared columns, from record batches or from rows, in order.
 
     A record batch may have its columns in another order, and more of them. A row is a tuple or list with the values in
     the order of `schema`, or a `Row` with their names.
 
     Args:
-        source: for messages.
+        source: for messages. types: the declared columns.
     Raises:
         InvalidRequest: a column is missing, or a value does not fit its type without loss.
     """
+    schema = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
     waiting: list[Any] = []
     count = 0
     for item in rows:
         if isinstance(item, pa.RecordBatch):
-            yield from _of_rows(source, waiting, schema, count)
+            yield from _of_rows(source, waiting, types, schema, count)
             count, waiting = count + len(waiting) + item.num_rows, []
             yield _declared(source, item, schema)
             continue
         waiting.append(item)
         if len(waiting) == _BATCH_ROWS:
-            yield from _of_rows(source, waiting, schema, count)
+            yield from _of_rows(source, waiting, types, schema, count)
             count, waiting = count + len(waiting), []
-    yield from _of_rows(source, waiting, schema, count)
+    yield from _of_rows(source, waiting, types, schema, count)
 
 
 def _declared(source: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -53,18 +56,25 @@ def _declared(source: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _of_rows(source: str, rows: Sequence[Any], schema: pa.Schema, before: int) -> Iterator[pa.RecordBatch]:
+def _of_rows(
+    source: str, rows: Sequence[Any], types: Mapping[str, ColumnType], schema: pa.Schema, before: int
+) -> Iterator[pa.RecordBatch]:
     """Yield one batch of the rows, if there are any. before: number of rows before them, for messages."""
     if not rows:
         return
     values = [_values(source, row, schema, before + at) for at, row in enumerate(rows, 1)]
     columns = []
     for field, column in zip(schema, zip(*values, strict=True), strict=True):
+        for at, value in enumerate(column, before + 1):
+            if not takes_value(types[field.name], value):
+                raise _refused(
+                    source, f"row {at}, column {field.name}: expected {types[field.name]}, got {value!r:.80}"
+                )
         try:
             columns.append(pa.array(column, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
-            at = next((at for at, value in enumerate(column, before + 1) if not _fits(value, field.type)), before + 1)
-            raise _refused(source, f"row {at}, column {field.name}: expected {field.type}: {error}") from error
+            at = next(at for at, value in enumerate(column, before + 1) if not _fits(value, field.type))
+            raise _refused(source, f"row {at}, column {field.name}: expected {types[field.name]}: {error}") from error
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -19,6 +19,7 @@ from milepost.jobmaster.metrics.samples import samples_of
 from milepost.storage.requests import StoreRequests
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 from milepost_testkit.processes.processes import REPOSITORY
 
 DASHBOARD = json.loads((REPOSITORY / "docs" / "reference" / "grafana.json").read_text(encoding="utf-8"))
@@ -59,12 +60,16 @@ def families(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return found
 
 
-def test_every_metric_is_a_field_of_a_document(job: CountedJob) -> None:
+def test_every_metric_is_a_field_of_a_document(job: CountedJob, tmp_path: Path) -> None:
     """Even a metric without a value has its field: without event time there is no watermark."""
     told = documents(job)
     seen = {sample.metric for sample in samples_of("counts", told)}
+    landed = LandedJob.create(tmp_path / "landed")
+    landed.land_and_run(1)
+    of_landed = {"status": to_json(landed.master.reports.status())}
+    seen |= {sample.metric for sample in samples_of("landed", of_landed)}
     for metric in METRICS:
-        places = [told]
+        places = [of_landed if ".log." in metric.field else told]
         for part in metric.field.split("."):
             places = [item for place in places for item in (place.values() if part == "*" else [place[part]])]
         assert metric in seen or (places and all(place is None for place in places)), metric.field

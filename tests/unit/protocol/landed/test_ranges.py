@@ -14,7 +14,7 @@ def stored_log(*rows: int) -> tuple[StoredRecord, ...]:
     records = [_stored(first_record("log", {"job": "life"}, 0, 0))]
     for number, count in enumerate(rows, 2):
         objects = [LandedObject(f"{number}/a/0.parquet", 10 * count, "0" * 64, count)] if count else []
-        record = next_record(records[-1], f"write {number}", number, objects, number * 1_000_000)
+        record = next_record("clicks", records[-1], f"write {number}", number, objects, number * 1_000_000)
         assert record is not None
         records.append(_stored(record))
     return tuple(records)

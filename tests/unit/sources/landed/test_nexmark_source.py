@@ -1,0 +1,72 @@
+"""The generator: the same seed gives the same events however they are landed, and they fit together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
+from milepost.language.types import to_arrow
+from milepost.sources.landed.contract import LandedSource
+from milepost.sources.landed.nexmark_source import open_nexmark_source
+from milepost_testkit import profiles
+
+
+def opened(events: str, *, seed: int = 7, total: int | None = None, max_rows: int = 1_000) -> LandedSource:
+    schema = pa.schema([(name, to_arrow(type_)) for name, type_ in NEXMARK_COLUMNS[events].items()])
+    return open_nexmark_source(
+        {"format": "nexmark"}, schema, events=events, seed=seed, events_per_second=100, total=total, max_rows=max_rows
+    )
+
+
+def landed(events: str, total: int, **settings: Any) -> pa.Table:
+    """All rows of a source, landed record by record, each by a source of its own."""
+    batches: list[pa.RecordBatch] = []
+    position = opened(events).initial_position()
+    while (pull := opened(events, total=total, **settings).next_pull(position)) is not None:
+        for split in pull.splits:
+            batches += opened(events, **settings).read(split)
+        position = pull.end
+    return pa.Table.from_batches(batches)
+
+
+@profiles.examples(share=0.5)
+@given(st.sampled_from(sorted(NEXMARK_COLUMNS)), st.integers(1, 400), st.integers(1, 120))
+def test_the_rows_do_not_depend_on_how_they_are_cut_into_records(events: str, total: int, max_rows: int) -> None:
+    assert landed(events, total, max_rows=max_rows).equals(landed(events, total).combine_chunks())
+
+
+@pytest.mark.parametrize("events", sorted(NEXMARK_COLUMNS))
+def test_another_seed_gives_other_events(events: str) -> None:
+    assert not landed(events, 50, seed=1).equals(landed(events, 50, seed=2))
+
+
+def test_without_a_total_a_landing_is_one_record() -> None:
+    source = opened("bid", max_rows=10)
+    assert source.next_pull({"next": 20}) is not None
+    assert source.next_pull({"next": 30}) is None
+
+
+def test_a_bid_names_an_auction_and_a_bidder_that_exist_before_it() -> None:
+    bids, auctions, persons = landed("bid", 4_600), landed("auction", 300), landed("person", 100)
+    with duckdb.connect() as database:
+        for name, table in (("bids", bids), ("auctions", auctions), ("persons", persons)):
+            database.register(name, table)
+        broken = database.sql(
+            "SELECT bids.* FROM bids"
+            " LEFT JOIN auctions ON auctions.id = bids.auction AND auctions.event_time < bids.event_time"
+            " LEFT JOIN persons ON persons.id = bids.bidder AND persons.event_time < bids.event_time"
+            " WHERE auctions.id IS NULL OR persons.id IS NULL"
+        ).fetchall()
+        sellers = database.sql("SELECT * FROM auctions ANTI JOIN persons ON persons.id = auctions.seller").fetchall()
+    assert (broken, sellers, bids.num_rows) == ([], [], 4_600)
+
+
+def test_event_times_advance_at_the_rate_over_all_kinds() -> None:
+    persons = landed("person", 3)["event_time"].to_pylist()
+    assert [(at - persons[0]).total_seconds() for at in persons] == [0.0, 0.5, 1.0]  # of 50 events, one is a person

@@ -1,0 +1,191 @@
+"""A class of PySpark's data source API as a landed source: what is served, and what is refused with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.jobmaster.landing.lander import Lander
+from milepost.language.types import parse_type
+from milepost.operators.process.user_code import read_function
+from milepost.sources.landed.contract import LandedSource
+from milepost.sources.landed.python_source import open_python_source
+from milepost.storage.log.source_log import SourceLog
+from milepost_testkit.stores.memory_store import MemoryStore
+
+TYPES = {"k": parse_type("int64"), "v": parse_type("string")}
+HEAD = """\
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition, SimpleDataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
+
+
+class Feed(DataSource):
+    def {kind}StreamReader(self, schema):
+        self.schema_given = schema
+        return Reader()
+
+
+"""
+SIMPLE = (
+    HEAD.replace("{kind}", "simple")
+    + """\
+class Reader(SimpleDataSourceStreamReader):
+    def initialOffset(self):
+        return {"n": 0}
+
+    def read(self, start):
+        rows = ROWS
+        return iter(rows), END
+
+    def commit(self, end):
+        COMMIT
+"""
+)
+STREAM = (
+    HEAD.replace("{kind}", "").replace("StreamReader(self, schema)", "streamReader(self, schema)", 1)
+    + """\
+class Reader(DataSourceStreamReader):
+    def initialOffset(self):
+        return {"n": 0}
+
+    def latestOffset(self):
+        return {"n": 4}
+
+    def partitions(self, start, end):
+        return [InputPartition(n) for n in range(start["n"], end["n"])]
+
+    def read(self, partition):
+        yield (partition.value, f"v{partition.value}")
+"""
+)
+LIMITED = STREAM.replace(
+    '    def latestOffset(self):\n        return {"n": 4}\n',
+    """\
+    def getDefaultReadLimit(self):
+        return ReadMaxRows(3)
+
+    def prepareForTriggerAvailableNow(self):
+        self.end = 7
+
+    def latestOffset(self, start, limit):
+        return {"n": min(self.end, start["n"] + limit.max_rows)}
+""",
+).replace("Reader(DataSourceStreamReader)", "Reader(DataSourceStreamReader, SupportsTriggerAvailableNow)")
+
+
+def simple(rows: str, end: str = '{"n": start["n"] + 1}', commit: str = "pass") -> str:
+    return SIMPLE.replace("ROWS", rows).replace("END", end).replace("COMMIT", commit)
+
+
+def opened(folder: Path, code: str, name: str = "Feed") -> LandedSource:
+    (folder / "feeds.py").write_text(code)
+    function = read_function("feed", f"feeds:{name}", folder, owner="source feed")
+    return open_python_source("feed", function, {}, TYPES)
+
+
+def land(folder: Path, code: str) -> tuple[SourceLog, Any]:
+    log = SourceLog(MemoryStore("memory://job"), "feed")
+    return log, Lander(log, opened(folder, code), "life 1").land()
+
+
+def rows_of(source: LandedSource, position: Any) -> list[dict[str, Any]]:
+    pull = source.next_pull(position)
+    assert pull is not None
+    items = [item for split in pull.splits for item in source.read(split)]
+    return [row for item in items if isinstance(item, pa.RecordBatch) for row in item.to_pylist()]
+
+
+def test_a_stream_reader_lands_its_partitions_in_order_as_one_record(tmp_path: Path) -> None:
+    log, landing = land(tmp_path, STREAM)
+    assert (landing.records, landing.rows, landing.end) == (1, 4, {"n": 4})
+    assert rows_of(opened(tmp_path, STREAM), {"n": 0}) == [{"k": n, "v": f"v{n}"} for n in range(4)]
+    assert Lander(log, opened(tmp_path, STREAM), "life 1").land().records == 0
+
+
+def test_a_reader_that_fixes_its_end_is_read_up_to_it_within_its_own_limit(tmp_path: Path) -> None:
+    _, landing = land(tmp_path, LIMITED)
+    assert (landing.records, landing.rows, landing.end) == (3, 7, {"n": 7})
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        '[(1, "a"), [2, None]]',
+        '[Row(v="a", k=1), Row(k=2, v=None)]',
+        'pa.table({"v": ["a", None], "more": [0, 0], "k": pa.array([1, 2], pa.int32())}).to_batches()',
+        '[pa.record_batch({"k": pa.array([1], pa.int64()), "v": ["a"]}), (2, None)]',
+    ],
+    ids=["tuples and lists", "rows by name", "record batches with other columns", "a mixture"],
+)
+def test_a_simple_reader_yields_rows_or_record_batches(tmp_path: Path, rows: str) -> None:
+    assert rows_of(opened(tmp_path, simple(rows)), {"n": 0}) == [{"k": 1, "v": "a"}, {"k": 2, "v": None}]
+
+
+def test_a_simple_reader_is_read_once_per_landing(tmp_path: Path) -> None:
+    _, landing = land(tmp_path, simple('[(1, "a")]'))
+    assert (landing.records, landing.rows, landing.end) == (1, 1, {"n": 1})
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "says"),
+    [
+        ("class Feed:\n    pass\n", InvalidRequest, "a subclass of pyspark.sql.datasource.DataSource"),
+        (
+            "from pyspark.sql.datasource import DataSource\n\n\nclass Feed(DataSource):\n    pass\n",
+            InvalidRequest,
+            "`streamReader` or `simpleStreamReader`, got neither",
+        ),
+        ("class Other:\n    pass\n", SourceUnreachable, "expected a class Feed in module feeds"),
+        ("import absent_module\n", SourceUnreachable, "absent_module"),
+        (simple("[(1,)]"), InvalidRequest, "row 1: expected a tuple of 2 values, got 1 values"),
+        (simple('["text"]'), InvalidRequest, "row 1: expected a tuple of 2 values, got str"),
+        (simple('[Row(k=1, w="a")]'), InvalidRequest, "row 1: expected the columns k, v, got"),
+        (simple('[(1, "a"), ("x", "b")]'), InvalidRequest, "row 2, column k: expected int64"),
+        (simple('[(1, "a"), (2 ** 70, "b")]'), InvalidRequest, "row 2, column k: expected int64"),
+        (simple('[(1.5, "a")]'), InvalidRequest, "row 1, column k: expected int64, got 1.5"),
+        (simple('[(1, "a"), (True, "b")]'), InvalidRequest, "row 2, column k: expected int64, got True"),
+        (
+            simple('[pa.record_batch({"k": pa.array([1])})]'),
+            InvalidRequest,
+            "expected each declared column once, got k",
+        ),
+        (
+            simple('[pa.record_batch({"k": pa.array([1.5]), "v": ["a"]})]'),
+            InvalidRequest,
+            "column k: expected int64",
+        ),
+        (simple("1 / 0"), SourceUnreachable, "`read` failed: ZeroDivisionError: division by zero (feeds.py, line 18)"),
+        (simple('[(1, "a")]', end='{"at": {1, 2}}'), InvalidRequest, "its position cannot be stored as JSON"),
+        (simple('[(1, "a")]', end='{"at": float("nan")}'), InvalidRequest, "its position cannot be stored as JSON"),
+        (simple('[(1, "a")]', end="start"), InvalidRequest, "read 1 rows, but its position did not move"),
+        (
+            simple('[(1, "a")]', commit="raise RuntimeError('no rights')"),
+            SourceUnreachable,
+            "`commit` failed: RuntimeError: no rights (feeds.py, line 22). What was read is landed",
+        ),
+        (STREAM.replace("range(start", "rnge(start"), SourceUnreachable, "`partitions` failed: NameError"),
+    ],
+)
+def test_what_is_wrong_with_a_class_is_refused_with_its_place(
+    tmp_path: Path, code: str, error: type[CheckpointError], says: str
+) -> None:
+    with pytest.raises(error) as refused:
+        land(tmp_path, code)
+    assert refused.value.message.startswith("source feed: ")
+    assert says in refused.value.message
+
+
+def test_after_a_failed_commit_the_rows_are_landed_once_and_the_next_landing_goes_on(tmp_path: Path) -> None:
+    log = SourceLog(MemoryStore("memory://job"), "feed")
+    with pytest.raises(SourceUnreachable):
+        Lander(log, opened(tmp_path, simple('[(1, "a")]', commit="1 / 0")), "life 1").land()
+    landing = Lander(log, opened(tmp_path, simple('[(2, "b")]')), "life 1").land()
+    assert (landing.rows, landing.end) == (1, {"n": 2})
+    newest = log.newest()
+    assert newest is not None and newest.record.total_rows == 2
