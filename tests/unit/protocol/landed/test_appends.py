@@ -82,9 +82,7 @@ def test_a_clock_that_went_back_does_not_make_a_record_older_than_the_one_before
 )
 def test_a_log_of_something_else_is_refused(changed: dict[str, str]) -> None:
     require_identity("clicks", IDENTITY, dict(IDENTITY))
-    with pytest.raises(
-        SourceReplaced, match=r"source clicks: its log (was begun for|is of an earlier life)"
-    ):
+    with pytest.raises(SourceReplaced, match=r"source clicks: its log (was begun for|is of an earlier life)"):
         require_identity("clicks", IDENTITY, IDENTITY | changed)
 
 
