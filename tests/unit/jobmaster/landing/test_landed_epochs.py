@@ -190,3 +190,38 @@ def test_ranges_of_a_log_that_do_not_lead_to_the_head_are_refused(job: LandedJob
         recorded_ranges(context, lineage, None, base, base)
     with pytest.raises(StateCorrupt, match="read from record 3 on"):
         recorded_ranges(context, lineage, None, {}, head)
+
+
+def test_rows_that_were_landed_before_a_column_was_declared_have_null_in_it(job: LandedJob) -> None:
+    job.produce(1, 2)
+    job.land()
+    spec, feeds = job.folder / "config" / "landed.yaml", job.folder / "config" / "feeds.py"
+    spec.write_text(
+        spec.read_text()
+        .replace("n: int64,", "n: int64, note: string,")
+        .replace("total: sum(n)", "total: sum(n), notes: count(note)")
+    )
+    feeds.write_text(feeds.read_text().replace('- state["deleted"]], n,', "- state[\"deleted\"]], n, 'new',"))
+    job.land_and_run(2)
+    job.epoch()  # the record that begins the log counted as one of two
+    rows = job.master.reports.read("rows").select(["n", "note"]).sort_by("n").to_pylist()
+    assert [row["note"] for row in rows] == [None, None, "new"]
+    totals = job.master.reports.read("totals").select(["k", "notes"]).sort_by("k").to_pylist()
+    assert [tuple(row.values()) for row in totals] == [(1, 0), (2, 1)]
+
+
+def test_rows_that_no_longer_fit_a_retyped_column_stop_the_epoch_and_fit_again_after_the_change(
+    job: LandedJob,
+) -> None:
+    job.produce(1)
+    job.land()
+    spec = job.folder / "config" / "landed.yaml"
+    landed = spec.read_text()
+    spec.write_text(landed.replace("n: int64,", "n: bool,").replace("sum(n)", "count(n)"))
+    with pytest.raises(SubtaskDeclined, match="column n"):
+        job.epoch()
+    spec.write_text(landed)
+    job.master.lifecycle.resume()
+    job.land_and_run(2)
+    job.epoch()  # the record that begins the log counted as one of two
+    job.assert_tables(2)

@@ -37,4 +37,7 @@ class LandedSourceSpec(SourceSpec):
 
     @property
     def layout(self) -> ObjectLayout:
-        return ObjectLayout("parquet")
+        """A landed object has every column that was declared then. One that was declared later reads as null."""
+        return ObjectLayout(
+            "parquet", optional_columns=tuple(name for name in self.columns if name != self.time_column)
+        )
