@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from milepost.cli.terminal.failures import note_problem
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
@@ -62,6 +63,4 @@ def show_landings(report: LandingReport, output: Output) -> None:
 def show_failed_landings(report: LandingReport, output: Output) -> None:
     """Print why sources were not landed, to stderr."""
     for failed in report.failed:
-        output.note(output.as_typed(f"Error: {failed.message}"))
-        if failed.hint:
-            output.note(output.as_typed(failed.hint))
+        note_problem(failed.message, failed.hint, failed.runbook, output)

@@ -66,6 +66,12 @@ def usage(message: str, hint: str, output: Output) -> int:
     return 2
 
 
+def note_problem(message: str, hint: str, page: str, output: Output) -> None:
+    """Print a problem that does not end the command, as `report` prints an error. page: name of its runbook page."""
+    for line in _bounded(output.as_typed(message), output.as_typed(hint), address(page)):
+        output.note(line)
+
+
 def _bounded(message: str, hint: str, runbook: str | None = None) -> list[str]:
     """Return the lines of an error. The last one is the command to type."""
     lines = [line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…" for line in message.splitlines()]

@@ -22,6 +22,7 @@ from milepost.language import to_arrow
 from milepost.operators.process import read_function
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
+from milepost.runbook import page_of
 from milepost.sources.landed import LandedSource, open_nexmark_source, open_python_source
 from milepost.storage.log import SourceLog
 
@@ -33,13 +34,15 @@ class FailedLanding:
     """A source that was not landed, and why. What was landed before is as it was.
 
     Attributes:
-        error: name of the error's class. may_pass: whether landing again can succeed although nothing was corrected.
+        error: name of the error's class. runbook: name of its page.
+        may_pass: whether landing again can succeed although nothing was corrected.
     """
 
     source: str
     error: str
     message: str
     hint: str
+    runbook: str
     may_pass: bool
 
 
@@ -127,9 +130,10 @@ class Landings:
             try:
                 landed.append(self._land(name))
             except CheckpointError as error:  # one source that does not answer must not keep the others back
-                _LOG.warning("source %s was not landed: %s", name, error.message)
+                _LOG.info("source %s was not landed: %s", name, error.message)
                 may_pass = error.action is Action.RETRY
-                failed.append(FailedLanding(name, type(error).__name__, error.message, error.hint, may_pass))
+                named = type(error).__name__, error.message, error.hint, page_of(error)
+                failed.append(FailedLanding(name, *named, may_pass))
         return LandingReport(tuple(landed), tuple(failed))
 
     @use_case
