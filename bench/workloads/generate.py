@@ -21,8 +21,7 @@ import pyarrow.parquet as pq
 
 from bench.workloads.language import CATEGORIES, SELLS
 from bench.workloads.shapes import SCATTER, Shape, Skew
-
-Words = npt.NDArray[np.uint64]
+from milepost.sources.landed.splitmix import Words, below, mixed
 
 FIRST_ID = 1000
 CHANNELS = ("Apple", "Baidu", "Facebook", "Google")
@@ -55,8 +54,8 @@ def bids(shape: Shape, epoch: int, first: int = 0, count: int | None = None) -> 
     key = row % np.uint64(shape.keys) if epoch == 0 and shape.prefill else _drawn(shape, epoch, row)
     if shape.skew is not Skew.CLUSTERED:
         key = key * _SCATTER % np.uint64(shape.keys)
-    price = _below(_random(shape, epoch, row, 1), 10_000_000) + np.uint64(1)
-    jitter = _below(_random(shape, epoch, row, 2), 2_000_000)
+    price = below(_random(shape, epoch, row, 1), 10_000_000) + np.uint64(1)
+    jitter = below(_random(shape, epoch, row, 2), 2_000_000)
     last = np.uint64(EPOCH_US - _QUIET_END_US - 2_000_000)
     time = row * last // np.uint64(max(total - 1, 1)) + jitter + np.uint64(START_US + epoch * EPOCH_US)
     if shape.coarse:  # and so many rows are of an epoch's last moment that every reader has one of them
@@ -123,10 +122,10 @@ def digest(table: pa.Table) -> str:
 def _drawn(shape: Shape, epoch: int, row: Words) -> Words:
     random = _random(shape, epoch, row, 0)
     if shape.skew is Skew.UNIFORM:
-        return _below(random, shape.keys)
+        return below(random, shape.keys)
     if shape.skew is Skew.CLUSTERED:
         width = max(1, shape.keys // _CLUSTERS)
-        return (_below(random, width) + np.uint64(epoch * width)) % np.uint64(shape.keys)
+        return (below(random, width) + np.uint64(epoch * width)) % np.uint64(shape.keys)
     shares = _zipf_shares(shape.keys)
     at = (random >> np.uint64(11)).astype(np.float64) * (shares[-1] / 2.0**53)
     return np.minimum(np.searchsorted(shares, at, side="right"), shape.keys - 1).astype(np.uint64)
@@ -140,21 +139,8 @@ def _zipf_shares(keys: int) -> npt.NDArray[np.float64]:
 
 def _random(shape: Shape, epoch: int, row: Words, column: int) -> Words:
     """One 64-bit number per row, by splitmix64 of (seed, epoch, column, row)."""
-    stream = _mixed(np.array([(shape.seed << 40) + (epoch << 8) + column], dtype=np.uint64))[0]
-    return _mixed(row + stream)
-
-
-def _mixed(value: Words) -> Words:
-    with np.errstate(over="ignore"):
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _below(random: Words, bound: int) -> Words:
-    """Scale 64 random bits to [0, bound); bound is below 2^32."""
-    return (random >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)
+    stream = mixed(np.array([(shape.seed << 40) + (epoch << 8) + column], dtype=np.uint64))[0]
+    return mixed(row + stream)
 
 
 def _urls(auction: npt.NDArray[np.int64]) -> pa.Array:

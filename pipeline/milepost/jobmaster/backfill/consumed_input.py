@@ -28,11 +28,6 @@ class ConsumedInput:
     horizon_ms: int | None = None
     position: LogPosition | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing has been consumed."""
-        return not self.by and self.position is None
-
     def lacks(self, version: Version) -> bool:
         """Return whether the version was not consumed, and is not one that may have been forgotten."""
         return version not in self.by and not self.may_have_forgotten(version)

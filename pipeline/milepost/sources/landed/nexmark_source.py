@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.splitmix import Words, below, mixed
 
 _CYCLE = 50
 _FIRST = {"person": 0, "auction": 1, "bid": 4}
@@ -33,8 +34,6 @@ _CITIES = pa.array(["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portlan
 _STATES = pa.array(["AZ", "CA", "CA", "ID", "OR", "OR", "WA", "WY"])
 _NAMES = pa.array(["Ada", "Barbara", "Edsger", "Frances", "Grace", "John", "Ken", "Leslie", "Niklaus", "Radia", "Tony"])
 _CHANNELS = pa.array(["Apple", "Baidu", "Facebook", "Google"])
-
-Words = npt.NDArray[np.uint64]
 
 
 def open_nexmark_source(
@@ -100,8 +99,8 @@ class _Nexmark:
         return columns | (self._auctions(rows, event, times) if self.events == "auction" else self._bids(event))
 
     def _persons(self, rows: Words, event: Words) -> dict[str, pa.Array]:
-        city = _below(self._random(event, 0), len(_CITIES))
-        name = _NAMES.take(pa.array(_below(self._random(event, 1), len(_NAMES))))
+        city = below(self._random(event, 0), len(_CITIES))
+        name = _NAMES.take(pa.array(below(self._random(event, 1), len(_NAMES))))
         number = pa.array(rows.astype(np.int64) + FIRST_ID)
         card = pa.array((self._random(event, 2) % np.uint64(10**16)).astype(np.int64)).cast(pa.string())
         return {
@@ -116,7 +115,7 @@ class _Nexmark:
     def _auctions(self, rows: Words, event: Words, times: npt.NDArray[np.int64]) -> dict[str, pa.Array]:
         number = pa.array(rows.astype(np.int64) + FIRST_ID)
         initial = _price(self._random(event, 0))
-        lasts_us = _below(self._random(event, 1), 20_000_000).astype(np.int64) + 1_000_000
+        lasts_us = below(self._random(event, 1), 20_000_000).astype(np.int64) + 1_000_000
         return {
             "id": number,
             "item": pc.binary_join_element_wise("item", number.cast(pa.string()), " "),
@@ -125,13 +124,13 @@ class _Nexmark:
             "reserve": pa.array(initial + _price(self._random(event, 2))),
             "expires": pa.array(times + lasts_us).cast(pa.timestamp("us", "UTC")),
             "seller": pa.array(self._person_of(event, 3)),
-            "category": pa.array(_below(self._random(event, 4), 5).astype(np.int64) + 10),
+            "category": pa.array(below(self._random(event, 4), 5).astype(np.int64) + 10),
         }
 
     def _bids(self, event: Words) -> dict[str, pa.Array]:
         auctions = event // np.uint64(_CYCLE) * np.uint64(3) + np.uint64(3)  # a bid comes after its cycle's auctions
         auction = pa.array(_recent(self._random(event, 0), auctions))
-        channel = _CHANNELS.take(pa.array(_below(self._random(event, 2), len(_CHANNELS))))
+        channel = _CHANNELS.take(pa.array(below(self._random(event, 2), len(_CHANNELS))))
         return {
             "auction": auction,
             "bidder": pa.array(self._person_of(event, 1)),
@@ -145,22 +144,9 @@ class _Nexmark:
 
     def _random(self, event: Words, column: int) -> Words:
         """Return one 64-bit number per event, by splitmix64 of (seed, column, event)."""
-        stream = _mixed(np.array([self.seed * 16 + column], dtype=np.uint64))[0]
+        stream = mixed(np.array([self.seed * 16 + column], dtype=np.uint64))[0]
         with np.errstate(over="ignore"):
-            return _mixed(event + stream)
-
-
-def _mixed(value: Words) -> Words:
-    with np.errstate(over="ignore"):
-        value = value + np.uint64(0x9E3779B97F4A7C15)
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
-
-
-def _below(random: Words, bound: int) -> Words:
-    """Scale 64 random bits to [0, bound); bound is below 2^32."""
-    return (random >> np.uint64(32)) * np.uint64(bound) >> np.uint64(32)
+            return mixed(event + stream)
 
 
 def _recent(random: Words, count: Words) -> npt.NDArray[np.int64]:

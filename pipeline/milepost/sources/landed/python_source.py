@@ -34,12 +34,13 @@ _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledge
 
 
 def open_python_source(
-    name: str, code: UserFunction, options: Mapping[str, str], types: Mapping[str, ColumnType]
+    name: str, identity: Identity, code: UserFunction, options: Mapping[str, str], types: Mapping[str, ColumnType]
 ) -> LandedSource:
     """Open the class of a source for one landing.
 
     Args:
-        name: of the source, for messages. options: given to the class. types: the declared columns.
+        name: of the source, for messages. identity: as in the spec. options: given to the class.
+        types: the declared columns.
     Raises:
         InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
     """
@@ -58,7 +59,6 @@ def open_python_source(
             reader: Any = source.streamReader(spark_schema)
         except PySparkNotImplementedError:
             reader = _simple_reader(name, code, source, spark_schema)
-    identity = {"format": "python", "source": f"{code.module}:{code.name}"}
     if isinstance(reader, SimpleDataSourceStreamReader):
         return _SimpleSource(identity, reader, types, calls)
     return _StreamSource(identity, reader, types, calls)

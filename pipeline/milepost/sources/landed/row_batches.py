@@ -13,6 +13,9 @@ from milepost.operators.process import takes_value
 
 _BATCH_ROWS = 10_000
 
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError)
+"""What Arrow raises for a Python value that does not fit a type."""
+
 
 def record_batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
     """Yield batches of the declared columns, from record batches or from rows, in order.
@@ -72,7 +75,7 @@ def _of_rows(
                 )
         try:
             columns.append(pa.array(column, field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError) as error:
+        except _UNFIT as error:
             at = next(at for at, value in enumerate(column, before + 1) if not _fits(value, field.type))
             raise _refused(source, f"row {at}, column {field.name}: expected {types[field.name]}: {error}") from error
     yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -94,7 +97,7 @@ def _values(source: str, row: Any, schema: pa.Schema, number: int) -> Sequence[A
 def _fits(value: Any, type_: pa.DataType) -> bool:
     try:
         pa.array([value], type_)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
+    except _UNFIT:
         return False
     return True
 

@@ -86,7 +86,7 @@ def simple(rows: str, end: str = '{"n": start["n"] + 1}', commit: str = "pass") 
 def opened(folder: Path, code: str, name: str = "Feed") -> LandedSource:
     (folder / "feeds.py").write_text(code)
     function = read_function("feed", f"feeds:{name}", folder, owner="source feed")
-    return open_python_source("feed", function, {}, TYPES)
+    return open_python_source("feed", {"format": "python"}, function, {}, TYPES)
 
 
 def land(folder: Path, code: str) -> tuple[SourceLog, Any]:
