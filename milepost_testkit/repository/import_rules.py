@@ -191,6 +191,8 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "psycopg": ({"sinks"}, set()),
     "pyiceberg": ({"sinks"}, set()),
     "openlineage": ({"openlineage"}, set()),
+    "confluent_kafka": (set(), {"sources"}),
+    "dlt": (set(), {"sources"}),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

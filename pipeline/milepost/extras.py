@@ -13,6 +13,8 @@ EXTRAS: dict[str, dict[str, str]] = {
     "quality": {"great_expectations": "great-expectations", "pandas": "pandas"},
     "delta": {"deltalake": "deltalake"},
     "iceberg": {"pyiceberg": "pyiceberg"},
+    "kafka": {"confluent_kafka": "confluent-kafka"},
+    "dlt": {"dlt": "dlt"},
     "lineage": {"openlineage": "openlineage-python"},
     "otel": {
         "opentelemetry.sdk": "opentelemetry-sdk",
