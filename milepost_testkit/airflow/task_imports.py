@@ -22,8 +22,8 @@ from airflow.sdk import DAG
 from milepost_testkit.airflow.task_runs import InProcessRun
 
 HEAVY = frozenset(
-    {"boto3", "confluent_kafka", "deltalake", "dlt", "great_expectations", "grpc", "pandas", "psycopg", "pyiceberg", "pyspark", "ruamel",
-     "scipy", "sqlglot"}
+    {"boto3", "confluent_kafka", "deltalake", "dlt", "great_expectations", "grpc", "pandas", "psycopg", "pyiceberg",
+     "pyspark", "ruamel", "scipy", "sqlglot"}
 )  # fmt: skip
 TASKS = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 
