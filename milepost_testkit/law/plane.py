@@ -224,6 +224,7 @@ class Plane:
             ),
             held_back=None,
             watermarks_us=base.watermarks_us,
+            partitions={},
             states={uid: state.tables for uid, state in known.items()},
             firing={uid: state.firing for uid, state in known.items()},
             channels={uid: state.channels for uid, state in known.items()},

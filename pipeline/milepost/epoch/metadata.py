@@ -63,6 +63,7 @@ class SourceSnapshot:
         active_ms, idle: as in `SourceInput`.
         horizon_ms: consumed versions modified before this time may have been forgotten. None if none was.
         position: how far a landed source's log has been read. None: nothing of it, or the source is files.
+        partitions: newest event time delivered so far of each partition of the external system, where its rows say so.
     """
 
     watermark_us: int | None
@@ -85,6 +86,7 @@ class SourceSnapshot:
     horizon_ms: int | None = None
     empty: tuple[str, ...] = ()
     position: LogPosition | None = None
+    partitions: dict[str, int] = field(default_factory=dict)
 
     def at_rest(self) -> SourceSnapshot:
         """Return the snapshot after an epoch that reads nothing from the source."""

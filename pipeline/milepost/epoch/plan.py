@@ -80,6 +80,11 @@ class SourceInput:
     landed: LandedRange | None = None
 
     @property
+    def behind(self) -> tuple[str, ...]:
+        """Partitions of a landed source that hold back its watermark after the epoch."""
+        return () if self.landed is None else self.landed.behind
+
+    @property
     def has_input(self) -> bool:
         """Whether the epoch moves the source on, even if only over records without rows."""
         return self.landed is not None or bool(self.consumed)
@@ -229,6 +234,7 @@ class EpochPlan:
         inputs: planned input per source, in name order.
         held_back: as in `InputRecord`.
         watermarks_us: watermark per source at the start of the epoch.
+        partitions: per source, newest event time of each of its partitions at the start of the epoch.
         states: tables in the base checkpoint, per stateful operator that has state there.
         firing, channels: firing watermarks and rows in flight in the base checkpoint, per stateful operator. One entry
             per subtask of the base checkpoint, whose parallelism may differ.
@@ -262,6 +268,7 @@ class EpochPlan:
     inputs: tuple[SourceInput, ...]
     held_back: str | None
     watermarks_us: Mapping[str, int | None]
+    partitions: Mapping[str, Mapping[str, int]]
     states: Mapping[str, Mapping[str, StateTableSnapshot]]
     firing: Mapping[str, tuple[int | None, ...]]
     channels: Mapping[str, tuple[ChannelStateHandle | None, ...]]

@@ -23,6 +23,10 @@ MAX_VALUE_CHARS = 80
 MAX_RAW_BYTES = 1024
 """A dead letter contains at most this many bytes of the bad record."""
 
+PARTITION = "__partition"
+"""Column that a reader adds to rows of a partitioned external system: the name of their partition. It is taken off
+before any operator sees the rows. Declared columns cannot have this name."""
+
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 

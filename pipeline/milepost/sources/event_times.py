@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milepost.sources.contract import SourceObject
+from milepost.sources.contract import PARTITION, SourceObject
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,26 +49,31 @@ class EventTimeTracker:
 
     Attributes:
         newest_us: largest event time that is not too far ahead; None: there was none.
+        partitions: the same per partition, for rows with the column `PARTITION`.
         ahead_rows: number of rows too far ahead.
         furthest_us: largest event time of those rows.
         ahead: the first objects with such rows.
 
     Args:
-        column: event-time column; None: `add` does nothing.
+        column: event-time column; None: nothing is tracked.
         ahead_us: limit in microseconds; None: no row is too far ahead.
     """
 
     def __init__(self, column: str | None, ahead_us: int | None) -> None:
         self.newest_us: int | None = None
+        self.partitions: dict[str, int] = {}
         self.ahead_rows = 0
         self.furthest_us: int | None = None
         self.ahead: list[RowsAhead] = []
         self._column, self._ahead_us = column, ahead_us
 
-    def add(self, obj: SourceObject, batch: pa.RecordBatch) -> None:
-        """Track one batch of an object."""
+    def add(self, obj: SourceObject, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Track one batch of an object. Returns its rows without their partitions."""
+        partitions = None
+        if PARTITION in batch.schema.names:
+            partitions, batch = batch.column(PARTITION), batch.drop_columns([PARTITION])
         if self._column is None or batch.num_rows == 0:
-            return
+            return batch
         import pyarrow.compute as pc  # imported late: reading checkpoint metadata needs `RowsAhead` only
 
         column = batch.column(self._column)
@@ -83,19 +88,38 @@ class EventTimeTracker:
             # A limit of 1_500_000 us is 1 in seconds, 1_500 in ms, 1_500_000 in us and 1_500_000_999 in ns.
             limit = min((limit_us * 1000 + 999) // ns_per_unit, _INT64 - 1)
             self._note(obj.key, pc.sum(pc.greater(times, limit)).as_py(), _microseconds(newest, ns_per_unit))
-            newest = pc.max(times.filter(pc.less_equal(times, limit))).as_py()
+            counted = pc.less_equal(times, limit)
+            times = times.filter(counted)
+            partitions = None if partitions is None else partitions.filter(counted)
+            newest = pc.max(times).as_py()
         if newest is not None:
-            newest_us = _microseconds(newest, ns_per_unit)
-            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
+            self.newest_us = _latest(self.newest_us, _microseconds(newest, ns_per_unit))
+        if partitions is not None:
+            for partition, in_partition in _newest_of_each(partitions, times):
+                newest_us = _microseconds(in_partition, ns_per_unit)
+                self.partitions[partition] = _latest(self.partitions.get(partition), newest_us)
+        return batch
 
     def _note(self, key: str, rows: int, newest_us: int) -> None:
         self.ahead_rows += rows
-        self.furthest_us = newest_us if self.furthest_us is None else max(self.furthest_us, newest_us)
+        self.furthest_us = _latest(self.furthest_us, newest_us)
         if self.ahead and self.ahead[-1].key == key:
             last = self.ahead[-1]
             self.ahead[-1] = RowsAhead(key, last.rows + rows, max(last.newest_us, newest_us))
         elif len(self.ahead) < MAX_NAMED_OBJECTS:
             self.ahead.append(RowsAhead(key, rows, newest_us))
+
+
+def _newest_of_each(partitions: pa.Array, times: pa.Array) -> Iterator[tuple[str, int]]:
+    """Yield each partition with its largest time. Partitions a, a, b with times 1, 2, 1 give (a, 2) and (b, 1)."""
+    import pyarrow as pa
+
+    grouped = pa.table({"partition": partitions, "time": times}).group_by("partition").aggregate([("time", "max")])
+    yield from zip(grouped["partition"].to_pylist(), grouped["time_max"].to_pylist(), strict=True)
+
+
+def _latest(before: int | None, now: int) -> int:
+    return now if before is None else max(before, now)
 
 
 def _microseconds(value: int, ns_per_unit: int) -> int:

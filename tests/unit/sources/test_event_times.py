@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from milepost.sources.contract import SourceObject
+from milepost.sources.contract import PARTITION, SourceObject
 from milepost.sources.event_times import MAX_NAMED_OBJECTS, EventTimeTracker, RowsAhead, merge_rows_ahead
 
 PLANNED_MS = 1_800_000_000_123
@@ -62,6 +62,22 @@ def test_a_row_ahead_is_counted_and_its_object_named() -> None:
     assert (found.newest_us, found.ahead_rows) == (LIMIT_US, 3)
     assert found.ahead == [RowsAhead("b.csv", 3, year_9999)]
     assert found.furthest_us == year_9999
+
+
+def test_the_newest_event_time_of_each_partition_ignores_rows_too_far_ahead() -> None:
+    """Whatever batches and order: the column with the partitions is taken off."""
+    found = EventTimeTracker("t", AHEAD_US)
+    for partitions, values in ((["p1", "p0", "p1"], [5, 9, 7]), (["p0", "p2"], [8, LIMIT_US + 1])):
+        rows = batch(values)
+        partitioned = rows.append_column(PARTITION, pa.array(partitions).dictionary_encode())
+        assert found.add(planned(), partitioned).equals(rows)
+    assert found.partitions == {"p0": 9, "p1": 7}
+    assert found.newest_us == 9
+
+
+def test_rows_without_event_time_have_partitions_taken_off() -> None:
+    rows = batch([1])
+    assert EventTimeTracker(None, None).add(planned(), rows.append_column(PARTITION, pa.array(["p0"]))).equals(rows)
 
 
 def test_each_object_is_judged_by_the_trigger_that_planned_it() -> None:

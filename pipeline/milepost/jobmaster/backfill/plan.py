@@ -1,9 +1,9 @@
 """Plan a backfill: choose the fork point, collect the recorded ranges, and check them.
 
 The fork point is the newest retained checkpoint of the live ancestry that had consumed no row of the requested range:
-for each source with event time, watermark + watermark delay is before the start of the range. The delay must be added,
-because rows up to one delay past the watermark may be consumed already. With a watermark of 11:50 and a delay of 15 min
-rows up to 12:05 may be in the state, so the checkpoint does not fit a range from 12:00.
+for each source with event time, the newest event time delivered is before the start of the range. The watermark is
+lower than that: with a watermark of 11:50, rows up to 12:05 may be in the state, so the checkpoint does not fit a range
+from 12:00.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobspec.load import from_text
 from milepost.language.times import EPOCH, in_us, parse_timestamp
 from milepost.protocol.manifest.transaction import job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, NO_CHECKPOINT, CheckpointId, ManifestState, checkpoint_name
@@ -261,15 +260,7 @@ def fork_point(context: JobContext, state: ManifestState, request: BackfillReque
 
 def _is_before(context: JobContext, metadata: CheckpointMetadata, from_us: int) -> bool:
     """Return whether the checkpoint has consumed no row at or after `from_us` that counts for the watermark."""
-    if metadata.final:
-        return False
-    try:
-        recorded = from_text(metadata.spec_text, context.job.path).spec.sources
-    except InvalidRequest:  # the spec is of another version, so the watermark delay is unknown
-        return False
-    for name, source in metadata.sources.items():
-        delays = [spec[name].watermark_delay for spec in (recorded, context.spec.sources) if name in spec]
-        ahead_us = max(map(in_us, delays), default=0)
-        if source.watermark_us is not None and source.watermark_us + ahead_us >= from_us:
-            return False
-    return True
+    return not metadata.final and all(
+        source.newest_event_us < from_us if source.newest_event_us is not None else source.watermark_us is None
+        for source in metadata.sources.values()
+    )

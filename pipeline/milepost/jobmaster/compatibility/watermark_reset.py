@@ -35,4 +35,4 @@ def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | 
 
 
 def _without_event_times(source: SourceSnapshot) -> SourceSnapshot:
-    return replace(source, watermark_us=None, newest_event_us=None, furthest_us=None, ahead_since=None)
+    return replace(source, watermark_us=None, newest_event_us=None, furthest_us=None, ahead_since=None, partitions={})

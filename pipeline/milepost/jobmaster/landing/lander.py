@@ -103,11 +103,12 @@ class Lander:
         """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""
         write_id = self._new_write_id()
         writer = ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id)
-        reached: list[Position] = []
+        reached: list[Reached] = []
         for number, split in enumerate(pull.splits):
             writer.write(number, _rows(self._source.read(split), reached))
-        end = pull.end if pull.end is not None else reached[-1]
-        return next_record(self._log.source, newest, write_id, self._stored(end), writer.objects, self._now_ms())
+        stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
+        end, now_ms = self._stored(stop.position), self._now_ms()
+        return next_record(self._log.source, newest, write_id, end, writer.objects, now_ms, stop.behind)
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()
@@ -124,11 +125,11 @@ class Lander:
             ) from error
 
 
-def _rows(items: Iterator[pa.RecordBatch | Reached], reached: list[Position]) -> Iterator[pa.RecordBatch]:
+def _rows(items: Iterator[pa.RecordBatch | Reached], reached: list[Reached]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a split, and append what it reached."""
     for item in items:
         if isinstance(item, Reached):
-            reached.append(item.position)
+            reached.append(item)
         else:
             yield item
 

@@ -243,6 +243,7 @@ def _epoch_plan(
         inputs=record.sources,
         held_back=record.held_back,
         watermarks_us={name: item.watermark_us for name, item in base.sources.items()} if base is not None else {},
+        partitions={name: item.partitions for name, item in base.sources.items()} if base is not None else {},
         states={uid: restored[uid].tables for uid in stateful if uid in restored},
         firing={uid: restored_firing(base, uid) for uid in stateful if uid in restored},
         channels={uid: restored[uid].channels for uid in stateful if uid in restored},

@@ -29,7 +29,13 @@ from milepost.jobmaster.run.shares import subtask_shares
 from milepost.jobspec.graph import state_signatures
 from milepost.language.times import in_us
 from milepost.operators import StatefulOperator
-from milepost.protocol.exchange import VerifiedAnswers, latest, source_watermark
+from milepost.protocol.exchange import (
+    VerifiedAnswers,
+    delivered_event_time,
+    latest,
+    newest_by_partition,
+    source_watermark,
+)
 from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
 from milepost.quality import GateVerdict
 from milepost.sinks import PreparedTable
@@ -219,10 +225,13 @@ def _source_snapshot(
     ahead_since = before.ahead_since if before else None
     if ahead_since is None and furthest_us is not None:
         ahead_since = int(pending.checkpoint_id)
+    partitions = newest_by_partition(before.partitions if before else {}, (ack["partitions"] for ack in acks))
     watermark_us = None
     if spec.event_time is not None:
-        delay_us = in_us(spec.watermark_delay)
-        watermark_us = source_watermark(before.watermark_us if before else None, newest_us, delay_us)
+        reached_us = delivered_event_time(newest_us, partitions, item.behind)
+        watermark_us = source_watermark(
+            before.watermark_us if before else None, reached_us, in_us(spec.watermark_delay)
+        )
     consumed, run = append(
         context.store,
         f"{consumed_prefix(pending.checkpoint_id, pending.token)}{item.name}-",
@@ -254,6 +263,7 @@ def _source_snapshot(
         active_ms=item.active_ms,
         idle=item.idle,
         bad=merge_bad_input(bad_input(verified, item.name), before.bad if before else None),
+        partitions=partitions,
         position=item.landed.end if item.landed is not None else before.position if before is not None else None,
     )
 

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from milepost.protocol.exchange.routing import NullSpreadingKey as NullSpreadingKey
     from milepost.protocol.exchange.watermarks import BEGINNING_OF_TIME_US as BEGINNING_OF_TIME_US
     from milepost.protocol.exchange.watermarks import END_OF_TIME_US as END_OF_TIME_US
+    from milepost.protocol.exchange.watermarks import delivered_event_time as delivered_event_time
     from milepost.protocol.exchange.watermarks import firing_watermark as firing_watermark
     from milepost.protocol.exchange.watermarks import is_later as is_later
     from milepost.protocol.exchange.watermarks import latest as latest
+    from milepost.protocol.exchange.watermarks import newest_by_partition as newest_by_partition
     from milepost.protocol.exchange.watermarks import operator_watermark as operator_watermark
     from milepost.protocol.exchange.watermarks import output_watermark as output_watermark
     from milepost.protocol.exchange.watermarks import source_watermark as source_watermark

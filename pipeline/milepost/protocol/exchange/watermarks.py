@@ -10,7 +10,7 @@ Source: DESIGN 8.1; DESIGN 4.3. A source without event time has no watermark and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeGuard
 
 END_OF_TIME_US = 2**63 - 1
@@ -34,6 +34,42 @@ def source_watermark(previous_us: int | None, newest_event_us: int | None, delay
         return previous_us
     newest_us = min(newest_event_us - delay_us, END_OF_TIME_US - 1)
     return latest(previous_us, max(newest_us, BEGINNING_OF_TIME_US))
+
+
+def newest_by_partition(before: Mapping[str, int], subtasks: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the newest event time of each partition of a source after an epoch.
+
+    Args:
+        before: after the previous epoch. subtasks: what each source subtask read, by partition.
+    """
+    newest = dict(before)
+    for read in subtasks:
+        for partition, newest_us in read.items():
+            newest[partition] = max(newest.get(partition, newest_us), newest_us)
+    return dict(sorted(newest.items()))
+
+
+def delivered_event_time(newest_us: int | None, partitions: Mapping[str, int], behind: Collection[str]) -> int | None:
+    """Return the event time up to which a source was read; None: it is unknown, so its watermark stays.
+
+    A partition that is behind has rows still to come that are older than those of a faster one. So its own newest time
+    counts. One that was read to its end holds nothing back::
+
+        partition 0    newest 12:00    read to its end
+        partition 1    newest 11:30    behind
+        partition 2    newest 11:00    read to its end
+        the source     11:30           12:00 once partition 1 is read to its end, if it has no newer rows
+
+    Source: SOURCES, Watermark.
+
+    Args:
+        newest_us: newest event time of this epoch's rows, which counts for a source without partitions.
+        partitions: newest event time of each partition, also of earlier epochs.
+        behind: those that were not read to their end.
+    """
+    if not partitions and not behind:
+        return newest_us
+    return operator_watermark((max(partitions.values(), default=None), *(partitions.get(name) for name in behind)))
 
 
 def output_watermark(watermark_us: int | None, holdback_us: int) -> int | None:

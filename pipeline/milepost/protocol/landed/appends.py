@@ -50,6 +50,7 @@ def next_record(
     end: Position,
     objects: Sequence[LandedObject],
     now_ms: int,
+    behind: Sequence[str] = (),
 ) -> LogRecord | None:
     """Return the record that appends what was read after the newest record; None if none is due (L10).
 
@@ -58,6 +59,7 @@ def next_record(
     Args:
         source: for messages. end: where the reading stopped. objects: the rows up to there, in order.
         now_ms: the store's clock. If it went back, the time of the newest record counts.
+        behind: partitions that this landing has not read to its end yet.
     Raises:
         InvalidRequest: there are rows, but the position did not move. They would be landed again and again.
     """
@@ -86,6 +88,7 @@ def next_record(
         total_objects=before.total_objects + len(objects),
         rows_at_ms=now_ms if objects else before.rows_at_ms,
         identity=before.identity,
+        behind=tuple(behind),
     )
 
 

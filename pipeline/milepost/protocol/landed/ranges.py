@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.protocol.landed.records import LandedRange, LogPosition, StoredRecord
 
@@ -48,9 +48,10 @@ def range_of(position: LogPosition | None, records: tuple[StoredRecord, ...]) ->
     """Return the range of consecutive records after a position; None if there are none."""
     if not records:
         return None
-    return LandedRange(1 if position is None else position.next, records[-1].position)
+    last = records[-1]
+    return LandedRange(1 if position is None else position.next, last.position, last.record.behind)
 
 
 def joined_ranges(ranges: Sequence[LandedRange]) -> LandedRange | None:
     """Return consecutive ranges as one; None if there are none. Records 3 to 5 and 6 to 6 are 3 to 6."""
-    return LandedRange(ranges[0].first, ranges[-1].end) if ranges else None
+    return replace(ranges[-1], first=ranges[0].first) if ranges else None

@@ -72,6 +72,8 @@ class LogRecord:
         total_rows, total_bytes, total_objects: of this record and all before it.
         rows_at_ms: when the newest record with rows was landed, up to this one; None: there was none.
         identity: what the log is a copy of, as in record 1.
+        behind: partitions of the external system that were not yet read to where this landing ends. Their rows to come
+            may be older than rows that are landed, so they hold back the watermark.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -90,6 +92,7 @@ class LogRecord:
     total_objects: Count
     rows_at_ms: Count | None
     identity: Identity
+    behind: tuple[Text, ...] = ()
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -165,10 +168,12 @@ class LandedRange:
 
     Attributes:
         first: sequence of the first record. end: the position after the last one.
+        behind: as in the last record.
     """
 
     first: int
     end: LogPosition
+    behind: tuple[Text, ...] = ()
 
     def check(self) -> str | None:
         """Return why this cannot be a range, or None."""

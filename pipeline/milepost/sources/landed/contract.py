@@ -18,9 +18,14 @@ from milepost.protocol.landed import Identity, Position
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The last item of a split: how far it was read, where that is only known afterwards."""
+    """The last item of a split: how far it was read, where that is only known afterwards.
+
+    Attributes:
+        behind: as in `Pull`.
+    """
 
     position: Position
+    behind: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +35,13 @@ class Pull:
     Attributes:
         splits: in the order of their rows; each is an argument of `read`.
         end: position after all of them; None: the one split says what it reached.
+        behind: partitions that are not read to the end of this landing by then, by the names that their rows have in
+            the column `PARTITION`. They hold back the watermark. () if `end` is None.
     """
 
     splits: Sequence[Any]
     end: Position | None
+    behind: tuple[str, ...] = ()
 
 
 class LandedSource(Protocol):

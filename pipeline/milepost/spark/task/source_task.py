@@ -98,8 +98,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
                     continue
                 rows += piece.num_rows
                 bad.add_rows(obj.planned_ms, piece.num_rows)
-                times.add(obj, piece)
-                yield from coalescer.add(piece)
+                yield from coalescer.add(times.add(obj, piece))
         except BadRecord as error:
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
             return
@@ -135,6 +134,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.parts), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
+    ack["partitions"] = times.partitions
     ack["ahead"] = [to_json(row) for row in times.ahead]
     if split.dead_letters is not None:
         ack["bad"] = to_json(bad.result())

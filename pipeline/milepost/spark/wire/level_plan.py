@@ -18,7 +18,9 @@ from milepost.protocol.exchange import (
     END_OF_TIME_US,
     SubtaskAck,
     SubtaskIdentity,
+    delivered_event_time,
     latest,
+    newest_by_partition,
     operator_watermark,
     output_watermark,
     source_watermark,
@@ -40,6 +42,8 @@ class SourceClock:
         delay_us: watermark delay of the source.
         idle_before, idle: whether the source is idle at the start and at the end of the epoch. An idle source is
             ignored unless all inputs are idle.
+        partitions: newest event time of each of its partitions at the start of the epoch.
+        behind: partitions that are behind at the end of the epoch.
     """
 
     name: str
@@ -47,6 +51,17 @@ class SourceClock:
     delay_us: int
     idle_before: bool = False
     idle: bool = False
+    partitions: tuple[tuple[str, int], ...] = ()
+    behind: tuple[str, ...] = ()
+
+    def end_us(self, acks: Iterable[Mapping[str, Any]]) -> int | None:
+        """Return its watermark at the end of the epoch, from what its subtasks acknowledged."""
+        read = [ack["sources"][self.name] for ack in acks if self.name in ack.get("sources", {})]
+        newest_us = functools.reduce(latest, (one["newest_event_us"] for one in read), None)
+        partitions = newest_by_partition(dict(self.partitions), (one["partitions"] for one in read))
+        return source_watermark(
+            self.watermark_us, delivered_event_time(newest_us, partitions, self.behind), self.delay_us
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +264,7 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
         elif final:
             ends.append(END_OF_TIME_US)
         else:
-            newest_us: int | None = None
-            for ack in acks:
-                newest_us = latest(newest_us, ack.get("sources", {}).get(clock.name, {}).get("newest_event_us"))
-            ends.append(source_watermark(clock.watermark_us, newest_us, clock.delay_us))
+            ends.append(clock.end_us(acks))
     started_us = _started_us([one for one in all_clocks if not one.idle_before or one in in_flight] or all_clocks)
     return latest(operator_watermark(ends), started_us)
 

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.protocol.exchange.watermarks import (
+    delivered_event_time,
     firing_watermark,
     latest,
+    newest_by_partition,
     operator_watermark,
     source_watermark,
 )
@@ -27,6 +29,40 @@ def test_a_source_watermark_stays_within_what_an_event_time_can_be() -> None:
     """Below the end of time, which only an ended source reaches, and never before the least timestamp."""
     assert source_watermark(None, 2**63 - 1, 0) == 2**63 - 2
     assert source_watermark(None, -(2**63), 10) == -(2**63)
+
+
+def test_a_source_without_partitions_is_as_far_as_its_newest_row() -> None:
+    assert delivered_event_time(7, {}, ()) == 7
+    assert delivered_event_time(None, {}, ()) is None
+
+
+def test_partitions_that_are_behind_hold_the_watermark_back() -> None:
+    newest = {"p0": 1200, "p1": 1130, "p2": 1100}
+    assert delivered_event_time(1130, newest, ("p1",)) == 1130
+    assert delivered_event_time(1130, newest, ("p1", "p2")) == 1100
+    assert delivered_event_time(1130, newest, ()) == 1200
+    assert delivered_event_time(1130, newest, ("p3",)) is None, "nothing is known of its rows"
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 50), max_size=12)), st.data())
+def test_no_row_of_an_ordered_partition_is_late_while_a_log_catches_up(
+    rows: dict[str, list[int]], data: st.DataObject
+) -> None:
+    """Each partition has its rows in the order of their times, and is read in shares, whatever the others do."""
+    left = {name: sorted(times) for name, times in rows.items()}
+    watermark, newest = None, dict[str, int]()
+    while any(left.values()):
+        shares = {name: data.draw(st.integers(0, len(times)), name) for name, times in left.items()}
+        read = {name: times[: shares[name]] for name, times in left.items()}
+        for times in read.values():
+            assert all(watermark is None or time >= watermark for time in times)
+        left = {name: times[shares[name] :] for name, times in left.items()}
+        newest = newest_by_partition(newest, [{name: times[-1]} for name, times in read.items() if times])
+        behind = [name for name, times in left.items() if times]
+        newest_us = max((times[-1] for times in read.values() if times), default=None)
+        watermark = source_watermark(watermark, delivered_event_time(newest_us, newest, behind), 0)
+    if newest:
+        assert watermark == max(newest.values())
 
 
 @given(st.lists(MAYBE, max_size=5))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from milepost.protocol.landed.appends import first_record, next_record
@@ -67,3 +69,13 @@ def test_consecutive_ranges_join_to_one() -> None:
     assert first is not None and second is not None
     assert joined_ranges([first, second]) == range_of(None, records)
     assert joined_ranges([]) is None
+
+
+def test_a_range_is_behind_where_its_last_record_is() -> None:
+    records = stored_log(1, 2, 3)
+    behind = [replace(one, record=replace(one.record, behind=(f"p{one.record.sequence}",))) for one in records]
+    first, second = range_of(None, tuple(behind[:2])), range_of(behind[1].position, tuple(behind[2:]))
+    assert first is not None and second is not None
+    assert (first.behind, second.behind) == (("p2",), ("p4",))
+    joined = joined_ranges([first, second])
+    assert joined is not None and joined.behind == ("p4",)

@@ -73,7 +73,9 @@ def _items(keys: list[int], cut: int) -> Iterator[TaskOutput]:
         yield Rows("clean", table.slice(start, cut))
     yield RowsDone()
     yield SnapshotStarted()
-    yield OperatorStageEnd({"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None}}})
+    yield OperatorStageEnd(
+        {"sources": {"flights": {"rows": table.num_rows, "newest_event_us": None, "partitions": {}}}}
+    )
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:

@@ -34,8 +34,8 @@ def ack(level: int, payload: dict[str, Any]) -> SubtaskAck:
     return SubtaskAck(1, 1, level, 0, "", payload)
 
 
-def newest(time_us: int | None, name: str = "clicks") -> SubtaskAck:
-    return ack(0, {"sources": {name: {"newest_event_us": time_us}}})
+def newest(time_us: int | None, name: str = "clicks", **partitions: int) -> SubtaskAck:
+    return ack(0, {"sources": {name: {"newest_event_us": time_us, "partitions": partitions}}})
 
 
 def fired(time_us: int | None, uid: str = "unique", *, in_flight: bool = False) -> SubtaskAck:
@@ -69,6 +69,11 @@ def fired(time_us: int | None, uid: str = "unique", *, in_flight: bool = False) 
         ),
         ((SOURCE, UpstreamClock("unique", idle=True)), [newest(40), fired(9, "others", in_flight=True), fired(20)], 35),
         ((IDLE,), [], 4),
+        ((replace(SOURCE, behind=("p1",)),), [newest(40, p0=40), newest(30, p1=30)], 25),
+        ((replace(SOURCE, behind=("p1",)),), [newest(40, p0=40)], 10),
+        ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20))),), [newest(30, p1=30)], 35),
+        ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20)), behind=("p1",)),), [newest(30, p1=30)], 25),
+        ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20))),), [], 35),
     ],
 )
 def test_an_input_is_complete_as_far_as_all_of_its_senders_are(

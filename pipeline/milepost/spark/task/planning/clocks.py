@@ -48,7 +48,10 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
             UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _stateful_ancestors(plan, node)),
         )
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
-    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, *_are_idle(plan, node)),)
+    idle_before, idle = _are_idle(plan, node)
+    partitions = tuple(plan.partitions.get(node.uid, {}).items())
+    behind = next(item.behind for item in plan.inputs if item.name == node.uid)
+    return (SourceClock(node.uid, plan.watermarks_us.get(node.uid), delay_us, idle_before, idle, partitions, behind),)
 
 
 def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
