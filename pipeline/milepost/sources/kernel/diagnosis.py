@@ -119,8 +119,8 @@ def first_rejected(records: Iterable[RawRecord], accepts: Accepts) -> RawRecord 
     return None
 
 
-def _find_rejected(
-    records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None
+def find_rejected(
+    records: list[RawRecord], accepts: Accepts, looks_bad: Callable[[RawRecord], bool] | None = None
 ) -> list[RawRecord]:
     """Return every record that the engine rejects on its own.
 
@@ -136,10 +136,10 @@ def _find_rejected(
         if 0 < len(suspects) <= len(records) // 2:  # with more of them, one call for each costs more than halving
             lines = {record.line for record in suspects}
             others = [record for record in records if record.line not in lines]
-            return _find_rejected(others, accepts, None) + [record for record in suspects if not accepts([record])]
+            return find_rejected(others, accepts, None) + [record for record in suspects if not accepts([record])]
         looks_bad = None
     half = len(records) // 2
-    return _find_rejected(records[:half], accepts, looks_bad) + _find_rejected(records[half:], accepts, looks_bad)
+    return find_rejected(records[:half], accepts, looks_bad) + find_rejected(records[half:], accepts, looks_bad)
 
 
 def split_bad_records(
@@ -151,7 +151,7 @@ def split_bad_records(
         looks_bad: guesses whether the engine rejects a record. It saves calls and never changes the result. None: no
             guess.
     """
-    refused = _find_rejected(records, accepts, looks_bad)
+    refused = find_rejected(records, accepts, looks_bad)
     bad = {record.line for record in [*refused, *(record for record in records if record.is_too_long)]}
     good = [record for record in records if record.line not in bad]
     return good, [record for record in records if record.line in bad]

@@ -210,3 +210,16 @@ def test_a_line_nested_too_deeply_to_check_for_a_missing_column_is_a_bad_record(
     bad = refused(landing, deep.encode())
     wording.matches("bad_rows", bad.reason)
     assert (bad.line, bad.column) == (1, None)
+
+
+def test_a_nul_does_not_end_a_block(landing: Landing) -> None:
+    """The parser stops at a NUL. Of these three lines it would make three rows, two of them of the first line."""
+    body = b'{"n": 1}{"n": 2}\n{"n": 3}\x00}\n{"n": 4}\n'
+    spec = source("json", {"n": "int8"})
+    obj = landing.put("a.json", body)
+    with pytest.raises(BadRecord, match="contains several JSON values"):
+        landing.read(spec, "b.json", body)
+    items = [*build_reader("s", spec).salvage_part(landing.store, whole_object(obj))]
+    assert [item.line if isinstance(item, BadRecord) else item["n"].to_pylist() for item in items] == [[4], 1, 2]
+    with pytest.raises(BadRecord, match="is not JSON"):
+        landing.read(spec, "c.json", b'{"n": \x001}')
