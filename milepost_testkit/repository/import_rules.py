@@ -92,13 +92,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "environment",
     ),
     "jobspec.job.sources": (
+        "messages",
         "source_spec",
         "file_source landed_source",
-        "nexmark_source python_source",
+        "kafka_source nexmark_source python_source",
         "source_kinds",
     ),
     "jobspec.graph": (
-        "event_time output_checks secret_checks sink_checks static_rules",
+        "event_time message_checks output_checks secret_checks sink_checks static_rules",
         "checks",
         "graph",
         "compatibility in_flight",
@@ -133,6 +134,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "path_columns",
         "bad_input dead_letter_rows dimension event_times kernel",
         "csv json_lines parquet landed",
+        "messages",
         "formats planning",
     ),
     "operators": (
@@ -163,7 +165,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     f"{TESTKIT}.jobs": (
         "backfills rollbacks",
-        "flights job_log keyed_job landing reference_job sparkless",
+        "flights job_log keyed_job landed_messages landing reference_job sparkless",
         "connected_job",
     ),
     f"{TESTKIT}.tasks": (

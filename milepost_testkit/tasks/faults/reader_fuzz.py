@@ -31,7 +31,7 @@ import zstandard
 from milepost.jobspec.job import FileSourceSpec
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.contract import BadObject, BadRecord, ObjectReader, SourceObject, whole_object
-from milepost.sources.dead_letter_rows import dead_letters
+from milepost.sources.dead_letter_rows import dead_letter_schema, dead_letters
 from milepost.sources.formats import build_reader
 from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
@@ -203,7 +203,8 @@ def read(store: LocalStore, wanted: Broken) -> str:
     """
     Path(store.config.url.removeprefix("file://"), wanted.key).write_bytes(wanted.body)
     stat = store.stat(wanted.key)
-    reader = build_reader("broken", FileSourceSpec.model_validate(wanted.spec))
+    source = FileSourceSpec.model_validate(wanted.spec)
+    reader = build_reader("broken", source)
     obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
     batches = []
     try:
@@ -216,15 +217,17 @@ def read(store: LocalStore, wanted: Broken) -> str:
         str(bad).encode()  # what it says can be printed and stored
         again = pickle.loads(pickle.dumps(bad))
         assert (type(again), str(again)) == (type(bad), str(bad))
-        assert _salvaged(reader, store, obj)[1], "nothing of what was refused is bad"
+        assert _salvaged(reader, store, obj, source)[1], "nothing of what was refused is bad"
         return "refused"
-    rows, bad_records = _salvaged(reader, store, obj)
+    rows, bad_records = _salvaged(reader, store, obj, source)
     assert not bad_records, f"of what was read: {bad_records[0]}"
     assert rows is not None and rows.equals(pa.Table.from_batches(batches, reader.schema)), "other rows than were read"
     return "rows"
 
 
-def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tuple[pa.Table | None, list[BadRecord]]:
+def _salvaged(
+    reader: ObjectReader, store: LocalStore, obj: SourceObject, source: FileSourceSpec
+) -> tuple[pa.Table | None, list[BadRecord]]:
     """Return what can be read of an object, and what cannot; no rows of one that cannot be read at all."""
     batches, bad = [], []
     try:
@@ -236,7 +239,7 @@ def _salvaged(reader: ObjectReader, store: LocalStore, obj: SourceObject) -> tup
             batches.append(item)
     except BadObject as error:
         return None, [error]
-    dead_letters(bad).validate(full=True)
+    dead_letters(bad, dead_letter_schema(source)).validate(full=True)
     return pa.Table.from_batches(batches, reader.schema), bad
 
 

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from milepost.sources.bad_input import counts_by_trigger as counts_by_trigger
     from milepost.sources.bad_input import merge_bad_input as merge_bad_input
     from milepost.sources.bad_input import too_many_bad_records as too_many_bad_records
+    from milepost.sources.contract import BadMessage as BadMessage
     from milepost.sources.contract import BadObject as BadObject
     from milepost.sources.contract import BadRecord as BadRecord
     from milepost.sources.contract import ObjectPart as ObjectPart
     from milepost.sources.contract import ObjectReader as ObjectReader
     from milepost.sources.contract import PartReader as PartReader
     from milepost.sources.contract import SourceObject as SourceObject
-    from milepost.sources.dead_letter_rows import SCHEMA as SCHEMA
+    from milepost.sources.dead_letter_rows import dead_letter_schema as dead_letter_schema
     from milepost.sources.dead_letter_rows import dead_letters as dead_letters
     from milepost.sources.dimension import cast_to_declared as cast_to_declared
     from milepost.sources.dimension import decode_dimension as decode_dimension

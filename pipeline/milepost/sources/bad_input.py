@@ -15,7 +15,12 @@ MAX_NAMED_BAD_RECORDS = 5
 
 @dataclass(frozen=True, slots=True)
 class BadRecordLocation:
-    """Location of an unreadable record, and the reason. `line` is the row of a Parquet object."""
+    """Location of an unreadable record, and the reason.
+
+    Attributes:
+        object: key of the object; of a landed message, its topic, partition and offset.
+        line: 1-based line in the object, or row of a Parquet object; None for a message.
+    """
 
     object: str
     line: int | None
@@ -86,8 +91,7 @@ class BadInputCounter:
         self.records += count
         self.objects += whole_object
         for record in first:
-            line = record.line if record.row is None else record.row
-            self._first.append(BadRecordLocation(record.key, line, record.column, record.clause))
+            self._first.append(BadRecordLocation(*record.location, record.column, record.clause))
         del self._first[MAX_NAMED_BAD_RECORDS:]
         read = self._read.setdefault(planned_ms, [0, 0])
         read[1] += count

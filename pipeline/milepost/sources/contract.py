@@ -122,9 +122,53 @@ class BadRecord(Exception):
         )
         super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + self.reason)
 
+    @property
+    def location(self) -> tuple[str, int | None]:
+        """Where it is: the object's key, and the line or row in it."""
+        return self.key, self.line if self.row is None else self.row
+
     def __reduce__(self) -> tuple[Any, ...]:
         keywords: dict[str, Any] = {"engine_message": self.engine_message, "row": self.row, "raw": self.raw}
         return partial(type(self), **keywords), (self.key, self.line, self.column, self.value, self.clause)
+
+
+class BadMessage(BadRecord):
+    """One landed message that cannot be decoded.
+
+    Attributes:
+        topic, partition, offset: of the message.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        line: int | None,
+        column: str | None,
+        value: str | None,
+        reason: str,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        engine_message: str = "",
+        row: int | None = None,
+        raw: bytes | None = None,
+    ) -> None:
+        super().__init__(key, line, column, value, reason, engine_message=engine_message, row=row, raw=raw)
+        self.topic, self.partition, self.offset = topic, partition, offset
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The columns of a dead letter that say which message it is."""
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
+    @property
+    def location(self) -> tuple[str, int | None]:
+        return f"topic {self.topic}, partition {self.partition}, offset {self.offset}", None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, args = super().__reduce__()
+        return partial(make, **self.place), args
 
 
 class BadObject(BadRecord):

@@ -6,15 +6,19 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from milepost.jobspec.graph import BAD_COLUMNS
+from milepost.jobspec.graph import bad_columns
+from milepost.jobspec.job import SourceSpec
 from milepost.language import to_arrow
-from milepost.sources.contract import BadRecord
-
-SCHEMA = pa.schema([(name, to_arrow(type_)) for name, type_ in BAD_COLUMNS.items() if type_ is not None])
+from milepost.sources.contract import BadMessage, BadRecord
 
 
-def dead_letters(records: Iterable[BadRecord]) -> pa.RecordBatch:
-    """Return bad records as rows of `SCHEMA`, in the given order."""
+def dead_letter_schema(source: SourceSpec) -> pa.Schema:
+    """Return the schema of a source's `.bad` output."""
+    return pa.schema([(name, to_arrow(type_)) for name, type_ in bad_columns(source).items() if type_ is not None])
+
+
+def dead_letters(records: Iterable[BadRecord], schema: pa.Schema) -> pa.RecordBatch:
+    """Return bad records as rows of a source's `.bad` output, in the given order."""
     rows = [
         {
             "object": bad.key,
@@ -23,7 +27,8 @@ def dead_letters(records: Iterable[BadRecord]) -> pa.RecordBatch:
             "value": bad.value,
             "reason": bad.clause + (f" ({bad.engine_message})" if bad.engine_message else ""),
             "raw": bad.raw,
+            **(bad.place if isinstance(bad, BadMessage) else {}),
         }
         for bad in records
     ]
-    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from milepost.jobspec.job import SourceSpec
-from milepost.sources import csv, json_lines, parquet
+from milepost.sources import csv, json_lines, messages, parquet
 from milepost.sources.contract import ObjectReader
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 
@@ -32,6 +32,8 @@ def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
         InvalidRequest: an option has a value that its reader does not accept.
     """
     layout = spec.layout
+    if layout.messages is not None:
+        return messages.MessageReader(name, layout.messages, spec.event_time)
     declared = DeclaredColumns(
         name,
         spec.columns,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.graph import analyse as analyse
     from milepost.jobspec.graph.in_flight import consumed_columns as consumed_columns
     from milepost.jobspec.graph.in_flight import input_signatures as input_signatures
-    from milepost.jobspec.graph.output_checks import BAD_COLUMNS as BAD_COLUMNS
+    from milepost.jobspec.graph.output_checks import bad_columns as bad_columns
     from milepost.jobspec.graph.read_columns import columns_read as columns_read
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from milepost.jobspec.graph.message_checks import message_problems
 from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
 from milepost.jobspec.job.environment import reference_problems
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import (
     SOURCE_FORMATS,
@@ -138,7 +141,7 @@ def _inputs(spec: JobSpec) -> Iterator[Problem]:
 
 
 def _no_bad_records(spec: JobSpec, source: str) -> str:
-    if source in spec.files:
+    if isinstance(spec.sources[source], FileSourceSpec | KafkaSourceSpec):
         return f"sources.{source} needs `bad_records: dead_letter`"
     return f"the rows of sources.{source} are checked when they are landed"
 
@@ -185,7 +188,12 @@ def _quality(spec: JobSpec) -> Iterator[Problem]:
 def _sources(spec: JobSpec) -> Iterator[Problem]:
     for name, files in spec.files.items():
         yield from _file_source(name, files)
-    for name, source in spec.sources.items():
+    sources: Mapping[str, SourceSpec] = spec.sources
+    for name, source in sources.items():
+        if isinstance(source, FileSourceSpec | KafkaSourceSpec):
+            yield from _bad_record_keys(name, source)
+        if isinstance(source, KafkaSourceSpec):
+            yield from message_problems(("sources", name), source)
         path: Path = ("sources", name, "event_time")
         if source.event_time is None:
             if source.watermark_delay:
@@ -206,7 +214,7 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
             yield Problem(path if key is None else (*path, key), message)
 
 
-def _file_source(name: str, source: FileSourceSpec) -> Iterator[Problem]:
+def _bad_record_keys(name: str, source: FileSourceSpec | KafkaSourceSpec) -> Iterator[Problem]:
     for key in _BAD_KEYS:
         if key not in source.model_fields_set:
             continue
@@ -214,6 +222,9 @@ def _file_source(name: str, source: FileSourceSpec) -> Iterator[Problem]:
             yield Problem(("sources", name, key), f"`{key}` needs `bad_records: dead_letter`")
         elif key == "min_rows" and source.max_bad_ratio is None:
             yield Problem(("sources", name, key), "`min_rows` needs `max_bad_ratio`")
+
+
+def _file_source(name: str, source: FileSourceSpec) -> Iterator[Problem]:
     if source.forget_after is not None and source.on_missing == "skip":
         message = (
             "`forget_after` cannot be combined with `on_missing: skip`: an object that reappears may be too old to "

@@ -38,6 +38,8 @@ RENAMED_FROM = "renamed_from"
 _MODES = "modes of its inputs"
 """Per input: append, updates or retract. State built from append rows cannot tell which row an update replaces."""
 _OUTPUT_KEY = "output_key"
+_TOPICS = "topics"
+"""Topics of a source. One may be added, and begins at its earliest message; the log has messages of one that is not."""
 _EVENT_TIME = "event_time"
 """Event time of a source. A change has no verdict of its own: dependent operators have one (`_EVENT_TIME_OF`)."""
 _EVENT_TIME_OF = "event_time of source "
@@ -278,11 +280,17 @@ def _times_differ(before: Any, after: Any) -> bool:
     return not (same and accepts_all_of(after["format"], before["format"]))
 
 
+def _loses(before: str | None, after: str | None) -> bool:
+    """Return whether a list of names lacks one that it had. Names may be added."""
+    return not {*(before or "").split(", ")} <= {*(after or "").split(", ")}
+
+
 _CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
     REMEMBERS: _grows,
     _ROWS_OF: _differs,
     _MODES: _differs,
     _OUTPUT_KEY: _differs,
+    _TOPICS: _loses,
 }
 """Signature key -> predicate for a change; for other keys every difference is a change."""
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.graph.checks import late_outputs, structure_problems
 from milepost.jobspec.graph.output_checks import (
-    BAD_COLUMNS,
     CHANGELOG_COLUMNS,
+    bad_columns,
     early_window_problems,
     input_problems,
     partition_problems,
@@ -314,7 +314,7 @@ class _Builder:
             origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
             rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key, deletes=node.deletes)
             if part:
-                columns = BAD_COLUMNS if part == BAD else rows.columns
+                columns = bad_columns(self.spec.sources[uid]) if part == BAD else rows.columns
                 rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
             problems = input_problems(sink, rows, ("sinks", index))
             if sink.by_buckets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from milepost.jobspec.job.sources.messages import MESSAGE_COLUMNS
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import Expectation, JobSpec, QualitySpec, SinkSpec
 from milepost.language import (
@@ -30,7 +31,14 @@ BAD_COLUMNS: Columns = {
 }
 """Columns of an unreadable record. In a Parquet object, `line` is the number of the row."""
 
+_BAD_MESSAGE_COLUMNS: Columns = {name: MESSAGE_COLUMNS[name] for name in ("topic", "partition", "offset")}
+
 _PARTITION_KINDS = (*INTEGERS, "string", "bool", "date")
+
+
+def bad_columns(source: SourceSpec) -> Columns:
+    """Return the columns of a source's `.bad` output. A message has no line, but its topic, partition and offset."""
+    return BAD_COLUMNS if source.layout.messages is None else {**BAD_COLUMNS, **_BAD_MESSAGE_COLUMNS}
 
 
 def source_rows(source: SourceSpec) -> OutputRows:

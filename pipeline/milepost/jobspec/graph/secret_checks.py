@@ -17,7 +17,8 @@ from milepost.language import Path, Problem
 _SECRET = "a spec must not contain a secret; use ${env:NAME}"
 _NAMES_A_SECRET = re.compile(
     r"^(?!.*[.]secret(?:s|KeyRef)[.]).*"
-    r"(?:secret|password|passwd|pwd|token|credentials?|\bsas|(?:private|account|encryption|api|secret[\w.-]*)[._-]?key)"
+    r"(?:secret|password|passwd|pwd|token|credentials?|\bsas|(?:private|account|encryption|api|secret[\w.-]*)[._-]?key"
+    r"|key[.]pem|passphrase)"
     r"(?:$|(?:[.][^.]+){1,2}[.](?:dfs|blob)[.])",
     re.IGNORECASE,
 )
@@ -25,6 +26,7 @@ _NAMES_A_SECRET = re.compile(
 
     catalog.token                                       yes
     fs.azure.account.key.lake.dfs.core.windows.net      yes: Azure appends the account to the name
+    ssl.key.pem                                         yes: a private key of a Kafka client
     fs.s3a.aws.credentials.provider                     no: a class
     spark.kubernetes.driver.secretKeyRef.PASSWORD       no: the name of a Kubernetes secret
 """

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
     from milepost.jobspec.job.sources.file_source import EpochLimits as EpochLimits
     from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec
+    from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec as KafkaSourceSpec
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
+    from milepost.jobspec.job.sources.messages import MESSAGE_COLUMNS as MESSAGE_COLUMNS
+    from milepost.jobspec.job.sources.messages import CarriedColumn as CarriedColumn
+    from milepost.jobspec.job.sources.messages import MessageLayout as MessageLayout
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
     from milepost.jobspec.job.sources.nexmark_source import LandLimits as LandLimits
     from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec as NexmarkSourceSpec

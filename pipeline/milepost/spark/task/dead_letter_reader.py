@@ -49,11 +49,13 @@ class DeadLetterReader:
 
     Attributes:
         reader: reader of the objects.
+        schema: of the bad records.
         bad_objects: whether an unreadable object becomes one bad record. Otherwise it is raised.
         max_records: maximum number of bad records; None: any number.
     """
 
     reader: ObjectReader
+    schema: pa.Schema
     bad_objects: bool
     max_records: int | None
 
@@ -78,7 +80,7 @@ class DeadLetterReader:
             except BadObject as bad:
                 if not self.bad_objects:
                     raise
-                pending.fill([BadRows(dead_letters([bad]), (bad,), whole=True)])
+                pending.fill([BadRows(dead_letters([bad], self.schema), (bad,), whole=True)])
             yield from pending
 
     def _pieces(self, salvaged: Iterator[pa.RecordBatch | BadRecord]) -> Iterator[Piece]:
@@ -87,7 +89,7 @@ class DeadLetterReader:
         for item in salvaged:
             if not isinstance(item, BadRecord):
                 if bad:
-                    yield _bad_rows(bad)
+                    yield self._bad_rows(bad)
                     bad = []
                 yield item
                 continue
@@ -96,14 +98,13 @@ class DeadLetterReader:
             if self.max_records is not None and count > self.max_records:
                 break
             if len(bad) == _BAD_BATCH:
-                yield _bad_rows(bad)
+                yield self._bad_rows(bad)
                 bad = []
         if bad:
-            yield _bad_rows(bad)
+            yield self._bad_rows(bad)
 
-
-def _bad_rows(bad: list[BadRecord]) -> BadRows:
-    return BadRows(dead_letters(bad), tuple(bad[:MAX_NAMED_BAD_RECORDS]))
+    def _bad_rows(self, bad: list[BadRecord]) -> BadRows:
+        return BadRows(dead_letters(bad, self.schema), tuple(bad[:MAX_NAMED_BAD_RECORDS]))
 
 
 class _PendingPieces:

@@ -16,6 +16,7 @@ from milepost.protocol.records import CheckpointFailureReason, ObjectHandle, Obj
 from milepost.sources import (
     MAX_WHOLE_READ_BYTES,
     BadInputCounter,
+    BadMessage,
     BadRecord,
     EventTimeTracker,
     ObjectPart,
@@ -173,7 +174,8 @@ def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:
     line = f", line {error.line}" if error.line is not None else ""
     value = f", value {error.value!r} " if error.value is not None else ": "
     column = f", column {error.column}" if error.column is not None else ""
-    return f"source {split.source}: object {error.key}{line}{column}{value}{error.reason}"
+    place = error.location[0] if isinstance(error, BadMessage) else f"object {error.key}{line}"
+    return f"source {split.source}: {place}{column}{value}{error.reason}"
 
 
 def _declined(split: SourceSplit, reason: CheckpointFailureReason, detail: str) -> Declined:

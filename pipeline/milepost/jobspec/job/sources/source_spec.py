@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from milepost.jobspec.job.event_time_spec import EventTime
+from milepost.jobspec.job.sources.messages import MessageLayout
 from milepost.language import ColumnType, Duration, PositiveDuration, SpecModel
 
 
@@ -21,12 +22,14 @@ class ObjectLayout:
         options: options of that reader.
         optional_columns: columns that an object may lack.
         partitions: columns that are taken from an object's key.
+        messages: how its rows are made of the messages that the objects hold; None: they hold the rows.
     """
 
     format: str
     options: Mapping[str, Any] = field(default_factory=dict)
     optional_columns: tuple[str, ...] = ()
     partitions: Mapping[str, ColumnType] = field(default_factory=dict)
+    messages: MessageLayout | None = None
 
 
 @dataclass(frozen=True, slots=True)

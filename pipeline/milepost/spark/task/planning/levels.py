@@ -18,7 +18,7 @@ from milepost.operators import PublishesState, StatefulOperator
 from milepost.operators.base import edge_names
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
-from milepost.sources import ObjectReader, build_reader
+from milepost.sources import ObjectReader, build_reader, dead_letter_schema
 from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import (
@@ -118,7 +118,11 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
 
 def _dead_letters(source: SourceSpec, reader: ObjectReader) -> DeadLetterReader | None:
     rules = source.bad_record_rules
-    return None if rules is None else DeadLetterReader(reader, rules.includes_objects, rules.max_bad_records)
+    return (
+        None
+        if rules is None
+        else DeadLetterReader(reader, dead_letter_schema(source), rules.includes_objects, rules.max_bad_records)
+    )
 
 
 def _max_ahead_us(source: SourceSpec) -> int | None:

@@ -21,8 +21,7 @@ from milepost.operators.base import (
 )
 from milepost.operators.lookup import Lookup, LookupOperator
 from milepost.protocol.records import WEIGHT_COLUMN
-from milepost.sources import SCHEMA as DEAD_LETTERS
-from milepost.sources import ObjectReader, build_reader
+from milepost.sources import ObjectReader, build_reader, dead_letter_schema
 from milepost.spark.task.outputs import (
     FILL,
     WHOLE,
@@ -70,7 +69,7 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
     for node in plan.graph.nodes.values():
         if node.kind == "source":
             schemas[node.uid] = readers[node.uid].schema
-            schemas[node.uid + BAD] = DEAD_LETTERS
+            schemas[node.uid + BAD] = dead_letter_schema(plan.spec.sources[node.uid])
         elif node.kind == "static":
             schemas[node.uid] = build_reader(node.uid, plan.spec.sources[node.uid]).schema
         elif node.is_select:

@@ -1,0 +1,46 @@
+"""Check sources of messages: their columns, and what a client is given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.language import SOURCE_FORMATS, Path, Problem, did_you_mean
+
+_SERVERS = re.compile(r"[^\s,:/@]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
+
+
+def message_problems(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
+    """Yield what a source of Kafka messages cannot have."""
+    yield from _columns(path, source)
+    for topic in sorted({topic for topic in source.topics if source.topics.count(topic) > 1}):
+        yield Problem((*path, "topics"), f"{topic} occurs twice")
+    if isinstance(source.start, dict):
+        for topic in source.start:
+            if topic not in source.topics:
+                message = f"{topic} is not in `topics`; {did_you_mean(topic, source.topics)}"
+                yield Problem((*path, "start", topic), message, at_key=True)
+    servers = source.bootstrap_servers
+    if "${env:" not in servers and not all(_SERVERS.fullmatch(server.strip()) for server in servers.split(",")):
+        message = "expected host:port, or several of them, comma-separated"
+        yield Problem((*path, "bootstrap_servers"), message)
+
+
+def _columns(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
+    if source.value.format == "json":
+        if not source.value_columns:
+            yield Problem(path, "`schema` is missing: name the columns of the value")
+        for name, type_ in source.value_columns.items():
+            problem = SOURCE_FORMATS["json"].type_problem(type_)
+            if problem:
+                yield Problem((*path, "schema", name), problem)
+        return
+    if len(source.value_columns) > 1:
+        message = f"expected at most 1 column with `value: {{format: raw}}`, got {len(source.value_columns)}"
+        yield Problem((*path, "schema"), message)
+    for name, type_ in source.value_columns.items():
+        if type_.kind not in ("binary", "string"):
+            yield Problem((*path, "schema", name), f"a raw value is binary or string, not {type_}")
+    if not source.value_columns and not source.metadata:
+        yield Problem(path, "the source has no column: name one in `schema` or in `metadata`")

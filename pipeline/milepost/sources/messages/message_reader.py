@@ -1,0 +1,114 @@
+"""Read landed messages as rows: decode their values, and add columns of the messages themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from milepost.jobspec.job import MESSAGE_COLUMNS, EventTimeSpec, MessageLayout
+from milepost.protocol.records import ObjectStore
+from milepost.sources.contract import MAX_RAW_BYTES, BadMessage, BadRecord, ObjectPart
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.messages.carried_columns import CarriedColumns
+from milepost.sources.messages.json_values import JsonValues
+from milepost.sources.parquet import ParquetReader
+
+_PLACE = ("topic", "partition", "offset")
+
+
+class MessageReader:
+    """Reads landed messages; picklable, holds no open file.
+
+    If values are decoded, a message without a value has no row.
+
+    Attributes:
+        schema: of the rows: the decoded columns, then those of the messages.
+    """
+
+    def __init__(self, source: str, layout: MessageLayout, event_time: EventTimeSpec | None) -> None:
+        self._json: JsonValues | None = None
+        if layout.decoded:
+            of_value = event_time is not None and event_time.column in layout.decoded
+            declared = DeclaredColumns(
+                source, layout.decoded, event_time=event_time if of_value else None, optional=layout.decoded
+            )
+            self._json = JsonValues(declared)
+        self._carried = CarriedColumns(source, layout.carried, event_time)
+        decoded = [] if self._json is None else [*self._json.schema]
+        self.schema = pa.schema([*decoded, *self._carried.schema])
+        needed = {"value", *_PLACE, *(column.field for column in layout.carried.values())}
+        columns = {name: type_ for name, type_ in MESSAGE_COLUMNS.items() if name in needed}
+        self._parquet = ParquetReader(DeclaredColumns(source, columns), is_trusted=True)
+
+    def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the part's messages, in their order, in batches of up to 16,384 rows.
+
+        Raises:
+            BadMessage: the first message that cannot be decoded. BadObject: the object is not what was landed.
+            CommitConflict, NotFound: it was changed or deleted.
+        """
+        for messages in self._messages(store, part):
+            try:
+                rows = self._rows(messages)
+            except (*DATA_ERRORS, UnicodeDecodeError) as error:
+                errors = self._errors(part.object.key, messages)
+                if not errors:
+                    reason = "its messages cannot be read"
+                    raise BadRecord(part.object.key, None, None, None, reason, engine_message=str(error)) from error
+                raise errors[min(errors)] from error
+            yield rows
+
+    def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
+        """Yield the rows of the messages that can be decoded, in their order, and a BadMessage for each other one.
+
+        Raises: BadObject, CommitConflict, NotFound: as `read_part`.
+        """
+        for messages in self._messages(store, part):
+            try:
+                yield self._rows(messages)
+                continue
+            except (*DATA_ERRORS, UnicodeDecodeError):
+                errors = self._errors(part.object.key, messages)
+            good = [at for at in range(messages.num_rows) if at not in errors]
+            if good:
+                yield self._rows(messages.take(pa.array(good, pa.int64())))
+            yield from (errors[at] for at in sorted(errors))
+
+    def _messages(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
+        """Yield the part's messages that have a row."""
+        for messages in self._parquet.read_part(store, part):
+            if self._json is not None and messages["value"].null_count:
+                messages = messages.filter(messages["value"].is_valid())
+            if messages.num_rows:
+                yield messages
+
+    def _rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Return one row per message. Raises DATA_ERRORS, UnicodeDecodeError: one cannot be decoded."""
+        decoded = [] if self._json is None else self._json.decode(messages["value"]).columns
+        return pa.RecordBatch.from_arrays([*decoded, *self._carried.arrays(messages)], schema=self.schema)
+
+    def _errors(self, key: str, messages: pa.RecordBatch) -> dict[int, BadMessage]:
+        """Return the error of each message that cannot be decoded, by its index."""
+        found = self._carried.errors(key, messages)
+        if self._json is not None:
+            found |= self._json.errors(key, messages["value"])
+        return {at: _located(error, messages, at) for at, error in found.items()}
+
+
+def _located(error: BadRecord, messages: pa.RecordBatch, at: int) -> BadMessage:
+    topic, partition, offset = (messages[name][at].as_py() for name in _PLACE)
+    value = messages["value"][at].as_py()
+    return BadMessage(
+        error.key,
+        None,
+        error.column,
+        error.value,
+        error.clause,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        engine_message=error.engine_message,
+        raw=None if value is None else value[:MAX_RAW_BYTES],
+    )
