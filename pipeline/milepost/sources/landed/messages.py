@@ -19,3 +19,8 @@ MESSAGE_SCHEMA = pa.schema(
 `key` and `value` are null if the message has none; `headers` is null without headers, and a header's value may be null.
 `timestamp_type` is create (set by the producer) or append (by the broker); both are null if the message has no time.
 """
+
+
+def partition_name(topic: str, partition: int) -> str:
+    """Return the name of a partition in `behind`. The watermark waits for the partitions that are named there."""
+    return f"{topic}/{partition}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.jobspec.job import MESSAGE_COLUMNS, EventTimeSpec, MessageLayout
 from milepost.protocol.records import ObjectStore
-from milepost.sources.contract import MAX_RAW_BYTES, BadMessage, BadRecord, ObjectPart
+from milepost.sources.contract import MAX_RAW_BYTES, PARTITION, BadMessage, BadRecord, ObjectPart
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.messages.carried_columns import CarriedColumns
@@ -21,7 +22,8 @@ _PLACE = ("topic", "partition", "offset")
 class MessageReader:
     """Reads landed messages; picklable, holds no open file.
 
-    If values are decoded, a message without a value has no row.
+    If values are decoded, a message without a value has no row. If the rows have an event time, the batches have the
+    column `PARTITION` as well.
 
     Attributes:
         schema: of the rows: the decoded columns, then those of the messages.
@@ -38,6 +40,8 @@ class MessageReader:
         self._carried = CarriedColumns(source, layout.carried, event_time)
         decoded = [] if self._json is None else [*self._json.schema]
         self.schema = pa.schema([*decoded, *self._carried.schema])
+        partition = [] if event_time is None else [pa.field(PARTITION, pa.string())]
+        self._batch_schema = pa.schema([*self.schema, *partition])
         needed = {"value", *_PLACE, *(column.field for column in layout.carried.values())}
         columns = {name: type_ for name, type_ in MESSAGE_COLUMNS.items() if name in needed}
         self._parquet = ParquetReader(DeclaredColumns(source, columns), is_trusted=True)
@@ -87,7 +91,9 @@ class MessageReader:
     def _rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         """Return one row per message. Raises DATA_ERRORS, UnicodeDecodeError: one cannot be decoded."""
         decoded = [] if self._json is None else self._json.decode(messages["value"]).columns
-        return pa.RecordBatch.from_arrays([*decoded, *self._carried.arrays(messages)], schema=self.schema)
+        partition = [_partitions(messages)] if PARTITION in self._batch_schema.names else []
+        columns = [*decoded, *self._carried.arrays(messages), *partition]
+        return pa.RecordBatch.from_arrays(columns, schema=self._batch_schema)
 
     def _errors(self, key: str, messages: pa.RecordBatch) -> dict[int, BadMessage]:
         """Return the error of each message that cannot be decoded, by its index."""
@@ -95,6 +101,11 @@ class MessageReader:
         if self._json is not None:
             found |= self._json.errors(key, messages["value"])
         return {at: _located(error, messages, at) for at, error in found.items()}
+
+
+def _partitions(messages: pa.RecordBatch) -> pa.Array:
+    """Return `partition_name` of each message."""
+    return pc.binary_join_element_wise(messages["topic"], messages["partition"].cast(pa.string()), "/")
 
 
 def _located(error: BadRecord, messages: pa.RecordBatch, at: int) -> BadMessage:

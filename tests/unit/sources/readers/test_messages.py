@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -13,10 +14,18 @@ import pytest
 
 from milepost.jobspec.job import MESSAGE_COLUMNS, KafkaSourceSpec
 from milepost.language import to_arrow
-from milepost.sources.contract import MAX_RAW_BYTES, BadMessage, BadRecord, ObjectPart, SourceObject, whole_object
+from milepost.sources.contract import (
+    MAX_RAW_BYTES,
+    PARTITION,
+    BadMessage,
+    BadRecord,
+    ObjectPart,
+    SourceObject,
+    whole_object,
+)
 from milepost.sources.dead_letter_rows import dead_letter_schema, dead_letters
 from milepost.sources.formats import build_reader
-from milepost.sources.landed.messages import MESSAGE_SCHEMA
+from milepost.sources.landed.messages import MESSAGE_SCHEMA, partition_name
 from milepost_testkit import wording
 from milepost_testkit.jobs.landed_messages import Message, kafka_source, message_object, numbered
 from milepost_testkit.stores.memory_store import MemoryStore
@@ -36,18 +45,24 @@ def landed(messages: list[Message], **keys: Any) -> tuple[MemoryStore, SourceObj
 def read(spec: KafkaSourceSpec, messages: list[Message]) -> pa.Table:
     store, obj = landed(messages)
     reader = pickle.loads(pickle.dumps(build_reader("clicks", spec)))
-    batches = [*reader.read_part(store, whole_object(obj))]
-    assert all(batch.schema.equals(reader.schema) for batch in batches)
-    return pa.Table.from_batches(batches, reader.schema)
+    return pa.Table.from_batches(
+        rows_of(spec, reader.schema, reader.read_part(store, whole_object(obj))), reader.schema
+    )
 
 
 def salvaged(spec: KafkaSourceSpec, messages: list[Message]) -> tuple[pa.Table, list[BadMessage]]:
     store, obj = landed(messages)
     reader = build_reader("clicks", spec)
     items = [*reader.salvage_part(store, whole_object(obj))]
-    batches = [item for item in items if not isinstance(item, BadRecord)]
-    assert all(batch.schema.equals(reader.schema) and batch.num_rows for batch in batches)
+    batches = rows_of(spec, reader.schema, (item for item in items if not isinstance(item, BadRecord)))
     return pa.Table.from_batches(batches, reader.schema), [item for item in items if isinstance(item, BadMessage)]
+
+
+def rows_of(spec: KafkaSourceSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Return the batches without the partition, which they have if there is an event time."""
+    rows = [batch.drop_columns([PARTITION]) if spec.event_time is not None else batch for batch in batches]
+    assert all(batch.schema.equals(schema) and batch.num_rows for batch in rows)
+    return rows
 
 
 def test_the_columns_of_a_message_are_those_that_a_landing_stores() -> None:
@@ -252,3 +267,12 @@ def test_messages_that_compress_a_thousandfold_are_read() -> None:
     assert obj.size * 1_000 < len(value) * 5_000
     reader = build_reader("clicks", kafka_source({"name": "string"}))
     assert sum(batch.num_rows for batch in reader.read_part(store, whole_object(obj))) == 5_000
+
+
+def test_rows_with_an_event_time_name_their_partition() -> None:
+    """The watermark waits for partitions that are behind."""
+    messages = [Message(b"{}", partition=1), Message(None, partition=2), Message(b"{}", partition=10, topic="views")]
+    store, obj = landed(messages)
+    spec = kafka_source({"n": "int32"}, event_time="sent", metadata={"sent": "timestamp"})
+    (batch,) = build_reader("clicks", spec).read_part(store, whole_object(obj))
+    assert batch[PARTITION].to_pylist() == [partition_name("clicks", 1), partition_name("views", 10)]
