@@ -23,7 +23,7 @@ from milepost.operators.process import read_function
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.runbook import page_of
-from milepost.sources.landed import LandedSource, open_nexmark_source, open_python_source
+from milepost.sources.landed import MESSAGE_SCHEMA, LandedSource, open_nexmark_source, open_python_source
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Landings:
 
     @use_case
     def rows(self, source: str, at: int | None = None, limit: int | None = None) -> LandedRows:
-        """Return the rows of one record of a source's log.
+        """Return the rows of one record of a source's log. Messages are as they were landed, not decoded.
 
         Args:
             at: sequence of the record; None: the newest one with rows. limit: maximum number of rows, the first ones.
@@ -147,7 +147,8 @@ class Landings:
         """
         self._require_landed(source)
         spec = self._context.spec.landed[source]
-        return read_landed_rows(SourceLog(self._context.store, source), _declared_schema(spec), at, limit)
+        schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
+        return read_landed_rows(SourceLog(self._context.store, source), schema, at, limit)
 
     def _land(self, name: str) -> Landing:
         context = self._context

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
     from milepost.jobspec.job.sources.messages import MESSAGE_COLUMNS as MESSAGE_COLUMNS
+    from milepost.jobspec.job.sources.messages import SEQUENCE as SEQUENCE
     from milepost.jobspec.job.sources.messages import CarriedColumn as CarriedColumn
     from milepost.jobspec.job.sources.messages import MessageLayout as MessageLayout
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import is_veto_key as is_veto_key
     from milepost.protocol.records.layout import key_fault as key_fault
     from milepost.protocol.records.layout import landed_object_place as landed_object_place
+    from milepost.protocol.records.layout import landed_object_sequence as landed_object_sequence
     from milepost.protocol.records.layout import landed_objects_folder as landed_objects_folder
     from milepost.protocol.records.layout import landed_objects_prefix as landed_objects_prefix
     from milepost.protocol.records.layout import landed_record_key as landed_record_key

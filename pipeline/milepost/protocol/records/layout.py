@@ -148,6 +148,11 @@ def landed_objects_folder(sequence: int, write_id: str) -> str:
     return f"{sequence:0{_DIGITS}d}/{write_id}/"
 
 
+def landed_object_sequence(key: str) -> int:
+    """Return the sequence of the record that has an object, by its key below `landed_objects_prefix`."""
+    return int(key.partition("/")[0])
+
+
 def manifest_key(version: int) -> str:
     """Return the key of one manifest version.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.jobspec.job import MESSAGE_COLUMNS, EventTimeSpec, MessageLayout
-from milepost.protocol.records import ObjectStore
+from milepost.jobspec.job import MESSAGE_COLUMNS, SEQUENCE, EventTimeSpec, MessageLayout
+from milepost.protocol.records import ObjectStore, landed_object_sequence
 from milepost.sources.contract import MAX_RAW_BYTES, PARTITION, BadMessage, BadRecord, ObjectPart
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.kernel.declared_columns import DeclaredColumns
@@ -42,6 +42,7 @@ class MessageReader:
         self.schema = pa.schema([*decoded, *self._carried.schema])
         partition = [] if event_time is None else [pa.field(PARTITION, pa.string())]
         self._batch_schema = pa.schema([*self.schema, *partition])
+        self._has_sequence = any(column.field == SEQUENCE for column in layout.carried.values())
         needed = {"value", *_PLACE, *(column.field for column in layout.carried.values())}
         columns = {name: type_ for name, type_ in MESSAGE_COLUMNS.items() if name in needed}
         self._parquet = ParquetReader(DeclaredColumns(source, columns), is_trusted=True)
@@ -86,7 +87,12 @@ class MessageReader:
             if self._json is not None and messages["value"].null_count:
                 messages = messages.filter(messages["value"].is_valid())
             if messages.num_rows:
-                yield messages
+                yield self._with_sequence(part.object.key, messages) if self._has_sequence else messages
+
+    def _with_sequence(self, key: str, messages: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the sequence of the record that has the object."""
+        sequence = pa.scalar(landed_object_sequence(key), pa.int64())
+        return messages.append_column(SEQUENCE, pa.repeat(sequence, messages.num_rows))
 
     def _rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
         """Return one row per message. Raises DATA_ERRORS, UnicodeDecodeError: one cannot be decoded."""

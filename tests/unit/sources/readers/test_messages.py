@@ -85,11 +85,13 @@ def test_values_and_metadata_become_columns_in_the_order_of_the_spec() -> None:
 
 
 def test_headers_and_missing_metadata_are_read_as_they_were_landed() -> None:
-    spec = kafka_source({"n": "int32"}, metadata={"h": "headers", "sent": "timestamp", "type": "timestamp_type"})
+    metadata = {"h": "headers", "sent": "timestamp", "type": "timestamp_type", "record": "sequence"}
+    spec = kafka_source({"n": "int32"}, metadata=metadata)
     headers = (("trace", b"\xff"), ("trace", None))
     table = read(spec, [Message(b'{"n": 1}', headers=headers), Message(b'{"n": 2}', sent_ms=None)])
     assert table["h"].to_pylist() == [[{"name": "trace", "value": b"\xff"}, {"name": "trace", "value": None}], None]
     assert table["type"].to_pylist() == ["create", None]
+    assert table["record"].to_pylist() == [1, 1]
     assert table["sent"].is_valid().to_pylist() == [True, False]
 
 

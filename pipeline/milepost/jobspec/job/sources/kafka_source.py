@@ -123,7 +123,8 @@ class KafkaSourceSpec(LandedSourceSpec):
         columns: the columns of the value, by name. It may be corrected later: a replay decodes the landed messages
             anew. The order matters: a new table has its columns in this order, then those of `metadata`.
         metadata: further columns, by name, of the message itself: key (a text), key_bytes, headers, topic, partition,
-            offset, timestamp or timestamp_type.
+            offset, timestamp or timestamp_type; and sequence, the number of the log's record that has it. Sequence,
+            partition and offset, in this order, order all messages of the log.
         start: earliest, latest, a time, or the first offset of each partition: where the log begins. It cannot be
             changed later. A partition that is not named, or was added later, begins at its earliest message.
         land: limits on one landing.
@@ -146,7 +147,9 @@ class KafkaSourceSpec(LandedSourceSpec):
     value_columns: Annotated[dict[ColumnName, Type], Field(alias="schema", default_factory=dict)]
     metadata: dict[
         ColumnName,
-        Literal["key", "key_bytes", "headers", "topic", "partition", "offset", "timestamp", "timestamp_type"],
+        Literal[
+            "key", "key_bytes", "headers", "topic", "partition", "offset", "timestamp", "timestamp_type", "sequence"
+        ],
     ] = Field(default_factory=dict)
     start: KafkaStart = "earliest"
     land: KafkaLandLimits = KafkaLandLimits()

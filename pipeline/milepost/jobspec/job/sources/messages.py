@@ -20,12 +20,17 @@ MESSAGE_COLUMNS: Mapping[str, ColumnType] = {
 """Columns of a landed message."""
 
 
+SEQUENCE = "sequence"
+"""The number of the record of the log that has the message. With partition and offset it is a total order of a log."""
+
+
 @dataclass(frozen=True, slots=True)
 class CarriedColumn:
     """A column that is taken from the message itself, not from its decoded value.
 
     Attributes:
-        field: column of the landed message. type: of the source's column. A binary field may become a string.
+        field: column of the landed message, or `SEQUENCE`.
+        type: of the source's column. A binary field may become a string.
     """
 
     field: str
@@ -39,6 +44,7 @@ METADATA: Mapping[str, CarriedColumn] = {
         name: CarriedColumn(name, MESSAGE_COLUMNS[name])
         for name in ("headers", "topic", "partition", "offset", "timestamp", "timestamp_type")
     },
+    SEQUENCE: CarriedColumn(SEQUENCE, parse_type("int64")),
 }
 """Name in `metadata` -> what it takes from a message."""
 
