@@ -57,7 +57,8 @@ class SourceSnapshot:
         furthest_us: the furthest event time of such rows delivered so far.
         ahead_since: checkpoint that delivered the first such row. None if there is none, or if it was delivered before
             these rows were distinguished.
-        skipped: number of objects that the plan skipped, by reason, as in `SourceInput`. bad_names, empty: likewise.
+        skipped: number of objects that the plan skipped, by reason, as in `SourceInput`; and tombstones: number of
+            messages without a value, which have no row. bad_names, empty: as in `SourceInput`.
         bad: unreadable records that went to the dead letters.
         overdue: when the epoch was planned, no object had landed for longer than expected.
         active_ms, idle: as in `SourceInput`.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from milepost.sources.bad_input import counts_by_trigger as counts_by_trigger
     from milepost.sources.bad_input import merge_bad_input as merge_bad_input
     from milepost.sources.bad_input import too_many_bad_records as too_many_bad_records
+    from milepost.sources.contract import TOMBSTONES as TOMBSTONES
     from milepost.sources.contract import BadMessage as BadMessage
     from milepost.sources.contract import BadObject as BadObject
     from milepost.sources.contract import BadRecord as BadRecord

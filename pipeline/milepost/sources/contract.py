@@ -27,6 +27,9 @@ PARTITION = "__partition"
 """Column that a reader adds to rows of a partitioned external system: the name of their partition. It is taken off
 before any operator sees the rows. Declared columns cannot have this name."""
 
+TOMBSTONES = b"milepost.tombstones"
+"""Key in the schema metadata of a batch: number of messages without a value that were read with it and have no row."""
+
 _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 

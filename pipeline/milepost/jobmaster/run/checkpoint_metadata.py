@@ -225,6 +225,8 @@ def _source_snapshot(
     ahead_since = before.ahead_since if before else None
     if ahead_since is None and furthest_us is not None:
         ahead_since = int(pending.checkpoint_id)
+    tombstones = sum(ack.get("tombstones", 0) for ack in acks)
+    skipped = {**item.skipped, "tombstones": tombstones} if tombstones else item.skipped
     partitions = newest_by_partition(before.partitions if before else {}, (ack["partitions"] for ack in acks))
     watermark_us = None
     if spec.event_time is not None:
@@ -256,7 +258,7 @@ def _source_snapshot(
         ahead=merge_rows_ahead(from_json(RowsAhead, rows, item.name) for ack in acks for rows in ack["ahead"]),
         furthest_us=latest(before.furthest_us if before else None, furthest_us),
         ahead_since=ahead_since,
-        skipped=dict(sorted(item.skipped.items())),
+        skipped=dict(sorted(skipped.items())),
         bad_names=item.bad_names,
         empty=item.empty,
         overdue=item.overdue,

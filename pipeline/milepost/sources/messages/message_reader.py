@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.job import MESSAGE_COLUMNS, SEQUENCE, EventTimeSpec, MessageLayout
 from milepost.protocol.records import ObjectStore, landed_object_sequence
-from milepost.sources.contract import MAX_RAW_BYTES, PARTITION, BadMessage, BadRecord, ObjectPart
+from milepost.sources.contract import MAX_RAW_BYTES, PARTITION, TOMBSTONES, BadMessage, BadRecord, ObjectPart
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.messages.carried_columns import CarriedColumns
@@ -22,8 +22,8 @@ _PLACE = ("topic", "partition", "offset")
 class MessageReader:
     """Reads landed messages; picklable, holds no open file.
 
-    If values are decoded, a message without a value has no row. If the rows have an event time, the batches have the
-    column `PARTITION` as well.
+    If values are decoded, a message without a value has no row. The metadata `TOMBSTONES` of a batch counts those. If
+    the rows have an event time, the batches have the column `PARTITION` as well.
 
     Attributes:
         schema: of the rows: the decoded columns, then those of the messages.
@@ -71,23 +71,24 @@ class MessageReader:
         Raises: BadObject, CommitConflict, NotFound: as `read_part`.
         """
         for messages in self._messages(store, part):
+            errors: dict[int, BadMessage] = {}
             try:
-                yield self._rows(messages)
-                continue
+                rows = self._rows(messages)
             except (*DATA_ERRORS, UnicodeDecodeError):
                 errors = self._errors(part.object.key, messages)
-            good = [at for at in range(messages.num_rows) if at not in errors]
-            if good:
-                yield self._rows(messages.take(pa.array(good, pa.int64())))
+                good = [at for at in range(messages.num_rows) if at not in errors]
+                rows = self._rows(messages.take(pa.array(good, pa.int64())))
+            if rows.num_rows or rows.schema.metadata:
+                yield rows
             yield from (errors[at] for at in sorted(errors))
 
     def _messages(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
-        """Yield the part's messages that have a row."""
+        """Yield the part's messages that have a row. Those that have none are counted in `TOMBSTONES`."""
         for messages in self._parquet.read_part(store, part):
-            if self._json is not None and messages["value"].null_count:
+            if self._json is not None and (tombstones := messages["value"].null_count):
                 messages = messages.filter(messages["value"].is_valid())
-            if messages.num_rows:
-                yield self._with_sequence(part.object.key, messages) if self._has_sequence else messages
+                messages = messages.replace_schema_metadata({TOMBSTONES: str(tombstones)})
+            yield self._with_sequence(part.object.key, messages) if self._has_sequence else messages
 
     def _with_sequence(self, key: str, messages: pa.RecordBatch) -> pa.RecordBatch:
         """Add the sequence of the record that has the object."""
@@ -99,7 +100,8 @@ class MessageReader:
         decoded = [] if self._json is None else self._json.decode(messages["value"]).columns
         partition = [_partitions(messages)] if PARTITION in self._batch_schema.names else []
         columns = [*decoded, *self._carried.arrays(messages), *partition]
-        return pa.RecordBatch.from_arrays(columns, schema=self._batch_schema)
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._batch_schema)
+        return rows.replace_schema_metadata(messages.schema.metadata)
 
     def _errors(self, key: str, messages: pa.RecordBatch) -> dict[int, BadMessage]:
         """Return the error of each message that cannot be decoded, by its index."""

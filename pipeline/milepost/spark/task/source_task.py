@@ -15,6 +15,7 @@ from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import CheckpointFailureReason, ObjectHandle, ObjectStore, StoreConfig
 from milepost.sources import (
     MAX_WHOLE_READ_BYTES,
+    TOMBSTONES,
     BadInputCounter,
     BadMessage,
     BadRecord,
@@ -72,7 +73,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
 
     Bad input becomes rows of `<source>.bad`, or a decline that names the object and the line.
     """
-    rows = 0
+    rows = tombstones = 0
     bad = BadInputCounter()
     times = EventTimeTracker(split.event_time, split.max_ahead_us)
     missing: list[str] = []
@@ -97,6 +98,8 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
                         yield _declined(split, CheckpointFailureReason.BAD_RECORD, detail)
                         return
                     continue
+                tombstones += int((piece.schema.metadata or {}).get(TOMBSTONES, 0))
+                piece = piece.replace_schema_metadata(None)
                 rows += piece.num_rows
                 bad.add_rows(obj.planned_ms, piece.num_rows)
                 yield from coalescer.add(times.add(obj, piece))
@@ -135,7 +138,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     yield SnapshotStarted()
     ack: dict[str, Any] = {"rows": rows, "objects": len(split.parts), "missing": missing}
     ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
-    ack["partitions"] = times.partitions
+    ack |= {"partitions": times.partitions, "tombstones": tombstones}
     ack["ahead"] = [to_json(row) for row in times.ahead]
     if split.dead_letters is not None:
         ack["bad"] = to_json(bad.result())

@@ -17,6 +17,7 @@ from milepost.language import to_arrow
 from milepost.sources.contract import (
     MAX_RAW_BYTES,
     PARTITION,
+    TOMBSTONES,
     BadMessage,
     BadRecord,
     ObjectPart,
@@ -61,7 +62,7 @@ def salvaged(spec: KafkaSourceSpec, messages: list[Message]) -> tuple[pa.Table, 
 def rows_of(spec: KafkaSourceSpec, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
     """Return the batches without the partition, which they have if there is an event time."""
     rows = [batch.drop_columns([PARTITION]) if spec.event_time is not None else batch for batch in batches]
-    assert all(batch.schema.equals(schema) and batch.num_rows for batch in rows)
+    assert all(batch.schema.equals(schema) and (batch.num_rows or batch.schema.metadata) for batch in rows)
     return rows
 
 
@@ -128,6 +129,20 @@ def test_a_message_without_a_value_has_no_row_and_is_not_bad() -> None:
     assert read(spec, messages)["n"].to_pylist() == [1]
     assert salvaged(spec, messages)[1] == []
     assert read(spec, messages[:1]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "values", [[None, None], [None, b"{}", None], [None, b"{broken", None], [None, b"1", b"{}", None]]
+)
+def test_messages_without_a_value_are_counted(values: list[bytes | None]) -> None:
+    spec = kafka_source({"n": "int32"}, metadata={"record": "sequence"})
+    store, obj = landed(numbered(values))
+    reader = build_reader("clicks", spec)
+    items = [*reader.salvage_part(store, whole_object(obj))]
+    (batch,) = (item for item in items if not isinstance(item, BadRecord))
+    assert (batch.schema.metadata, batch.num_rows) == ({TOMBSTONES: b"2"}, values.count(b"{}"))
+    raw = build_reader("clicks", kafka_source({"payload": "binary"}, "raw"))
+    assert [batch.schema.metadata for batch in raw.read_part(store, whole_object(obj))] == [None]
 
 
 BAD = {
