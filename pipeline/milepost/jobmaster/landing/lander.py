@@ -11,15 +11,12 @@ of the newest record (L1, L3).
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.codec import dump
-from milepost.errors import InvalidRequest
 from milepost.jobmaster.landing.object_writer import ObjectWriter
 from milepost.protocol.landed import (
     JOB,
@@ -31,7 +28,7 @@ from milepost.protocol.landed import (
     next_record,
     require_identity,
 )
-from milepost.sources.landed import LandedSource, Pull, Reached
+from milepost.sources.landed import LandedSource, Pull, Reached, stored_position
 from milepost.storage.log import SourceLog
 
 
@@ -82,7 +79,7 @@ class Lander:
         identity = self._identity()
         newest = self._log.newest()
         if newest is None:
-            position = self._stored(self._source.initial_position())
+            position = stored_position(self._log.source, self._source.initial_position())
             newest = self._log.append(first_record(self._new_write_id(), identity, position, self._now_ms()))
         else:
             require_identity(self._log.source, newest.record.identity, identity)
@@ -107,22 +104,11 @@ class Lander:
         for number, split in enumerate(pull.splits):
             writer.write(number, _rows(self._source.read(split), reached))
         stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
-        end, now_ms = self._stored(stop.position), self._now_ms()
+        end, now_ms = stored_position(self._log.source, stop.position), self._now_ms()
         return next_record(self._log.source, newest, write_id, end, writer.objects, now_ms, stop.behind)
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()
-
-    def _stored(self, position: Position) -> Position:
-        """Return a position as it will be read back from the log, so that it equals itself."""
-        try:
-            return json.loads(dump(position))
-        except (TypeError, ValueError) as error:
-            raise InvalidRequest(
-                f"source {self._log.source}: its position cannot be stored as JSON: {error}. Nothing was landed.",
-                hint="a position is made of dicts with text keys, lists, texts, numbers, booleans and null",
-                source=self._log.source,
-            ) from error
 
 
 def _rows(items: Iterator[pa.RecordBatch | Reached], reached: list[Reached]) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ that a checkpoint would restore, so results do not depend on where one epoch end
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -114,6 +115,7 @@ _PYTHON: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(INTEGERS, (int, np.integer)),
     **dict.fromkeys(FLOATS, (float, int, np.floating, np.integer)),
 }
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
 _UNCHANGED = {"string": str, "float64": float, "bool": bool}
 """Python types whose values a checkpoint restores unchanged."""
 
@@ -146,7 +148,8 @@ class Column:
 def takes_value(declared: ColumnType, value: object) -> bool:
     """Return whether a Python value is of a declared type, so that nothing of it is lost. None is of every type.
 
-    Arrow would store 1.5 as the integer 1, True as 1, and leave a key out that a struct does not declare.
+    Arrow would store 1.5 as the integer 1, True as 1, 1e300 as an infinite float32, cut nanoseconds off a timestamp of
+    pandas, and leave a key out that a struct does not declare.
     """
     if value is None:
         return True
@@ -155,7 +158,11 @@ def takes_value(declared: ColumnType, value: object) -> bool:
     if isinstance(value, bool):
         return declared.kind == "bool"
     if isinstance(value, datetime):
-        return declared.kind == "timestamp" and (value.tzinfo is not None) == declared.utc
+        is_whole = not getattr(value, "nanosecond", 0)
+        return declared.kind == "timestamp" and is_whole and (value.tzinfo is not None) == declared.utc
+    if declared.kind == "float32":
+        number: Any = value
+        return not _FLOAT32_MAX < abs(number) < math.inf
     if declared.element is not None and isinstance(value, list | tuple | np.ndarray):
         return all(takes_value(declared.element, item) for item in value)
     if declared.fields and isinstance(value, dict):

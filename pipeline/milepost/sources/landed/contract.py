@@ -7,12 +7,15 @@ shapes follow PySpark's `DataSourceStreamReader`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from milepost.codec import dump
+from milepost.errors import InvalidRequest
 from milepost.protocol.landed import Identity, Position
 
 
@@ -65,3 +68,19 @@ class LandedSource(Protocol):
 
     def commit(self, end: Position) -> None:
         """Acknowledge everything before a position to the external system. It may be called again with the same one."""
+
+
+def stored_position(source: str, position: Any) -> Position:
+    """Return a position as it is read back from the log, so that it equals itself. Raises InvalidRequest.
+
+    Args:
+        source: for messages.
+    """
+    try:
+        return json.loads(dump(position))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"source {source}: its position cannot be stored as JSON: {error}. Nothing was landed.",
+            hint="a position is made of dicts with text keys, lists, texts, numbers, booleans and null",
+            source=source,
+        ) from error

@@ -6,9 +6,9 @@ Both kinds of readers are served. A `DataSourceStreamReader` plans an end and sp
 
 from __future__ import annotations
 
+import copy
 import inspect
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
 from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import LandedSource, Pull, Reached, stored_position
 from milepost.sources.landed.row_batches import record_batches
 
 _MAX_PULLS = 1_000
@@ -61,7 +61,13 @@ def open_python_source(
             reader = _simple_reader(name, code, source, spark_schema)
     if isinstance(reader, SimpleDataSourceStreamReader):
         return _SimpleSource(identity, reader, types, calls)
-    return _StreamSource(identity, reader, types, calls)
+    if isinstance(reader, DataSourceStreamReader):
+        return _StreamSource(identity, reader, types, calls)
+    raise InvalidRequest(
+        f"source {name}: expected {code.name} to return a DataSourceStreamReader or a SimpleDataSourceStreamReader, "
+        f"got {type(reader).__name__}. Nothing was landed.",
+        source=name,
+    )
 
 
 def _simple_reader(name: str, code: UserFunction, source: DataSource, schema: Any) -> SimpleDataSourceStreamReader:
@@ -104,12 +110,28 @@ class _UserCalls:
         with self.guarded("`commit` failed", _ACKNOWLEDGED_LATER):
             method(end)
 
-    def iterate(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Yield the items of the user's iterator. Raises SourceUnreachable."""
+    def position(self, method: Callable[..., Any], *args: Any) -> Position:
+        """Return the position that a method of the reader returns. Raises: SourceUnreachable, InvalidRequest."""
+        return self.stored(f"`{method.__name__}`", self.call(method, *args))
+
+    def stored(self, what: str, position: Any) -> Position:
+        """Return a position as the log stores it, independent of the user's object. Raises InvalidRequest."""
+        if position is None:
+            raise InvalidRequest(
+                f"source {self.source}: expected {what} to return a position, got None. Nothing was landed.",
+                hint="return the position that was given if there is nothing new",
+                source=self.source,
+            )
+        return stored_position(self.source, position)
+
+    def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items of what the user's `read` returned. Raises SourceUnreachable."""
+        with self.guarded("`read` did not return rows"):
+            iterator = iter(items)
         while True:
             with self.guarded("`read` failed"):
                 try:
-                    item = next(items)
+                    item = next(iterator)
                 except StopIteration:
                     return
             yield item
@@ -140,21 +162,27 @@ class _StreamSource:
         return self._identity
 
     def initial_position(self) -> Position:
-        return self._calls.call(self._reader.initialOffset)
+        return self._calls.position(self._reader.initialOffset)
 
     def next_pull(self, position: Position) -> Pull | None:
         if not self._pulls.begin():
             return None
-        arguments = [position, self._reader.getDefaultReadLimit()] if self._takes_limit else []
-        end = self._calls.call(self._reader.latestOffset, *arguments)
-        return None if end == position else Pull(self._calls.call(self._reader.partitions, position, end), end)
+        arguments = []
+        if self._takes_limit:
+            arguments = [copy.deepcopy(position), self._calls.call(self._reader.getDefaultReadLimit)]
+        end = self._calls.position(self._reader.latestOffset, *arguments)
+        if end == position:
+            return None
+        splits = self._calls.call(self._reader.partitions, copy.deepcopy(position), copy.deepcopy(end))
+        with self._calls.guarded("`partitions` did not return partitions"):
+            return Pull(list(splits), end)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        rows = self._calls.iterate(iter(self._calls.call(self._reader.read, split)))
+        rows = self._calls.iterate(self._calls.call(self._reader.read, split))
         return record_batches(self._calls.source, rows, self._types)
 
     def commit(self, end: Position) -> None:
-        self._calls.commit(self._reader.commit, end)
+        self._calls.commit(self._reader.commit, copy.deepcopy(end))
 
 
 class _SimpleSource:
@@ -174,18 +202,20 @@ class _SimpleSource:
         return self._identity
 
     def initial_position(self) -> Position:
-        return self._calls.call(self._reader.initialOffset)
+        return self._calls.position(self._reader.initialOffset)
 
     def next_pull(self, position: Position) -> Pull | None:
         return Pull([position], None) if self._pulls.begin() else None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        rows, end = self._calls.call(self._reader.read, split)
-        batches = record_batches(self._calls.source, self._calls.iterate(iter(rows)), self._types)
-        return itertools.chain(batches, [Reached(end)])
+        found = self._calls.call(self._reader.read, copy.deepcopy(split))
+        with self._calls.guarded("`read` did not return rows and a position"):
+            rows, end = found
+        yield from record_batches(self._calls.source, self._calls.iterate(rows), self._types)
+        yield Reached(self._calls.stored("`read`", end))  # the iterator of the rows may have moved it
 
     def commit(self, end: Position) -> None:
-        self._calls.commit(self._reader.commit, end)
+        self._calls.commit(self._reader.commit, copy.deepcopy(end))
 
 
 class _Pulls:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
 from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import takes_value
 
-_BATCH_ROWS = 10_000
+_BATCH_ROWS, _BATCH_BYTES = 10_000, 16 << 20
+_FIRST_ROWS = 10
+"""Rows of a first batch, which shows how large rows are. With texts of 10 MB, a later batch is one or two rows."""
 
 _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError)
 """What Arrow raises for a Python value that does not fit a type."""
@@ -30,18 +33,22 @@ def record_batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnT
     """
     schema = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
     waiting: list[Any] = []
-    count = 0
+    count, size = 0, _FIRST_ROWS
     for item in rows:
         if isinstance(item, pa.RecordBatch):
-            yield from _of_rows(source, waiting, types, schema, count)
+            if waiting:
+                yield _of_rows(source, waiting, types, schema, count)
             count, waiting = count + len(waiting) + item.num_rows, []
             yield _declared(source, item, schema)
             continue
         waiting.append(item)
-        if len(waiting) == _BATCH_ROWS:
-            yield from _of_rows(source, waiting, types, schema, count)
+        if len(waiting) >= size:
+            batch = _of_rows(source, waiting, types, schema, count)
             count, waiting = count + len(waiting), []
-    yield from _of_rows(source, waiting, types, schema, count)
+            size = max(1, min(_BATCH_ROWS, _BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
+            yield batch
+    if waiting:
+        yield _of_rows(source, waiting, types, schema, count)
 
 
 def _declared(source: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -52,19 +59,39 @@ def _declared(source: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.Recor
     columns = []
     for field in schema:
         column = batch.column(field.name)
-        try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _refused(source, f"column {field.name}: expected {field.type}: {error}") from error
+        if column.type != field.type:
+            try:
+                cast = column.cast(field.type)
+                is_same = _is_same(column, cast)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+                raise _refused(source, f"column {field.name}: expected {field.type}: {error}") from error
+            if not is_same:
+                raise _refused(
+                    source,
+                    f"column {field.name}: expected {field.type}, got values of {column.type} that do not fit it",
+                )
+            column = cast
+        columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _is_same(column: pa.Array, cast: pa.Array) -> bool:
+    """Return whether values are the same after a cast. Arrow casts 5 to true, 0.126 to 0.13, and drops fields.
+
+    Floats of another width are the same, rounded, unless they become infinite.
+    """
+    if pa.types.is_floating(column.type) and pa.types.is_floating(cast.type):
+        return bool(pc.is_inf(column).equals(pc.is_inf(cast)))
+    if pa.types.is_null(column.type):
+        return True
+    back = cast.cast(column.type)
+    return back.equals(column) or repr(back.to_pylist()) == repr(column.to_pylist())  # NaN equals itself here
 
 
 def _of_rows(
     source: str, rows: Sequence[Any], types: Mapping[str, ColumnType], schema: pa.Schema, before: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield one batch of the rows, if there are any. before: number of rows before them, for messages."""
-    if not rows:
-        return
+) -> pa.RecordBatch:
+    """Return one batch of the rows. before: number of rows before them, for messages."""
     values = [_values(source, row, schema, before + at) for at, row in enumerate(rows, 1)]
     columns = []
     for field, column in zip(schema, zip(*values, strict=True), strict=True):
@@ -78,7 +105,7 @@ def _of_rows(
         except _UNFIT as error:
             at = next(at for at, value in enumerate(column, before + 1) if not _fits(value, field.type))
             raise _refused(source, f"row {at}, column {field.name}: expected {types[field.name]}: {error}") from error
-    yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _values(source: str, row: Any, schema: pa.Schema, number: int) -> Sequence[Any]:

@@ -170,6 +170,18 @@ def test_a_simple_reader_is_read_once_per_landing(tmp_path: Path) -> None:
             "`commit` failed: RuntimeError: no rights (feeds.py, line 22). What was read is landed",
         ),
         (STREAM.replace("range(start", "rnge(start"), SourceUnreachable, "`partitions` failed: NameError"),
+        (STREAM.replace("[Input", "None and [Input"), SourceUnreachable, "`partitions` did not return partitions"),
+        (STREAM.replace('{"n": 4}', "None"), InvalidRequest, "expected `latestOffset` to return a position, got None"),
+        (STREAM.replace("yield", "return None and"), SourceUnreachable, "`read` did not return rows: TypeError"),
+        (LIMITED.replace("ReadMaxRows(3)", "1 / 0"), SourceUnreachable, "`getDefaultReadLimit` failed"),
+        (
+            simple("[]").replace("iter(rows), {", "None and {"),
+            SourceUnreachable,
+            "`read` did not return rows and a position",
+        ),
+        (simple("None").replace("iter(rows)", "rows"), SourceUnreachable, "`read` did not return rows: TypeError"),
+        (simple("[]", end="None"), InvalidRequest, "expected `read` to return a position, got None"),
+        (simple("[]").replace("Reader()", "None"), InvalidRequest, "a SimpleDataSourceStreamReader, got NoneType"),
     ],
 )
 def test_what_is_wrong_with_a_class_is_refused_with_its_place(
@@ -179,6 +191,52 @@ def test_what_is_wrong_with_a_class_is_refused_with_its_place(
         land(tmp_path, code)
     assert refused.value.message.startswith("source feed: ")
     assert says in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("code", "end"),
+    [
+        (simple('[(1, "a")]').replace("rows = ", 'start["seen"] = 1; rows = '), {"n": 2}),
+        (simple('[(1, "a")]', end="start").replace("return iter", 'start["n"] += 1; return iter'), {"n": 2}),
+        (simple('[(1, "a")]', commit="end.clear()"), {"n": 2}),
+        (LIMITED.replace('return {"n": min', 'start["seen"] = 1; return {"n": min'), {"n": 7}),
+        (
+            STREAM.replace("        return [", "        start.clear(); return [").replace(
+                'range(start["n"]', "range(0"
+            ),
+            {"n": 4},
+        ),
+        (
+            STREAM.replace("        return [", '        last = end.pop("n"); return [').replace('end["n"]', "last"),
+            {"n": 4},
+        ),
+    ],
+    ids=["read", "read, returned", "commit", "latestOffset", "partitions, start", "partitions, end"],
+)
+def test_a_reader_that_changes_a_position_in_place_does_not_break_the_log(tmp_path: Path, code: str, end: Any) -> None:
+    log = SourceLog(MemoryStore("memory://job"), "feed")
+    for _ in range(2):
+        Lander(log, opened(tmp_path, code), "life 1").land()
+    newest = log.newest()
+    assert newest is not None and newest.record.end == end
+    assert sum(stored.record.rows for stored in log.since(None, newest)) == newest.record.total_rows > 0
+
+
+def test_a_position_may_be_known_only_after_its_rows(tmp_path: Path) -> None:
+    code = simple("[]").replace(
+        'return iter(rows), {"n": start["n"] + 1}',
+        """\
+end = dict(start)
+
+        def rows():
+            for n in range(3):
+                end["n"] += 1
+                yield (n, "a")
+
+        return rows(), end""",
+    )
+    _, landing = land(tmp_path, code)
+    assert (landing.rows, landing.end) == (3, {"n": 3})
 
 
 def test_after_a_failed_commit_the_rows_are_landed_once_and_the_next_landing_goes_on(tmp_path: Path) -> None:
