@@ -120,8 +120,8 @@ class KafkaSourceSpec(LandedSourceSpec):
             `group.id` names the group whose offsets show how far was landed; nothing reads them.
         topics: the topics to read. Topics may be added later, and begin at their earliest message. None may be removed.
         value: how the value of a message becomes columns.
-        value_columns: the columns of the value, by name. It may be corrected later: a replay decodes the landed messages
-            anew. The order matters: a new table has its columns in this order, then those of `metadata`.
+        value_columns: the columns of the value, by name. It may be corrected later: a replay decodes the landed
+            messages anew. The order matters: a new table has its columns in this order, then those of `metadata`.
         metadata: further columns, by name, of the message itself: key (a text), key_bytes, headers, topic, partition,
             offset, timestamp or timestamp_type; and sequence, the number of the log's record that has it. Sequence,
             partition and offset, in this order, order all messages of the log.
