@@ -1,7 +1,6 @@
 """Check that each line is a JSON object before pyarrow's parser sees it.
 
-The parser crashes when the first value of a block is `null`, turns a later `null` into a row of nulls, and skips what
-follows a NUL.
+The parser crashes when the first value of a block is `null`, and turns a later `null` into a row of nulls.
 """
 
 from __future__ import annotations
@@ -37,9 +36,6 @@ class ObjectLines(WholeLines):
     def _checked(self, lines: bytes) -> bytes:
         if not self._started:
             lines, self._started = lines.removeprefix(_MARK), True
-        if b"\0" in lines:  # never JSON, and the parser takes it for the end
-            self.is_blank = False
-            raise pa.ArrowInvalid("a line contains a NUL")
         # Fast path for the usual layout: b'{"a":1}\n{"a":2}\n' has two line ends and one b"}\n{" between them.
         if lines.startswith(b"{") and lines.endswith(b"}\n") and b"\r" not in lines:
             ends = lines.count(b"\n")

@@ -98,7 +98,7 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
                         yield _declined(split, CheckpointFailureReason.BAD_RECORD, detail)
                         return
                     continue
-                tombstones += int((piece.schema.metadata or {}).get(TOMBSTONES, 0))
+                tombstones += _tombstones(piece)
                 piece = piece.replace_schema_metadata(None)
                 rows += piece.num_rows
                 bad.add_rows(obj.planned_ms, piece.num_rows)
@@ -171,6 +171,11 @@ class _BatchCoalescer:
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if held:
             yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
+
+
+def _tombstones(batch: pa.RecordBatch) -> int:
+    metadata = batch.schema.metadata
+    return 0 if metadata is None else int(metadata.get(TOMBSTONES, 0))
 
 
 def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:

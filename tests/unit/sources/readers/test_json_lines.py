@@ -213,7 +213,7 @@ def test_a_line_nested_too_deeply_to_check_for_a_missing_column_is_a_bad_record(
 
 
 def test_a_nul_does_not_end_a_block(landing: Landing) -> None:
-    """The parser stops at a NUL. Of these three lines it would make three rows, two of them of the first line."""
+    """There are as many objects before the NUL as there are lines."""
     body = b'{"n": 1}{"n": 2}\n{"n": 3}\x00}\n{"n": 4}\n'
     spec = source("json", {"n": "int8"})
     obj = landing.put("a.json", body)

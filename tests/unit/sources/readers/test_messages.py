@@ -199,11 +199,16 @@ def test_the_parts_of_one_value_never_complete_those_of_another() -> None:
     assert (table.num_rows, [one.offset for one in bad]) == (0, [0, 1, 2])
 
 
+def test_several_objects_in_a_message_are_not_several_rows() -> None:
+    table, bad = salvaged(kafka_source({"n": "int32"}), numbered([b'{"n": 1}{"n": 2}']))
+    assert (table.num_rows, [one.clause for one in bad]) == (0, ["contains several JSON values"])
+
+
 def test_a_nul_does_not_end_the_batch() -> None:
-    """The parser stops at a NUL. These four messages would be four rows, of which two are of the first message."""
-    values = [b'{"n": 1}{"n": 2}', b'{"n": 3}\x00}', b'{"n": 4}', b'{"n": 5}']
+    """There are as many objects before the NUL as there are messages."""
+    values = [b'{"n": 1}{"n": 2}', b'{"n": 3}\x00}', b'{"n": 4}']
     table, bad = salvaged(kafka_source({"n": "int32"}), numbered(values))
-    assert (table["n"].to_pylist(), [one.offset for one in bad]) == ([4, 5], [0, 1])
+    assert (table["n"].to_pylist(), [one.offset for one in bad]) == ([4], [0, 1])
 
 
 def test_a_long_message_is_decoded() -> None:
