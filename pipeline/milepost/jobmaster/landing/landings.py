@@ -20,6 +20,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
 from milepost.language import to_arrow
 from milepost.operators.process import read_function
+from milepost.protocol.landed import LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.runbook import page_of
@@ -152,8 +153,18 @@ class Landings:
 
     def _land(self, name: str) -> Landing:
         context = self._context
-        spec = context.spec.landed[name]
-        return Lander(SourceLog(context.store, name), open_source(context, name, spec), context.identity).land()
+        spec, log = context.spec.landed[name], SourceLog(context.store, name)
+        position = self._position(name)
+        if position is not None:
+            log.require_holds(position)  # what is landed and acknowledged elsewhere than in the log would be lost
+        return Lander(log, open_source(context, name, spec), context.identity).land()
+
+    def _position(self, name: str) -> LogPosition | None:
+        """Return how far the live head has read a source's log; None: it has read none."""
+        state = self._context.head().state
+        checkpoint = state.checkpoint(state.timeline().head)
+        consumed = None if checkpoint is None else self._context.metadata(checkpoint).sources.get(name)
+        return None if consumed is None else consumed.position
 
     def _require_landed(self, name: str) -> None:
         spec = self._context.spec

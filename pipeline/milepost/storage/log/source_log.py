@@ -82,12 +82,26 @@ class SourceLog:
         if not has_it or (is_end and newest is not None and newest.digest != position.digest):
             raise self._other_log(position, record)
 
+    def require_holds(self, position: LogPosition) -> None:
+        """Check that a position is on this log. Raises StateCorrupt: it was lost, or restored from an older copy."""
+        if not self.holds(position):
+            newest = self.newest()
+            raise self._other_log(position, None if newest is None else newest.record)
+
     def holds(self, position: LogPosition) -> bool:
-        """Return whether a position is on this log. Reads the record before it. Raises StateCorrupt."""
+        """Return whether a position is on this log. Raises StateCorrupt.
+
+        Reads the record before it, or if that was deleted, the one after it, which names its digest.
+        """
         try:
             return self.record(position.next - 1).position == position
         except NotFound:
+            pass
+        try:
+            after = self.record(position.next).record
+        except NotFound:
             return False
+        return (after.log, after.previous, after.start) == (position.log, position.digest, position.at)
 
     def _existing(self, sequence: int) -> StoredRecord:
         """Return a record that must exist, because a newer one does."""

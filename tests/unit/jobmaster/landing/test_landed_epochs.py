@@ -124,6 +124,26 @@ def test_a_log_that_was_deleted_stops_the_job_and_is_not_taken_for_an_empty_one(
         job.epoch()
 
 
+@pytest.mark.parametrize("keeps", [0, 2], ids=["lost", "restored from an older copy"])
+def test_nothing_is_landed_or_acknowledged_into_a_log_without_the_end_that_was_read(job: LandedJob, keeps: int) -> None:
+    """Rows that are in no log that an epoch will read must stay in the external system."""
+    for keys in ((1,), (2, 3)):
+        job.land_and_run(*keys)
+    records = sorted((job.folder / "store").rglob("landed/feed/records/*.json"), reverse=True)  # the oldest first
+    bodies = {path: path.read_bytes() for path in records}
+    for path in records[keeps:]:
+        path.unlink()
+    job.produce(4, 5)
+    (failed,) = job.land().failed
+    assert (failed.error, job.left) == ("StateCorrupt", 2)
+    assert "the checkpoint has read its log" in failed.message
+    for path, body in bodies.items():
+        path.write_bytes(body)
+    job.land()
+    job.epoch()
+    job.assert_tables(5)
+
+
 def test_a_copy_of_the_storage_goes_on_from_where_it_was(job: LandedJob, tmp_path: Path) -> None:
     job.land_and_run(1, 2)
     job.produce(3)
