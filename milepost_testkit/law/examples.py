@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from milepost.jobspec.job.spec import JobSpec
 from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
+from milepost_testkit.law.landings import LANDINGS
 from milepost_testkit.law.operators import (
     KINDS,
     First,
@@ -33,6 +35,7 @@ from milepost_testkit.law.plane import EpochOptions
 from milepost_testkit.law.readable import BASE_KEYS, CALLS, Readable
 from milepost_testkit.law.rows import APART, NARROW, ROWS, SCHEMA, TYPES, WIDE, Digits, Domain, of_key
 from milepost_testkit.law.served import SINK, served_operator
+from milepost_testkit.models.data.file_feed import feed_document
 from milepost_testkit.models.data.kinds.lookups import DOCUMENT, STATIC
 
 DELAYS = ("0s", "10m", "1h")
@@ -172,11 +175,13 @@ class JobExample:
         document: its spec. domain: of its rows.
         acts: the actions in order: a name of `ACTS`, checkpoints to go back, number of subtasks after it, and the
             rows that land before it for each source.
+        landings: what happens to the landing before each action: of `LANDINGS`, and the number of the write.
     """
 
     document: dict[str, Any]
     acts: tuple[tuple[str, int, int, tuple[tuple[int, ...], ...]], ...]
     domain: Domain = WIDE
+    landings: tuple[tuple[str, int], ...] = ()
 
 
 ACTS = ("epoch", "epoch", "cut short", "epoch", "rollback", "backfill")
@@ -189,15 +194,17 @@ FEED = "feed"
 
 
 def job_examples(
-    max_acts: int = 5, *, static: bool = False, feed: bool = False, served: bool = False
+    max_acts: int = 5, *, static: bool = False, feed: bool = False, served: bool = False, landed: bool = False
 ) -> st.SearchStrategy[JobExample]:
     """Return a strategy of jobs with one or two sources, with actions of users and schedules.
 
     Args:
         static: whether there may be a static source for lookups. feed: whether a source may be removed and return.
         served: whether there may be a Postgres table, in the database of `${env:PG_DSN}`.
+        landed: whether sources may be external systems.
     """
-    return st.builds(partial(_job_example, static=static, feed=feed, served=served), *_drawn(3, 6, (2, max_acts)))
+    example = partial(_job_example, static=static, feed=feed, served=served, landed=landed)
+    return st.builds(example, *_drawn(3, 6, (2, max_acts)))
 
 
 def _job_example(
@@ -208,6 +215,7 @@ def _job_example(
     static: bool,
     feed: bool,
     served: bool,
+    landed: bool,
 ) -> JobExample:
     digits = Digits(job)
     sources = ("a", "b")[: digits.pick((1, 1, 2))]
@@ -226,12 +234,16 @@ def _job_example(
     if served:
         document["operators"].append(served_operator("a", few=domain is NARROW))
         document["sinks"].append(dict(SINK))
+    for name in document["sources"]:
+        if landed and name != STATIC and digits.pick((False, True, False)):
+            document["sources"][name] = feed_document(document["sources"][name], Path("landing", name))
     chosen = (*ACTS, *((AWAY, AWAY) if feed else ()), *((EMPTIED,) if served else ()))
     read = [(Digits(number), (left, right)[: len(sources)] + (left,) * feed) for number, left, right in acts]
     return JobExample(
         document,
         tuple((one.pick(chosen), one.pick((1, 2, 3)), one.pick((1, 2, 1, 3)), rows) for one, rows in read),
         domain,
+        tuple((one.pick(LANDINGS), one.pick(range(5))) for one, _ in read),
     )
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
@@ -27,8 +26,10 @@ from milepost.sinks.parquet_files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.law.landings import land
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
 from milepost_testkit.models.data.captured import Begin, Captured
+from milepost_testkit.models.data.file_feed import CODE, MODULE, is_feed, produce, waiting
 from milepost_testkit.models.data.oracle import check
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -55,9 +56,11 @@ class LawJob:
     def create(cls, folder: Path, document: dict[str, Any]) -> LawJob:
         """Create a job without epochs. Each epoch will read one object of each source."""
         for source in document["sources"].values():
-            source |= {"settle": "0s", "limits_per_epoch": {"max_files": 1}}
+            if not is_feed(source):
+                source |= {"settle": "0s", "limits_per_epoch": {"max_files": 1}}
         document["checkpointing"] |= {"retained": {"last": 50}, "tolerable_failures": 100}
         (folder / "config").mkdir(parents=True)
+        (folder / "config" / f"{MODULE}.py").write_text(CODE)
         for name in document["sources"]:
             (folder / "landing" / name).mkdir(parents=True)
         if any(one["format"] == "postgres" for one in document["sinks"]):
@@ -93,6 +96,9 @@ class LawJob:
             self._write()
 
     def _write(self) -> None:
+        for name, source in self.document["sources"].items():
+            if is_feed(source):
+                source["options"] = {"folder": str(self.folder / "landing" / name)}
         (self.folder / "config" / "law.yaml").write_text(json.dumps(self.document))
 
     @property
@@ -108,10 +114,17 @@ class LawJob:
         return sorted(tuple(row.values()) for row in self.master.reports.read(sink).to_pylist())
 
     def land(self, source: str, rows: pa.Table) -> None:
-        """Land rows as one object."""
+        """Store rows as one object, or one file of an external system."""
         objects = self.landed.setdefault(source, [])
+        produce(self.folder / "landing" / source, len(objects), rows)
         objects.append(rows)
-        pq.write_table(rows, self.folder / "landing" / source / f"{len(objects):04}.parquet")
+
+    def append(self, how: str, write: int) -> bool:
+        """Append what external systems have to the logs, as in `landings.land`. Returns whether there is a log."""
+        if not self.loaded.spec.landed:
+            return False
+        land(self.loaded, how, write)
+        return True
 
     def run(self, *, cut_short: bool = False) -> CheckpointReport | NothingToDo:
         """Run one epoch by a new session. With `cut_short`, fail an attempt first, after all of its tasks."""
@@ -187,6 +200,9 @@ class LawJob:
     def check_read(self, lineage: tuple[int, ...], *, whole: bool) -> None:
         """Check that each landed row was read at most once; with `whole`, exactly once. Raises AssertionError."""
         for name, objects in self.landed.items():
+            if whole and is_feed(self.document["sources"][name]):
+                left = waiting(self.folder / "landing" / name)
+                assert not left, f"source {name}: {left} files were never acknowledged"
             landed = Counter(repr(row) for rows in objects for row in rows.to_pylist())
             pieces = (rows for at, _, rows in self.captured.pieces.get(name, ()) if at in lineage)
             read = Counter(repr(row) for rows in pieces for row in rows.to_pylist())

@@ -32,6 +32,7 @@ from milepost_testkit.law.examples import (
     job_examples,
 )
 from milepost_testkit.law.job import LawJob
+from milepost_testkit.law.landings import WHOLE
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.law.rows import rows_table
 from milepost_testkit.law.served import SERVED
@@ -113,6 +114,7 @@ def hold_job(example: JobExample, folder: Path) -> Counter[str]:
 def _played_by_master(example: JobExample, job: LawJob) -> Counter[str]:
     sources, returns = list(example.document["sources"]), 0
     met: Counter[str] = Counter()
+    landings = example.landings or ((WHOLE, 0),) * len(example.acts)
     for number, (act, back, parallelism, rows) in enumerate(example.acts):
         for source, numbers in zip(sources, rows, strict=True):
             if numbers:
@@ -120,6 +122,7 @@ def _played_by_master(example: JobExample, job: LawJob) -> Counter[str]:
         job.set_parallelism(parallelism)
         if number >= returns or act == "backfill":  # refused if the spec lacks a source that it must read again
             job.bring_back()
+        met[landings[number][0]] += job.append(*landings[number])
         if act == "rollback":
             job.rollback(back)
         elif act == "backfill":
@@ -135,6 +138,7 @@ def _played_by_master(example: JobExample, job: LawJob) -> Counter[str]:
         met[act] += 1
         met["in flight"] += bool(job.in_flight)
     job.bring_back()
+    met["jobs that land"] += job.append(WHOLE, 0)
     while isinstance(job.run(), CheckpointReport):
         job.check()
     job.check_read(job.lineage, whole=True)
@@ -169,7 +173,7 @@ def hold_job_examples(count: int, seed: int | None) -> Counter[str]:
     try:
         server.start()
         with patch.dict(os.environ, PG_DSN=server.new_database().dsn):
-            return _hold_each(job_examples(feed=True, served=True), hold_job, count, seed)
+            return _hold_each(job_examples(feed=True, served=True, landed=True), hold_job, count, seed)
     finally:
         server.remove()
 

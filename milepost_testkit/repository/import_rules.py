@@ -161,7 +161,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "batch",
         "kinds",
         "laws",
-        "csv_oracle expiring_system landed_rows oracle",
+        "csv_oracle expiring_system file_feed landed_rows oracle",
     ),
     f"{TESTKIT}.jobs": (
         "backfills rollbacks",

@@ -23,7 +23,7 @@ def test_the_law_holds_in_longer_histories_of_larger_graphs(example: Example) ->
 
 @pytest.mark.deep
 @profiles.examples(share=0.1, suppress_health_check=list(HealthCheck))
-@given(example=job_examples(max_acts=8, feed=True, served=True))
+@given(example=job_examples(max_acts=8, feed=True, served=True, landed=True))
 @pytest.mark.usefixtures("database")
 def test_the_law_holds_in_longer_histories_of_whole_jobs(example: JobExample) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -89,7 +89,7 @@ def test_every_node_is_its_batch_query_whatever_its_graph_and_history(example: E
 
 @pytest.mark.long
 @profiles.examples(share=0.03, suppress_health_check=list(HealthCheck))
-@given(example=job_examples(feed=True, served=True))
+@given(example=job_examples(feed=True, served=True, landed=True))
 @pytest.mark.usefixtures("database")
 def test_nodes_and_tables_keep_the_law_through_rollbacks_backfills_and_failed_tries(example: JobExample) -> None:
     """And where a source leaves the spec and returns, and a table in Postgres is emptied behind the job's back."""
