@@ -201,7 +201,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
-    return open_python_source(name, spec.identity, code, spec.options, spec.columns)
+    return open_python_source(name, spec.identity, code, spec.options, spec.columns, spec.event_time)
 
 
 def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:

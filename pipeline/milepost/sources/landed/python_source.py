@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -20,11 +21,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import LandedSource, Pull, Reached, stored_position
 from milepost.sources.landed.row_batches import record_batches
+
+_Batches = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
+"""Turns what a user's reader yields into batches of the declared columns."""
 
 _MAX_PULLS = 1_000
 """A landing ends after this many records, so that a reader that never reaches its end does not keep it forever."""
@@ -34,13 +39,18 @@ _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledge
 
 
 def open_python_source(
-    name: str, identity: Identity, code: UserFunction, options: Mapping[str, str], types: Mapping[str, ColumnType]
+    name: str,
+    identity: Identity,
+    code: UserFunction,
+    options: Mapping[str, str],
+    types: Mapping[str, ColumnType],
+    event_time: EventTimeSpec | None = None,
 ) -> LandedSource:
     """Open the class of a source for one landing.
 
     Args:
         name: of the source, for messages. identity: as in the spec. options: given to the class.
-        types: the declared columns.
+        types: the declared columns. event_time: the column of the event time; None: rows have none.
     Raises:
         InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
     """
@@ -59,10 +69,11 @@ def open_python_source(
             reader: Any = source.streamReader(spark_schema)
         except PySparkNotImplementedError:
             reader = _simple_reader(name, code, source, spark_schema)
+    batches = partial(record_batches, name, types=types, event_time=event_time)
     if isinstance(reader, SimpleDataSourceStreamReader):
-        return _SimpleSource(identity, reader, types, calls)
+        return _SimpleSource(identity, reader, batches, calls)
     if isinstance(reader, DataSourceStreamReader):
-        return _StreamSource(identity, reader, types, calls)
+        return _StreamSource(identity, reader, batches, calls)
     raise InvalidRequest(
         f"source {name}: expected {code.name} to return a DataSourceStreamReader or a SimpleDataSourceStreamReader, "
         f"got {type(reader).__name__}. Nothing was landed.",
@@ -152,9 +163,9 @@ class _StreamSource:
     """
 
     def __init__(
-        self, identity: Identity, reader: DataSourceStreamReader, types: Mapping[str, ColumnType], calls: _UserCalls
+        self, identity: Identity, reader: DataSourceStreamReader, batches: _Batches, calls: _UserCalls
     ) -> None:
-        self._identity, self._reader, self._types, self._calls = identity, reader, types, calls
+        self._identity, self._reader, self._batches, self._calls = identity, reader, batches, calls
         self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
         self._pulls = _Pulls(reader, calls)
 
@@ -179,7 +190,7 @@ class _StreamSource:
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         rows = self._calls.iterate(self._calls.call(self._reader.read, split))
-        return record_batches(self._calls.source, rows, self._types)
+        return self._batches(rows)
 
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
@@ -192,10 +203,10 @@ class _SimpleSource:
         self,
         identity: Identity,
         reader: SimpleDataSourceStreamReader,
-        types: Mapping[str, ColumnType],
+        batches: _Batches,
         calls: _UserCalls,
     ) -> None:
-        self._identity, self._reader, self._types, self._calls = identity, reader, types, calls
+        self._identity, self._reader, self._batches, self._calls = identity, reader, batches, calls
         self._pulls = _Pulls(reader, calls)
 
     def identity(self) -> Identity:
@@ -211,7 +222,7 @@ class _SimpleSource:
         found = self._calls.call(self._reader.read, copy.deepcopy(split))
         with self._calls.guarded("`read` did not return rows and a position"):
             rows, end = found
-        yield from record_batches(self._calls.source, self._calls.iterate(rows), self._types)
+        yield from self._batches(self._calls.iterate(rows))
         yield Reached(self._calls.stored("`read`", end))  # the iterator of the rows may have moved it
 
     def commit(self, end: Position) -> None:

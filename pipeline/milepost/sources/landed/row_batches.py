@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
+from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import takes_value
+from milepost.sources.kernel.time_column import TimeColumn
 
 _BATCH_ROWS, _BATCH_BYTES = 10_000, 16 << 20
 _FIRST_ROWS = 10
@@ -20,7 +22,9 @@ _UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeErr
 """What Arrow raises for a Python value that does not fit a type."""
 
 
-def record_batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
+def record_batches(
+    source: str, rows: Iterator[Any], types: Mapping[str, ColumnType], event_time: EventTimeSpec | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield batches of the declared columns, from record batches or from rows, in order.
 
     A record batch may have its columns in another order, and more of them. A row is a tuple or list with the values in
@@ -28,9 +32,31 @@ def record_batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnT
 
     Args:
         source: for messages. types: the declared columns.
+        event_time: the column of the event time; None: rows have none.
     Raises:
-        InvalidRequest: a column is missing, or a value does not fit its type without loss.
+        InvalidRequest: a column is missing, a value does not fit its type without loss, or a row has no event time. No
+            epoch could ever process such a row, and it could never leave the log.
     """
+    times = None if event_time is None else TimeColumn(event_time, types[event_time.column])
+    count = 0
+    for batch in _batches(source, rows, types):
+        if times is not None:
+            _require_times(source, batch.column(times.field.name), times, count)
+        count += batch.num_rows
+        yield batch
+
+
+def _require_times(source: str, column: pa.Array, times: TimeColumn, before: int) -> None:
+    """Check that each row has an event time. before: number of rows before them, for messages."""
+    valid = times.times(column).is_valid()
+    if (at := valid.index(pa.scalar(False)).as_py()) >= 0:
+        value = column[at]
+        shown = f", value {value.as_py()!r:.80}," if value.is_valid else ""
+        raise _refused(source, f"row {before + at + 1}, column {times.field.name}{shown} {times.fault(value)}")
+
+
+def _batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
+    """Yield batches of the declared columns."""
     schema = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
     waiting: list[Any] = []
     count, size = 0, _FIRST_ROWS

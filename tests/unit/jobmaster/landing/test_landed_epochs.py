@@ -144,6 +144,21 @@ def test_nothing_is_landed_or_acknowledged_into_a_log_without_the_end_that_was_r
     job.assert_tables(5)
 
 
+def test_a_row_without_an_event_time_is_not_landed_because_no_epoch_could_process_it(job: LandedJob) -> None:
+    job.land_and_run(1)
+    feeds = job.folder / "config" / "feeds.py"
+    code = feeds.read_text()
+    feeds.write_text(code.replace("START + timedelta(hours=n))", "None if n == 2 else START + timedelta(hours=n))"))
+    job.produce(2, 3)
+    (failed,) = job.land().failed
+    assert "row 1, column at is null, but the event time is required. Nothing of this read was landed" in failed.message
+    assert (failed.error, job.left) == ("InvalidRequest", 2)
+    feeds.write_text(code)
+    job.land()
+    job.epoch()
+    job.assert_tables(3)
+
+
 def test_a_copy_of_the_storage_goes_on_from_where_it_was(job: LandedJob, tmp_path: Path) -> None:
     job.land_and_run(1, 2)
     job.produce(3)

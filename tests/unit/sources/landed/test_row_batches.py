@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
+from milepost.jobspec.job.event_time_spec import EventTimeSpec
 from milepost.language.types import parse_type
 from milepost.sources.landed.row_batches import record_batches
 
@@ -76,6 +77,26 @@ def test_not_a_number_in_a_list_of_another_type_is_stored() -> None:
 def test_a_value_of_which_something_would_be_lost_is_refused(type_: str, value: Any) -> None:
     with pytest.raises(InvalidRequest, match="row 1, column c: expected"):
         stored(iter([(value,)]), type_)
+
+
+@pytest.mark.parametrize(
+    ("type_", "event_time", "bad", "says"),
+    [
+        ("timestamp[us, UTC]", {"column": "c"}, None, "row 2, column c is null, but the event time is required"),
+        (
+            "string",
+            {"column": "c", "format": "%Y-%m-%d"},
+            "soon",
+            "row 2, column c, value 'soon', is not a time of the",
+        ),
+        ("int64", {"column": "c", "unit": "s"}, 2**62, "is an event time beyond the range of timestamps"),
+    ],
+)
+def test_a_row_without_an_event_time_is_refused(type_: str, event_time: dict[str, Any], bad: Any, says: str) -> None:
+    good = {"string": "2026-01-01", "int64": 1}.get(type_, pd.Timestamp(0, tz="UTC"))
+    with pytest.raises(InvalidRequest, match=says):
+        types, spec = {"c": parse_type(type_)}, EventTimeSpec.model_validate(event_time)
+        list(record_batches("feed", iter([(good,), (bad,)]), types, spec))
 
 
 def test_large_rows_are_batched_by_their_size() -> None:
