@@ -16,6 +16,9 @@ from milepost.sources.messages.carried_columns import CarriedColumns
 from milepost.sources.messages.json_values import JsonValues
 from milepost.sources.parquet import ParquetReader
 
+_CHUNK_MESSAGES = 1024
+"""Number of messages that are searched for bad ones at once."""
+
 _PLACE = ("topic", "partition", "offset")
 
 
@@ -58,11 +61,11 @@ class MessageReader:
             try:
                 rows = self._rows(messages)
             except (*DATA_ERRORS, UnicodeDecodeError) as error:
-                errors = self._errors(part.object.key, messages)
-                if not errors:
-                    reason = "its messages cannot be read"
-                    raise BadRecord(part.object.key, None, None, None, reason, engine_message=str(error)) from error
-                raise errors[min(errors)] from error
+                for chunk in _chunks(messages):
+                    if errors := self._errors(part.object.key, chunk):
+                        raise errors[min(errors)] from error
+                reason = "its messages cannot be read"
+                raise BadRecord(part.object.key, None, None, None, reason, engine_message=str(error)) from error
             yield rows
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
@@ -71,16 +74,18 @@ class MessageReader:
         Raises: BadObject, CommitConflict, NotFound: as `read_part`.
         """
         for messages in self._messages(store, part):
-            errors: dict[int, BadMessage] = {}
-            try:
-                rows = self._rows(messages)
-            except (*DATA_ERRORS, UnicodeDecodeError):
-                errors = self._errors(part.object.key, messages)
-                good = [at for at in range(messages.num_rows) if at not in errors]
-                rows = self._rows(messages.take(pa.array(good, pa.int64())))
-            if rows.num_rows or rows.schema.metadata:
+            if (rows := self._rows_if_good(messages)) is not None:
                 yield rows
-            yield from (errors[at] for at in sorted(errors))
+                continue
+            for chunk in _chunks(messages):
+                errors: dict[int, BadMessage] = {}
+                if (rows := self._rows_if_good(chunk)) is None:
+                    errors = self._errors(part.object.key, chunk)
+                    good = [at for at in range(chunk.num_rows) if at not in errors]
+                    rows = self._rows(chunk.take(pa.array(good, pa.int64())))
+                if rows.num_rows or rows.schema.metadata:
+                    yield rows
+                yield from (errors[at] for at in sorted(errors))
 
     def _messages(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the part's messages that have a row. Those that have none are counted in `TOMBSTONES`."""
@@ -103,12 +108,26 @@ class MessageReader:
         rows = pa.RecordBatch.from_arrays(columns, schema=self._batch_schema)
         return rows.replace_schema_metadata(messages.schema.metadata)
 
+    def _rows_if_good(self, messages: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Return one row per message; None if one cannot be decoded."""
+        try:
+            return self._rows(messages)
+        except (*DATA_ERRORS, UnicodeDecodeError):
+            return None
+
     def _errors(self, key: str, messages: pa.RecordBatch) -> dict[int, BadMessage]:
         """Return the error of each message that cannot be decoded, by its index."""
         found = self._carried.errors(key, messages)
         if self._json is not None:
             found |= self._json.errors(key, messages["value"])
         return {at: _located(error, messages, at) for at, error in found.items()}
+
+
+def _chunks(messages: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield the messages in parts, so that not all are searched for the first bad one. The first has the metadata."""
+    for start in range(0, messages.num_rows, _CHUNK_MESSAGES):
+        chunk = messages.take(pa.array(range(start, min(start + _CHUNK_MESSAGES, messages.num_rows)), pa.int64()))
+        yield chunk if start == 0 else chunk.replace_schema_metadata(None)
 
 
 def _partitions(messages: pa.RecordBatch) -> pa.Array:

@@ -217,6 +217,29 @@ def test_a_long_message_is_decoded() -> None:
     assert table["name"].to_pylist() == [None, text]
 
 
+@pytest.mark.parametrize("bad", [{4_500}, {0, 1, 70, 2_000, 3_999, 4_000, 5_000, 5_999}])
+def test_bad_messages_are_found_in_large_batches(bad: set[int]) -> None:
+    empty = {3, 1_999, 4_001, 5_998}
+    values = [b"{broken" if n in bad else None if n in empty else json.dumps({"n": n}).encode() for n in range(6_000)]
+    store, obj = landed(numbered(values), row_group=6_000)
+    reader = build_reader("clicks", kafka_source({"n": "int32"}, metadata={"o": "offset"}))
+    read: list[int] = []
+    tombstones = 0
+    for item in reader.salvage_part(store, whole_object(obj)):
+        if isinstance(item, BadMessage):
+            assert item.offset in bad
+            bad_before = item.offset
+            continue
+        assert item["n"].to_pylist() == item["o"].to_pylist()
+        read += item["n"].to_pylist()
+        tombstones += int((item.schema.metadata or {}).get(TOMBSTONES, 0))
+    assert (read, tombstones) == ([n for n in range(6_000) if n not in bad | empty], 4)
+    assert bad_before == max(bad)
+    with pytest.raises(BadMessage) as refused:
+        list(reader.read_part(store, whole_object(obj)))
+    assert refused.value.offset == min(bad)
+
+
 def test_a_key_that_is_no_text_is_bad_unless_its_bytes_are_taken() -> None:
     messages = [Message(b"{}", b"\xff", offset=5), Message(b"{}", b"k", offset=6), Message(b"{}", offset=7)]
     table, bad = salvaged(kafka_source({"n": "int32"}, metadata={"k": "key"}), messages)
