@@ -85,7 +85,7 @@ def test_a_value_of_which_something_would_be_lost_is_refused(type_: str, value: 
         ("timestamp[us, UTC]", {"column": "c"}, None, "row 2, column c is null, but the event time is required"),
         (
             "string",
-            {"column": "c", "format": "%Y-%m-%d"},
+            {"column": "c", "format": "yyyy-MM-dd"},
             "soon",
             "row 2, column c, value 'soon', is not a time of the",
         ),
