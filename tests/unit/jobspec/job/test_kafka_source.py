@@ -139,12 +139,18 @@ def test_connection_texts_are_the_servers_and_the_options_of_the_client() -> Non
     assert spec.client == {"sasl.password": "${env:PASSWORD}"}
 
 
+def test_the_start_is_the_same_in_whatever_order_it_is_written() -> None:
+    one, other = {"clicks": {0: 5, 1: 6}}, {"clicks": {"1": 6, "0": 5}}
+    assert kafka_source(SCHEMA, start=one).identity == kafka_source(SCHEMA, start=other).identity
+
+
 @pytest.mark.parametrize(
     ("keys", "verdict"),
     [
         ({"topics": ["views", "clicks"]}, COMPATIBLE),
         ({"topics": ["views"]}, NEW_UID),
         ({"start": "latest"}, NEW_UID),
+        ({"start": {"clicks": {0: 5}}}, NEW_UID),
         ({"bootstrap_servers": "other:9092"}, COMPATIBLE),
         ({"schema": {"user": "int64"}, "metadata": {"o": "offset"}}, COMPATIBLE),
         ({"value": {"format": "raw"}, "schema": {"user": "binary"}}, COMPATIBLE),

@@ -257,6 +257,14 @@ def test_a_message_without_a_time_is_bad_if_that_is_the_event_time() -> None:
     assert bad[0].clause == "is null, but the event time is required"
 
 
+def test_an_event_time_may_be_read_from_a_key() -> None:
+    spec = kafka_source({"n": "int32"}, event_time={"column": "day", "format": "yyyy-MM-dd"}, metadata={"day": "key"})
+    messages = [Message(b"{}", b"2013-01-01"), Message(b"{}", b"soon", offset=1), Message(b"{}", b"\xff", offset=2)]
+    table, bad = salvaged(spec, messages)
+    assert table["day"].to_pylist() == [datetime(2013, 1, 1, tzinfo=UTC)]
+    assert [(one.offset, one.column, one.value) for one in bad] == [(1, "day", "soon"), (2, "day", "\ufffd")]
+
+
 @pytest.mark.parametrize(("type_", "texts"), [("binary", [b"\xff\n", None, b""]), ("string", ["a\n", None, ""])])
 def test_a_raw_value_is_taken_as_it_is(type_: str, texts: list[Any]) -> None:
     values = [text.encode() if isinstance(text, str) else text for text in texts]

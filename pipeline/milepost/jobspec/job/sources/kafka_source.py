@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -183,7 +184,8 @@ class KafkaSourceSpec(LandedSourceSpec):
     @property
     def identity(self) -> dict[str, str]:
         """The cluster and the topics are known by their ids once they are landed; the log has those."""
-        return {"format": self.format, "topics": ", ".join(sorted(self.topics)), "start": str(self.start)}
+        start = self.start if isinstance(self.start, str) else json.dumps(self.start, sort_keys=True)
+        return {"format": self.format, "topics": ", ".join(sorted(self.topics)), "start": start}
 
     @property
     def location(self) -> str:
