@@ -106,7 +106,7 @@ class InProcessRun:
         self.shown: dict[str, Any] = {}
         self._parked: dict[str, Any] = {}
         self.outlets = OutletEvents()
-        self.run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None)
+        self.run = SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, run_type="manual", logical_date=None, conf=form)
         self.run.triggering_user_name = "bea"
 
     def ask(self) -> None:

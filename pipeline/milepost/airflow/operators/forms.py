@@ -16,6 +16,9 @@ from milepost.jobspec.load import LoadedJob
 WHAT = "what"
 WHAT_TITLE = "What to do"
 UNTIL_CAUGHT_UP = "until_caught_up"
+UP_TO = "up_to"
+"""Not a field: what the first run "until caught up" passes to the next ones, the last record of each source's log."""
+
 DRY_RUN = "dry_run"
 APPROVE = "approve"
 
@@ -66,7 +69,8 @@ def epoch_form(*, until_caught_up: bool) -> dict[str, Param]:
         UNTIL_CAUGHT_UP: switch(
             until_caught_up,
             "Until caught up",
-            "After this epoch, trigger another run, until there is no new input.",
+            "After this epoch, trigger another run, until there is no new input. What is landed after the first run's "
+            "trigger does not count.",
         ),
         TAKE_OVER.name: switch(False, TAKE_OVER.title, TAKE_OVER.help),
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from milepost.acts import TAKE_OVER
 from milepost.airflow.operators.base import format_facts
+from milepost.airflow.operators.forms import UP_TO
 from milepost.airflow.operators.tasks import EpochOperator
 from milepost.errors import InvalidRequest, SourceUnreachable
 
@@ -24,9 +25,13 @@ class LandInputOperator(EpochOperator):
     """Lands the sources that are landed, before the trigger. The trigger runs even if this fails.
 
     It lands nothing if this run will have no epoch: it is covered, the job has ended, or another session runs an epoch.
+    Nor does it if the run continues one "until caught up", which would never end otherwise.
     """
 
     def act(self, context: Context) -> Any:
+        if UP_TO in (context["dag_run"].conf or {}):
+            log.info("nothing was landed: an earlier run until caught up has landed, and this one processes the rest")
+            return None
         take_over = bool(context["params"].get(TAKE_OVER.name, False))
         report = self.jobmaster().landings.land_before_epoch(self.session(context), take_over=take_over)
         if report.not_due is not None:

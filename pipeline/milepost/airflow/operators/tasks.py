@@ -33,7 +33,7 @@ from milepost.acts import TAKE_OVER
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, format_facts
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.dag_ids import operate_dag_id
-from milepost.airflow.operators.forms import UNTIL_CAUGHT_UP
+from milepost.airflow.operators.forms import UNTIL_CAUGHT_UP, UP_TO
 from milepost.airflow.operators.skip_leaf import skip_request
 from milepost.airflow.operators.xcom import (
     CheckpointXCom,
@@ -134,7 +134,8 @@ class TriggerCheckpointOperator(EpochOperator):
 
         take_over = bool(context["params"].get(TAKE_OVER.name, False))
         master, session = self.jobmaster(), self.session(context)
-        triggered = master.triggers.trigger(session, take_over=take_over, tell=log_report)
+        up_to = self.log_bounds(context, master)
+        triggered = master.triggers.trigger(session, take_over=take_over, up_to=up_to, tell=log_report)
         if isinstance(triggered, NothingToDo):
             log.info("%s", triggered.message)
             if triggered.status == "covered" and session.run.run_type == "backfill":
@@ -151,6 +152,18 @@ class TriggerCheckpointOperator(EpochOperator):
         else:
             log.info("epoch %d was planned by an earlier try of this task", acting.epoch)
         return to_json(acting)
+
+    def log_bounds(self, context: Context, master: JobMaster) -> dict[str, int] | None:
+        """Return the records up to which runs "until caught up" read the logs of landed sources; None: all of them.
+
+        The first of these runs fixes them. `subsume` passes them to the next one.
+        """
+        if not context["params"].get(UNTIL_CAUGHT_UP, False) or not master.job.spec.landed:
+            return None
+        passed = (context["dag_run"].conf or {}).get(UP_TO)
+        bounds: dict[str, int] = master.landings.newest_records() if passed is None else dict(passed)
+        context["ti"].xcom_push(key=UP_TO, value=bounds)
+        return bounds
 
 
 class CheckpointOperator(EpochOperator):
@@ -299,7 +312,10 @@ class SubsumeOperator(EpochOperator):
         """
         run = context["dag_run"]
         origin = hashlib.sha256(run.run_id.encode()).hexdigest()[:16]
-        conf = {UNTIL_CAUGHT_UP: True}
+        conf: dict[str, Any] = {UNTIL_CAUGHT_UP: True}
+        up_to = context["ti"].xcom_pull(task_ids=self.sibling_id(TRIGGER), key=UP_TO)
+        if up_to:
+            conf[UP_TO] = up_to
         log.info("until caught up: triggering the next epoch")
         return DagRunTriggerException(
             trigger_dag_id=run.dag_id,

@@ -57,7 +57,8 @@ def run(
 ) -> None:
     """Run epochs now, without Airflow. After a failure, earlier epochs stay published.
 
-    Sources that are landed are landed once, before the first epoch.
+    Sources that are landed are landed once, before the first epoch. What is landed after that does not prolong
+    `--until-caught-up` and `--drain`.
     """
     if epochs is not None and (until_caught_up or drain):
         other = "--drain" if drain else "--until-caught-up"
@@ -86,6 +87,7 @@ def run(
     # One session per epoch, because a session whose checkpoint has completed runs no second one.
     session, waited = Session.cli(), False
     all_landed = not loaded.spec.landed or _land(master, session, output, take_over=take_over)
+    up_to = master.landings.newest_records() if remaining is None and loaded.spec.landed else None
     while remaining is None or remaining > 0:
         with EpochProgress() as progress:
             try:
@@ -95,6 +97,7 @@ def run(
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
                     drain=drain,
+                    up_to=up_to,
                     tell=note_report,
                     progress=progress,
                     restarts=recovery.failed,

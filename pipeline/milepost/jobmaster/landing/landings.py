@@ -103,6 +103,15 @@ class Landings:
         not_due = None if state is None else self._not_due(session, state, take_over=take_over)
         return LandingReport(not_due=not_due) if not_due else self._land_each(names, progress)
 
+    @use_case
+    def newest_records(self) -> dict[str, int]:
+        """Return the sequence of each log's newest record, by source; 0: nothing was landed.
+
+        A run "until caught up" reads up to here, so that a source which is landed all the time cannot prolong it.
+        """
+        newest = {name: SourceLog(self._context.store, name).newest() for name in sorted(self._context.spec.landed)}
+        return {name: 0 if stored is None else stored.record.sequence for name, stored in newest.items()}
+
     def _existing_state(self) -> ManifestState | None:
         """Return the head's state; None if the job has never run, after a check of its stores."""
         head = head_within_deadline(self._context)

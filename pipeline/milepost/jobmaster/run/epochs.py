@@ -25,6 +25,7 @@ from milepost.errors import CheckpointError
 from milepost.jobmaster.compatibility.preflight import OnReport
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.next_input import LogBounds
 from milepost.jobmaster.job.measurements import post_commit_times, store_post_commit_times
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
@@ -248,6 +249,7 @@ class Epochs:
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        up_to: LogBounds | None = None,
         tell: OnReport | None = None,
         progress: Progress | None = None,
         restarts: Callable[[BaseException], bool] | None = None,
@@ -258,13 +260,19 @@ class Epochs:
         aborted; the next start publishes what this run did not. With `drain` the last epoch finishes the job.
 
         Args:
+            up_to: as for `Trigger.trigger`.
             restarts: returns whether the caller will run the epoch again after this error. If so, the job stays
                 RUNNING.
         """
         clock = StepClock(progress)
         clock("trigger")
         triggered = self._trigger.trigger(
-            session, take_over=take_over, allow_non_restored_state=allow_non_restored_state, drain=drain, tell=tell
+            session,
+            take_over=take_over,
+            allow_non_restored_state=allow_non_restored_state,
+            drain=drain,
+            up_to=up_to,
+            tell=tell,
         )
         if isinstance(triggered, NothingToDo):
             return triggered

@@ -27,6 +27,7 @@ from milepost.jobmaster.job.input.next_dimensions import (
     settling_static_sources_message,
 )
 from milepost.jobmaster.job.input.next_input import (
+    LogBounds,
     SourcePlans,
     no_input_message,
     plan_epoch,
@@ -58,6 +59,7 @@ class _TriggerCall:
     session: Session
     allow_non_restored_state: bool
     drain: bool
+    up_to: LogBounds | None
     tell: OnReport | None
     clock: StepClock
 
@@ -111,6 +113,7 @@ class Trigger:
         take_over: bool = False,
         allow_non_restored_state: bool = False,
         drain: bool = False,
+        up_to: LogBounds | None = None,
         tell: OnReport | None = None,
     ) -> Triggered | NothingToDo:
         """Claim the timeline for the session and open its next epoch, after finishing the work of earlier sessions.
@@ -120,15 +123,16 @@ class Trigger:
             allow_non_restored_state: drop state that no operator restores. Such an epoch runs even without input.
             tell: receives the pre-flight report if the spec or the code differs from the head's.
             drain: if there is no more input, open the job's last epoch; after that epoch, finish the job.
+            up_to: the records of landed sources that count as input. Later ones are left for other epochs. None: all.
         Returns: the session's pending checkpoint (the same one if called again), or why there is nothing to do.
         Raises:
             Busy: another session's lease is alive, or `min_pause` is not over.
             JobNotRunnable: the job is FAILED or has ended, or its sinks lag too far behind.
             InvalidRequest: the spec or a process function is inconsistent, or does not fit the state of the head.
         """
-        call = _TriggerCall(session, allow_non_restored_state, drain, tell, StepClock())
+        call = _TriggerCall(session, allow_non_restored_state, drain, up_to, tell, StepClock())
         call.clock("plan")
-        prefetched = self._prefetch_source_plans()
+        prefetched = self._prefetch_source_plans(up_to)
         head = head_within_deadline(self._context)
         if head is None or _has_unfinished_work(head.state):
             require_stores(self._context)  # before any write; a call that finds nothing to do writes nothing
@@ -187,7 +191,7 @@ class Trigger:
             return _FinishedWork()
         return _FinishedWork(published=tuple(self._leadership.commits.finish(session)))
 
-    def _prefetch_source_plans(self) -> _PrefetchedPlans | None:
+    def _prefetch_source_plans(self, up_to: LogBounds | None) -> _PrefetchedPlans | None:
         """Start listing the sources, while the head is read, from the last head that this process saw.
 
         The plans are valid only if that is still the head. Then it was the head when the listings began, and no object
@@ -198,7 +202,7 @@ class Trigger:
         base = None if last_seen is None else context.cached_base(last_seen.state, last_seen.state.timeline().head)
         if last_seen is None or base is None or _has_unfinished_work(last_seen.state):
             return None
-        plans = prefetch(context.store, partial(plan_sources, context, base), "sources")
+        plans = prefetch(context.store, partial(plan_sources, context, base, up_to), "sources")
         return _PrefetchedPlans(last_seen.state, plans)
 
     def _open_next(
@@ -221,7 +225,7 @@ class Trigger:
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded, leaves_state = self._load(call, base)
         self._reconciler.admit(session, state, base)
-        plans = plan_sources(context, base) if prefetched is None else prefetched.plans()
+        plans = plan_sources(context, base, call.up_to) if prefetched is None else prefetched.plans()
         record = plan_epoch(context, base, loaded.graph, plans, drain=call.drain, leaves_state=leaves_state)
         if record is None:
             settling = settling_message(context, plans)

@@ -23,7 +23,7 @@ from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
-from milepost.protocol.landed import RecordLimits, StoredRecord, require_own_log, within_limits
+from milepost.protocol.landed import LogPosition, RecordLimits, StoredRecord, require_own_log, within_limits
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -42,6 +42,9 @@ from milepost.storage.concurrency import parallel_map, prefetch
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
+
+LogBounds = Mapping[str, int]
+"""Landed source -> sequence of the last record of its log that may be read. A source that is missing has no bound."""
 
 SourcePlans = Mapping[str, SourcePlan]
 """What each source could deliver now, by name, in name order."""
@@ -131,8 +134,11 @@ def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
     return frozenset(item.name for item in inputs if item.idle)
 
 
-def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
+def plan_sources(context: JobContext, base: CheckpointMetadata | None, up_to: LogBounds | None = None) -> SourcePlans:
     """Plan every source but static ones, in name order, within its limits. Reads listings, no data.
+
+    Args:
+        up_to: None: all records of landed sources count as input.
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
@@ -142,14 +148,16 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None) -> Source
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
     names = sorted(context.spec.streams)
-    plans = parallel_map(context.store, lambda name: plan_stream(context, base, name), names)
+    plans = parallel_map(context.store, lambda name: plan_stream(context, base, name, up_to), names)
     return dict(zip(names, plans, strict=True))
 
 
-def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
+def plan_stream(
+    context: JobContext, base: CheckpointMetadata | None, name: str, up_to: LogBounds | None = None
+) -> SourcePlan:
     """Plan one source. Lists its objects while the consumed set is read. Raises: as `plan_sources`."""
     if name in context.spec.landed:
-        return _plan_landed(context, base, name)
+        return _plan_landed(context, base, name, None if up_to is None else up_to.get(name))
     config, pattern = context.source(name)
     store = open_store(config)
     listing = prefetch(store, lambda: list_objects(store, pattern), "listing")
@@ -165,8 +173,8 @@ def plan_stream(context: JobContext, base: CheckpointMetadata | None, name: str)
     return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None)
 
 
-def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str) -> SourcePlan:
-    """Plan one landed source, from the records after the position of the base."""
+def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str, up_to: int | None) -> SourcePlan:
+    """Plan one landed source, from the records after the position of the base. Records after `up_to` do not count."""
     spec, log = context.spec.landed[name], SourceLog(context.store, name)
     snapshot = base.sources.get(name) if base is not None else None
     position = snapshot.position if snapshot is not None else None
@@ -175,13 +183,24 @@ def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str
         require_own_log(name, newest.record.identity, context.identity)
     log.require_continues(position, newest)
     records: tuple[StoredRecord, ...] = ()
-    if newest is not None and has_new_rows(position, newest.record):
+    last = _bounded(log, position, newest, up_to)
+    if last is not None and has_new_rows(position, last.record):
         limits = spec.limits_per_epoch
         allowed = RecordLimits(limits.max_records, limits.max_rows, limits.max_bytes)
-        records = within_limits(log.since(position, newest), allowed)
+        records = within_limits(log.since(position, last), allowed)
     expect_every_ms = None if spec.expect_every is None else in_ms(spec.expect_every)
     now_ms = 0 if expect_every_ms is None else context.store.clock_ms()
     return plan_log(LogInput(position, None if newest is None else newest.record, records), now_ms, expect_every_ms)
+
+
+def _bounded(
+    log: SourceLog, position: LogPosition | None, newest: StoredRecord | None, up_to: int | None
+) -> StoredRecord | None:
+    """Return the newest record that counts as input; None: there is none after the position."""
+    if newest is None or up_to is None or newest.record.sequence <= up_to:
+        return newest
+    first = 1 if position is None else position.next
+    return log.record(up_to) if up_to >= first else None
 
 
 def _rules(name: str, spec: FileSourceSpec, *, local: bool) -> SourceRules:
