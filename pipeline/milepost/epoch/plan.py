@@ -80,9 +80,9 @@ class SourceInput:
     landed: LandedRange | None = None
 
     @property
-    def behind(self) -> tuple[str, ...]:
-        """Partitions of a landed source that hold back its watermark after the epoch."""
-        return () if self.landed is None else self.landed.behind
+    def behind(self) -> tuple[str, ...] | None:
+        """Partitions of a landed source that hold back its watermark after the epoch. None: it read no record."""
+        return None if self.landed is None else self.landed.behind
 
     @property
     def has_input(self) -> bool:

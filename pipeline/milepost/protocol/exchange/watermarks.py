@@ -49,7 +49,9 @@ def newest_by_partition(before: Mapping[str, int], subtasks: Iterable[Mapping[st
     return dict(sorted(newest.items()))
 
 
-def delivered_event_time(newest_us: int | None, partitions: Mapping[str, int], behind: Collection[str]) -> int | None:
+def delivered_event_time(
+    newest_us: int | None, partitions: Mapping[str, int], behind: Collection[str] | None
+) -> int | None:
     """Return the event time up to which a source was read; None: it is unknown, so its watermark stays.
 
     A partition that is behind has rows still to come that are older than those of a faster one. So its own newest time
@@ -65,9 +67,10 @@ def delivered_event_time(newest_us: int | None, partitions: Mapping[str, int], b
     Args:
         newest_us: newest event time of this epoch's rows, which counts for a source without partitions.
         partitions: newest event time of each partition, also of earlier epochs.
-        behind: those that were not read to their end.
+        behind: those that were not read to their end. None: the epoch read no record, so which ones are behind is as
+            before, and the watermark stays.
     """
-    if not partitions and not behind:
+    if behind is None or (not partitions and not behind):
         return newest_us
     return operator_watermark((max(partitions.values(), default=None), *(partitions.get(name) for name in behind)))
 

@@ -43,7 +43,7 @@ class SourceClock:
         idle_before, idle: whether the source is idle at the start and at the end of the epoch. An idle source is
             ignored unless all inputs are idle.
         partitions: newest event time of each of its partitions at the start of the epoch.
-        behind: partitions that are behind at the end of the epoch.
+        behind: partitions that are behind at the end of the epoch. None: it read none of their records.
     """
 
     name: str
@@ -52,7 +52,7 @@ class SourceClock:
     idle_before: bool = False
     idle: bool = False
     partitions: tuple[tuple[str, int], ...] = ()
-    behind: tuple[str, ...] = ()
+    behind: tuple[str, ...] | None = ()
 
     def end_us(self, acks: Iterable[Mapping[str, Any]]) -> int | None:
         """Return its watermark at the end of the epoch, from what its subtasks acknowledged."""

@@ -44,6 +44,11 @@ def test_partitions_that_are_behind_hold_the_watermark_back() -> None:
     assert delivered_event_time(1130, newest, ("p3",)) is None, "nothing is known of its rows"
 
 
+def test_an_epoch_that_reads_none_of_a_log_leaves_its_watermark_although_no_partition_is_named_as_behind() -> None:
+    """Only another source had input: partition 1 is still behind, and its next row is from 11:01."""
+    assert delivered_event_time(None, {"p0": 1200, "p1": 1100}, None) is None
+
+
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(0, 50), max_size=12)), st.data())
 def test_no_row_of_an_ordered_partition_is_late_while_a_log_catches_up(
     rows: dict[str, list[int]], data: st.DataObject
@@ -58,7 +63,7 @@ def test_no_row_of_an_ordered_partition_is_late_while_a_log_catches_up(
             assert all(watermark is None or time >= watermark for time in times)
         left = {name: times[shares[name] :] for name, times in left.items()}
         newest = newest_by_partition(newest, [{name: times[-1]} for name, times in read.items() if times])
-        behind = [name for name, times in left.items() if times]
+        behind = [name for name, times in left.items() if times] if any(read.values()) else None
         newest_us = max((times[-1] for times in read.values() if times), default=None)
         watermark = source_watermark(watermark, delivered_event_time(newest_us, newest, behind), 0)
     if newest:

@@ -74,6 +74,7 @@ def fired(time_us: int | None, uid: str = "unique", *, in_flight: bool = False) 
         ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20))),), [newest(30, p1=30)], 35),
         ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20)), behind=("p1",)),), [newest(30, p1=30)], 25),
         ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20))),), [], 35),
+        ((replace(SOURCE, partitions=(("p0", 40), ("p1", 20)), behind=None),), [], 10),
     ],
 )
 def test_an_input_is_complete_as_far_as_all_of_its_senders_are(
