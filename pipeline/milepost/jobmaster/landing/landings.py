@@ -132,13 +132,14 @@ class Landings:
     def _land_each(self, names: Sequence[str], progress: Callable[[str], None] | None) -> LandingReport:
         landed: list[Landing] = []
         failed: list[FailedLanding] = []
-        if names:
-            self._leadership.head_or_create()
+        if not names:
+            return LandingReport()
+        state = self._leadership.head_or_create()
         for name in names:
             if progress is not None:
                 progress(name)
             try:
-                landed.append(self._land(name))
+                landed.append(self._land(name, state))
             except CheckpointError as error:  # one source that does not answer must not keep the others back
                 _LOG.info("source %s was not landed: %s", name, error.message)
                 may_pass = error.action is Action.RETRY
@@ -160,17 +161,16 @@ class Landings:
         schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
         return read_landed_rows(SourceLog(self._context.store, source), schema, at, limit)
 
-    def _land(self, name: str) -> Landing:
+    def _land(self, name: str, state: ManifestState) -> Landing:
         context = self._context
         spec, log = context.spec.landed[name], SourceLog(context.store, name)
-        position = self._position(name)
+        position = self._position(name, state)
         if position is not None:
             log.require_holds(position)  # what is landed and acknowledged elsewhere than in the log would be lost
         return Lander(log, open_source(context, name, spec), context.identity).land()
 
-    def _position(self, name: str) -> LogPosition | None:
+    def _position(self, name: str, state: ManifestState) -> LogPosition | None:
         """Return how far the live head has read a source's log; None: it has read none."""
-        state = self._context.head().state
         checkpoint = state.checkpoint(state.timeline().head)
         consumed = None if checkpoint is None else self._context.metadata(checkpoint).sources.get(name)
         return None if consumed is None else consumed.position
