@@ -36,6 +36,7 @@ HEADINGS = {
     "NexmarkSourceSpec": "sources: nexmark",
     "LandLimits": "sources: nexmark.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
+    "LandRules": "sources: landed.land",
     "EventTimeSpec": "sources.event_time",
     "SqlOperator": "operators: sql",
     "AggregateOperator": "operators: aggregate",

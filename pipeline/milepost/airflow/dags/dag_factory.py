@@ -1,4 +1,4 @@
-"""Create a job's two DAGs from its spec: `<job>__epoch` and `<job>__operate`.
+"""Create a job's DAGs from its spec: `<job>__epoch`, `<job>__operate`, and one per schedule of landed sources.
 
 This runs whenever Airflow parses DAG files, so it imports nothing heavy, reads no store and loads no user code. Linting
 a spec needs parsers for YAML and SQL, so its result is cached per spec text and version (`spec_cache.py`).
@@ -10,6 +10,7 @@ import logging
 import traceback
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
+from milepost.airflow.dags.land_dag import land_dag
 from milepost.airflow.dags.operate_dag import operate_dag
 from milepost.airflow.operators import forms, tasks
 from milepost.airflow.operators.dag_ids import (
@@ -34,6 +36,8 @@ from milepost.airflow.operators.dag_ids import (
     broken_dag_id,
     duplicate_dag_id,
     epoch_dag_id,
+    land_dag_id,
+    land_dag_prefix,
     operate_dag_id,
 )
 from milepost.airflow.spec_cache import cached_job_name, parsed_spec
@@ -94,7 +98,8 @@ def _has_other_dags(path: Path, dag_id: str) -> bool:
     name = cached_job_name(path)
     if name is None:
         return False
-    return dag_id not in {*(make_id(name) for make_id in _DAGS), duplicate_dag_id(name), broken_dag_id(path)}
+    ids = {epoch_dag_id(name), operate_dag_id(name), duplicate_dag_id(name), broken_dag_id(path)}
+    return dag_id not in ids and not dag_id.startswith(land_dag_prefix(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +130,7 @@ def _spec_dags(path: Path, taken: Collection[str], only: str | None) -> tuple[st
             problem = f"{path.name}: another spec in {path.parent} has the job name {name} too; names are unique."
             return _BrokenSpec(path, duplicate_dag_id(name), problem)
         on_failure(job.spec)  # raises for an invalid notifier, so that it shows like any other error of the spec
-        dags = {dag_id(name): make(job) for dag_id, make in _DAGS.items() if only in (None, dag_id(name))}
+        dags = {dag_id: make(job) for dag_id, make in _makers(job.spec).items() if only in (None, dag_id)}
         for dag in dags.values():
             dag.validate()  # Airflow would report the error as an import error of the whole file
     except CheckpointError as error:
@@ -246,11 +251,10 @@ def _salvage(path: Path) -> tuple[str | None, ScheduleSpec | None]:
     return name, schedule if schedule.sqs is None else None
 
 
-_DAGS: dict[Callable[[str], str], Callable[[LoadedJob], DAG]] = {
-    epoch_dag_id: epoch_dag,
-    operate_dag_id: operate_dag,
-}
-"""The DAGs of a job: function that returns the id for a job name -> function that creates the DAG."""
+def _makers(spec: JobSpec) -> dict[str, Callable[[LoadedJob], DAG]]:
+    """Return the functions that create the DAGs of a job, by DAG id."""
+    landing = {land_dag_id(spec.name, every): partial(land_dag, every=every) for every in spec.land_schedules}
+    return {epoch_dag_id(spec.name): epoch_dag, operate_dag_id(spec.name): operate_dag, **landing}
 
 
 def airflow_schedule(

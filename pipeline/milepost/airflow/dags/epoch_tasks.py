@@ -33,7 +33,7 @@ def epoch_tasks(job: LoadedJob) -> BaseOperator:
     notify = _notify(job, complete)
     subsume = tasks.SubsumeOperator(task_id=tasks.SUBSUME, spec_path=path, trigger_rule=TriggerRule.NONE_FAILED)
     abort = tasks.AbortCheckpointOperator(task_id=tasks.ABORT, spec_path=path, trigger_rule=TriggerRule.ONE_FAILED)
-    if spec.landed:
+    if spec.landed_by_epochs:
         _land_before(trigger, path)
     trigger >> run >> validate >> complete >> notify >> subsume
     [trigger, run, validate, complete] >> abort

@@ -41,6 +41,14 @@ class MilepostTaskGroup(TaskGroup):
                 f"its own; got one. The DAG was not created.",
                 hint="Remove `schedule` from the spec, or create the job's own DAGs with `load_jobs`.",
             )
+        if loaded.spec.land_schedules:
+            source = next(iter(loaded.spec.land_schedules.values()))[0]
+            raise InvalidRequest(
+                f"{loaded.path}: source {source}: expected no `land.every` in the spec of a task group, because "
+                "only the job's own DAGs have one that lands on a schedule; got one. The DAG was not created.",
+                hint="Remove `land.every`: the group's task `land_input` then lands the source before each epoch. Or "
+                "create the job's own DAGs with `load_jobs`.",
+            )
         if loaded.spec.airflow.on_failure:
             raise InvalidRequest(
                 f"{loaded.path}: expected no `airflow.on_failure` in the spec of a task group, because DAG "

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 from milepost.jobspec.load import LoadedJob
+from milepost.language.times import format_duration
 
 EPOCH_SUFFIX = "__epoch"
 OPERATE_SUFFIX = "__operate"
 BROKEN_SUFFIX = "__broken"
+LAND_INFIX = "__land_"
 
 BROKEN_TAG = "broken spec"
 """Tag of a DAG that stands in for a job whose spec is not valid."""
@@ -21,6 +24,16 @@ def epoch_dag_id(job: str) -> str:
 
 def operate_dag_id(job: str) -> str:
     return f"{job}{OPERATE_SUFFIX}"
+
+
+def land_dag_id(job: str, every: timedelta) -> str:
+    """Return the id of the DAG that lands the sources with this schedule: `clicks__land_1m`."""
+    return f"{land_dag_prefix(job)}{format_duration(every)}"
+
+
+def land_dag_prefix(job: str) -> str:
+    """Return how the ids of all DAGs begin that land sources of a job. No other job's do: names are without `__`."""
+    return f"{job}{LAND_INFIX}"
 
 
 def broken_dag_id(spec: Path) -> str:
@@ -40,7 +53,7 @@ def duplicate_dag_id(job: str) -> str:
 
 def is_of_a_job(dag_id: str) -> bool:
     """Return whether a DAG id is one that `load_jobs` makes for a valid spec."""
-    return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX))
+    return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX)) or LAND_INFIX in dag_id
 
 
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:

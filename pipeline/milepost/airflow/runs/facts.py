@@ -10,7 +10,8 @@ from milepost.acts import ActResult, ShownPlan
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
-from milepost.airflow.operators.dag_ids import EPOCH_SUFFIX, OPERATE_SUFFIX
+from milepost.airflow.operators.dag_ids import EPOCH_SUFFIX, LAND_INFIX, OPERATE_SUFFIX
+from milepost.airflow.operators.land_input import LAND
 from milepost.airflow.operators.shown_plan import REJECTED_BY
 from milepost.airflow.operators.xcom import RanEpoch, decode_xcom
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Failure
@@ -29,7 +30,7 @@ class RunFacts:
     """The summary of a finished run. Templates of notifiers read these fields.
 
     Attributes:
-        job: name of the job. what: name of the act, or "epoch". checkpoint_id: None if there was none.
+        job: name of the job. what: name of the act, "epoch" or "landing". checkpoint_id: None if there was none.
         line: the summary on one line.
         reason: name of a `CheckpointFailureReason`. detail: why it failed. step: what to do. runbook: URL of its page.
             All four are "" for a run that did not fail, or if unknown.
@@ -49,6 +50,8 @@ def xcom_keys(dag_id: str) -> list[tuple[str, str]]:
     """Return the XComs to read for a run, as task id and key; [] if the DAG is not one of a job."""
     if dag_id.endswith(EPOCH_SUFFIX):
         return _keys((tasks.TRIGGER, tasks.RUN), _EPOCH_TASKS)
+    if LAND_INFIX in dag_id:
+        return _keys((LAND,), (LAND,))
     return _keys((PLAN, APPROVAL, ACT), _OPERATE_TASKS) if dag_id.endswith(OPERATE_SUFFIX) else []
 
 
@@ -63,6 +66,8 @@ def run_facts(dag_id: str, failed: bool, xcoms: XComs) -> RunFacts:
         xcoms: the existing XComs among those of `xcom_keys`.
     Raises: StateCorrupt: an XCom has another shape.
     """
+    if LAND_INFIX in dag_id:
+        return _landing(dag_id.partition(LAND_INFIX)[0], failed, xcoms)
     epoch = dag_id.endswith(EPOCH_SUFFIX)
     job = dag_id.removesuffix(EPOCH_SUFFIX if epoch else OPERATE_SUFFIX)
     failure = _failure(_EPOCH_TASKS if epoch else _OPERATE_TASKS, xcoms) if failed else None
@@ -73,6 +78,19 @@ def run_facts(dag_id: str, failed: bool, xcoms: XComs) -> RunFacts:
     step = "; ".join(filter(None, (failure.step, _step_after(failure, xcoms) if epoch else "")))
     why = (failure.reason, failure.detail, step, failure.runbook)
     return RunFacts(job, what, checkpoint_id, line, *why)
+
+
+def _landing(job: str, failed: bool, xcoms: XComs) -> RunFacts:
+    if failed:
+        failure = _failure((LAND,), xcoms)
+        line = f"not every source was landed: {failure.reason}: {failure.detail}"
+        return RunFacts(job, "landing", None, line, failure.reason, failure.detail, failure.step, failure.runbook)
+    landed = xcoms.get((LAND, RETURN_VALUE))
+    facts = landed if isinstance(landed, Mapping) else {}
+    why = facts.get("not_due")
+    return RunFacts(
+        job, "landing", None, f"nothing was landed: {why}" if why else f"landed {facts.get('rows', 0):,} rows"
+    )
 
 
 def _failure(task_ids: tuple[str, ...], xcoms: XComs) -> Failure:

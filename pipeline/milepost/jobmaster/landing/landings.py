@@ -87,8 +87,27 @@ class Landings:
         return LandingReport(not_due=ended) if ended else self._land_each(names, progress)
 
     @use_case
+    def land_scheduled(self, sources: Sequence[str]) -> LandingReport:
+        """Land sources at a time of their own schedule. Unlike `land`, this never creates the job.
+
+        A FAILED job goes on landing. One that has ended, was deleted, or has never run lands nothing.
+        """
+        head = head_within_deadline(self._context)
+        if head is None:
+            job = self._context.spec.name
+            return LandingReport(not_due=f"job {job} has not run yet, or its storage was deleted")
+        ended = _ended(head.state)
+        return LandingReport(not_due=ended) if ended else self._land_each(sources, None)
+
+    @use_case
+    @use_case
     def land_before_epoch(
-        self, session: Session, *, take_over: bool = False, progress: Callable[[str], None] | None = None
+        self,
+        session: Session,
+        sources: Sequence[str] | None = None,
+        *,
+        take_over: bool = False,
+        progress: Callable[[str], None] | None = None,
     ) -> LandingReport:
         """Land each source, unless the session's run will have no epoch.
 
@@ -96,9 +115,10 @@ class Landings:
         landing, so that what its external systems delete meanwhile is not lost.
 
         Args:
+            sources: names of landed sources; None: all of them.
             take_over: as for the trigger that follows. progress: as in `land`.
         """
-        names = sorted(self._context.spec.landed)
+        names = sorted(self._context.spec.landed) if sources is None else list(sources)
         state = self._existing_state() if names else None
         not_due = None if state is None else self._not_due(session, state, take_over=take_over)
         return LandingReport(not_due=not_due) if not_due else self._land_each(names, progress)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
@@ -294,6 +295,18 @@ class JobSpec(SpecModel):
     def landed(self) -> dict[str, LandedSourceSpec]:
         """The sources whose rows are landed in a log."""
         return {name: source for name, source in self.sources.items() if isinstance(source, LandedSourceSpec)}
+
+    @property
+    def land_schedules(self) -> dict[timedelta, tuple[str, ...]]:
+        """The names of the landed sources that have a schedule of their own, by how often they are landed."""
+        sources = [(source.land.every, name) for name, source in sorted(self.landed.items())]
+        schedules = sorted({every for every, _ in sources if every is not None})
+        return {every: tuple(name for own, name in sources if own == every) for every in schedules}
+
+    @property
+    def landed_by_epochs(self) -> tuple[str, ...]:
+        """The names of the landed sources that have no schedule of their own."""
+        return tuple(name for name, source in sorted(self.landed.items()) if source.land.every is None)
 
     @property
     def dimensions(self) -> dict[str, FileSourceSpec]:

@@ -72,7 +72,7 @@ def test_a_start_is_read_again_as_it_is_stored(start: object, stored: object) ->
         {"value": {"format": "text"}},
         {"value": {}},
         {"metadata": {"v": "value"}},
-        {"land": {"every": "1m"}},
+        {"land": {"every": "0s"}},
         {"land": {"max_bytes": 0}},
         {"conn_id": "kafka_prod"},
         {"on_change": "fail"},

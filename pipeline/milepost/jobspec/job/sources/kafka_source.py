@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
-from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec, LandRules
 from milepost.jobspec.job.sources.messages import METADATA, CarriedColumn, MessageLayout
 from milepost.jobspec.job.sources.source_spec import BadRecordRules, ObjectLayout
 from milepost.language import ColumnName, ColumnType, Many, Size, SpecModel, Text, Type, parse_start
@@ -96,8 +96,10 @@ class MessageValue(SpecModel):
     format: Literal["json", "raw"]
 
 
-class KafkaLandLimits(SpecModel):
-    """Limits on what a landing appends to the log as one record. It appends as many records as it needs.
+class KafkaLandLimits(LandRules):
+    """When the source is landed, and limits on what a landing appends to the log as one record.
+
+    A landing appends as many records as it needs.
 
     Attributes:
         max_rows: maximum number of messages per record.
@@ -105,7 +107,7 @@ class KafkaLandLimits(SpecModel):
             partition that has new ones.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"every", "retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"retain"})
 
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
     max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
@@ -128,7 +130,7 @@ class KafkaSourceSpec(LandedSourceSpec):
             partition and offset, in this order, order all messages of the log.
         start: earliest, latest, a time, or the first offset of each partition: where the log begins. It cannot be
             changed later. A partition that is not named, or was added later, begins at its earliest message.
-        land: limits on one landing.
+        land: how the source is landed.
         bad_records: what to do when a message cannot be decoded: fail the epoch, or dead_letter: the message goes to
             `<source>.bad`, which a sink with mode append may read, and all other messages are read.
         max_bad_ratio: the epoch fails when a larger share of a source's messages, 0 to 1, cannot be decoded. null: no

@@ -1,4 +1,4 @@
-"""What the specs of landed sources share: how many records of the log an epoch reads."""
+"""What the specs of landed sources share: when they are landed, and how many records of the log an epoch reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from milepost.jobspec.job.sources.source_spec import ObjectLayout, SourceSpec
-from milepost.language import Size, SpecModel
+from milepost.language import PositiveDuration, Size, SpecModel
 
 
 class LandedEpochLimits(SpecModel):
@@ -24,16 +24,30 @@ class LandedEpochLimits(SpecModel):
     max_bytes: Annotated[Size, Field(ge=1)] | None = None
 
 
+class LandRules(SpecModel):
+    """How a source is landed.
+
+    Attributes:
+        every: how often Airflow lands the source, in a DAG of its own. null: before each epoch, by the epoch's DAG.
+    """
+
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows", "max_bytes", "retain"})
+
+    every: PositiveDuration | None = None
+
+
 class LandedSourceSpec(SourceSpec):
     """Rows of an external system, which a landing appends to the source's log in the job's storage.
 
     Attributes:
         limits_per_epoch: limits on the input of one epoch.
+        land: how the source is landed.
     """
 
     is_landed: ClassVar[bool] = True
 
     limits_per_epoch: LandedEpochLimits = LandedEpochLimits()
+    land: LandRules = LandRules()
 
     @property
     def layout(self) -> ObjectLayout:

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
-from milepost.language import ColumnType, SpecModel, parse_type
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec, LandRules
+from milepost.language import ColumnType, parse_type
 
 _TIME = "timestamp[us, UTC]"
 
@@ -48,14 +48,14 @@ NEXMARK_COLUMNS: Mapping[str, Mapping[str, ColumnType]] = {
 """Kind of event -> the columns of its rows, as in the Nexmark benchmark."""
 
 
-class LandLimits(SpecModel):
-    """Limits on what a landing appends to the log as one record.
+class LandLimits(LandRules):
+    """When the source is landed, and limits on what a landing appends to the log as one record.
 
     Attributes:
         max_rows: maximum number of rows per record.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"every", "max_bytes", "retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_bytes", "retain"})
 
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
 
@@ -73,7 +73,7 @@ class NexmarkSourceSpec(LandedSourceSpec):
         events_per_second: number of events of all three kinds per second of event time. It does not limit how fast
             events are landed.
         total: number of events of this kind after which the source ends. null: each landing has one more record.
-        land: limits on one landing.
+        land: how the source is landed.
     """
 
     format: Literal["nexmark"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -21,8 +21,6 @@ class PythonSourceSpec(LandedSourceSpec):
         columns: the columns of the rows, by name. The class must produce all of them, with these types. The order
             matters: a new table has its columns in this order, and it breaks ties between rows.
     """
-
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"land"})
 
     format: Literal["python"]
     source: Function
