@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.landing.lander import Landing as Landing
     from milepost.jobmaster.landing.landings import FailedLanding as FailedLanding
     from milepost.jobmaster.landing.landings import LandingReport as LandingReport
+    from milepost.jobmaster.landing.source_probe import probe_landed_sources as probe_landed_sources
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint as AbortedCheckpoint
     from milepost.jobmaster.leadership.outcomes import CanceledJob as CanceledJob
     from milepost.jobmaster.leadership.outcomes import CheckpointCopy as CheckpointCopy

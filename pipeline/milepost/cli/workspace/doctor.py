@@ -58,7 +58,14 @@ def environment_checks() -> list[Check]:
 
 def job_checks(job: LoadedJob) -> list[Check]:
     """Return the checks of one job: guarantees of its stores, its sources, and its expectations."""
-    from milepost.jobmaster import JobMaster, probe_stores, probe_tables, source_checks, suite_problems
+    from milepost.jobmaster import (
+        JobMaster,
+        probe_landed_sources,
+        probe_stores,
+        probe_tables,
+        source_checks,
+        suite_problems,
+    )
 
     try:
         job.graph()
@@ -73,7 +80,10 @@ def job_checks(job: LoadedJob) -> list[Check]:
         sources = [
             _check(f"source {source.name}", source.ok, source.detail, warning=source.suspicious)
             for source in source_checks(job)
+            if source.name not in job.spec.landed
         ]
+        landed = probe_landed_sources(context)
+        sources += [_check(f"source {probed.name}", probed.ok, probed.detail) for probed in landed]
     except (StoreUnavailable, EnvironmentUnusable) as error:
         stores, sources = [_check("store", False, error.full_message())], []
     return [

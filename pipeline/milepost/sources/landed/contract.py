@@ -54,10 +54,12 @@ class LandedSource(Protocol):
         """Return what tells this external system from any other, and stays equal for as long as it is the same (L9)."""
 
     def initial_position(self) -> Position:
-        """Return where a new log begins. Called once per log."""
+        """Return where a new log begins. Called by the log's first landing, and by `doctor` before it."""
 
     def next_pull(self, position: Position) -> Pull | None:
         """Return what to read after a position; None if there is nothing, or this landing has read to its end.
+
+        `doctor` calls this too, and reads nothing then.
 
         Args:
             position: the `end` of the newest record, as it was stored.

@@ -1,0 +1,95 @@
+"""Connect to the external systems of landed sources, without landing anything. For `milepost doctor`."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from milepost.codec import dump
+from milepost.epoch import counted, iso_ms
+from milepost.errors import CheckpointError, SourceUnreachable
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.landing.landings import open_source
+from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
+from milepost.sources.landed import Pull, stored_position
+from milepost.storage.concurrency import run_in_background
+from milepost.storage.log import SourceLog
+
+PROBE_SECONDS = 20.0
+"""Time limit of all probes together, which run in parallel."""
+
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedSource:
+    """What a connection to a landed source showed, or why there was none."""
+
+    name: str
+    ok: bool
+    detail: str
+
+
+def probe_landed_sources(context: JobContext, seconds: float = PROBE_SECONDS) -> Iterator[ProbedSource]:
+    """Yield the result of each landed source, in name order. A source that does not answer in time is not ok.
+
+    A call that hangs stays on its daemon thread until the process ends.
+    """
+    deadline = time.monotonic() + seconds
+    names = sorted(context.spec.landed)
+    answers = [run_in_background(partial(_connect, context, name), f"probe {name}") for name in names]
+    for name, answer in zip(names, answers, strict=True):
+        try:
+            yield ProbedSource(name, True, answer.result(max(0.0, deadline - time.monotonic())))
+        except CheckpointError as error:
+            yield ProbedSource(name, False, _described(error))
+        except TimeoutError:
+            silent = SourceUnreachable(
+                f"source {name}: no answer within {seconds:g} s. Nothing was landed.",
+                hint="see that the external system can be reached from here",
+                source=name,
+            )
+            yield ProbedSource(name, False, _described(silent))
+
+
+def _connect(context: JobContext, name: str) -> str:
+    """Return where the external system is, and how far the log is behind it. Raises CheckpointError."""
+    spec = context.spec.landed[name]
+    source = open_source(context, name, spec)
+    newest = SourceLog(context.store, name).newest()
+    identity = source.identity()
+    if newest is None:
+        position = stored_position(name, source.initial_position())
+    else:
+        require_identity(name, newest.record.identity, {JOB: context.identity, **identity})
+        position = newest.record.end
+    pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
+    return f"{spec.location} answers; {_log(newest)}; {_ahead(name, position, pull)}"
+
+
+def _log(newest: StoredRecord | None) -> str:
+    if newest is None:
+        return "nothing was landed yet"
+    record = newest.record
+    return f"landed {counted(record.total_rows, 'row')}, last at {iso_ms(record.landed_at_ms)}"
+
+
+def _ahead(name: str, position: Position, pull: Pull | None) -> str:
+    at = _shown(position)
+    if pull is None:
+        return f"nothing new after position {at}"
+    if pull.end is None:
+        return f"the next landing reads from position {at}, as far as it then gets"
+    return f"the next record reads from position {at} to {_shown(stored_position(name, pull.end))}"
+
+
+def _shown(position: Position) -> str:
+    text = dump(position).decode()
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _described(error: CheckpointError) -> str:
+    return f"{type(error).__name__}: {error.full_message()}"
