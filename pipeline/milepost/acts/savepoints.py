@@ -10,7 +10,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, subject
-from milepost.acts.fields import NEW_SAVEPOINT, SAVEPOINT, URL, Field, checkpoint_from
+from milepost.acts.fields import NEW_SAVEPOINT, SAVEPOINT, URL, Field, checkpoint_from, switch
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.protocol.records import checkpoint_name
@@ -18,7 +18,7 @@ from milepost.protocol.records import checkpoint_name
 if TYPE_CHECKING:
     from milepost.jobmaster import CheckpointCopy, DisposedSavepoint, JobMaster
 
-NAME, AT, TARGET = "name", "at", "target"
+NAME, AT, TARGET, WITH_INPUT = "name", "at", "target", "with_input"
 
 
 def _plan_create(master: JobMaster, form: Form) -> ActPlan:
@@ -42,7 +42,8 @@ def _plan_create(master: JobMaster, form: Form) -> ActPlan:
         )
     what = f"{checkpoint_name(checkpoint_id)}, epoch {report.epoch} of timeline {report.timeline}"
     size = f"{report.full_bytes:,} bytes" if isinstance(report.full_bytes, int) else "unknown"
-    text = (f"savepoint {name}: a copy of {what}, and of every table as of it", f"state to copy: {size}")
+    also = ", with what was landed after it" if form[WITH_INPUT] else ""
+    text = (f"savepoint {name}: a copy of {what}, and of every table as of it{also}", f"state to copy: {size}")
     return about.plan(f"savepoint {name} of {checkpoint_name(checkpoint_id)}", text, {NAME: name})
 
 
@@ -64,7 +65,9 @@ def _create(context: ActContext) -> CheckpointCopy:
     """Copy the checkpoint of the plan; without one, that of the form."""
     plan, form = context.approved, context.form
     name, at = (form[NAME], form[AT]) if plan is None else (str(plan.approved[NAME]), plan.checkpoint_id)
-    return context.master.savepoints.create(name, at=at, target=form[TARGET], copied=context.copied)
+    return context.master.savepoints.create(
+        name, at=at, target=form[TARGET], with_input=form[WITH_INPUT], copied=context.copied
+    )
 
 
 def _created(context: ActContext, done: CheckpointCopy) -> ActResult:
@@ -127,6 +130,11 @@ CREATE = Act(
             AT, checkpoint_from(1, or_moment=True), "The retained checkpoint to copy. Default: the head.", "Checkpoint"
         ),
         Field(TARGET, URL, "Write it to <URL>/<name>. Default: below the job's storage."),
+        switch(
+            WITH_INPUT,
+            "Copy also what was landed after the checkpoint, for a job elsewhere that cannot read the external system.",
+            "With landed input",
+        ),
     ),
     _plan_create,
     _create,

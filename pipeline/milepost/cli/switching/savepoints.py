@@ -59,13 +59,18 @@ def export(
         str,
         typer.Option("--target", metavar="URL", help="Destination: s3://…, file:///… or a path relative to the spec."),
     ],
+    with_input: Annotated[
+        bool, typer.Option("--with-input", help="Copy also what was landed after the checkpoint.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Write a self-contained copy of a checkpoint that the job does not track. `start --from` reads it."""
     output: Output = ctx.obj
     with EpochProgress() as progress:
-        result = open_job(job).savepoints.export(checkpoint_id, target, copied=copied_to(progress))
+        result = open_job(job).savepoints.export(
+            checkpoint_id, target, with_input=with_input, copied=copied_to(progress)
+        )
     if output.json:
         return output.document(result)
     for line in copy_text("copy of", result):

@@ -7,6 +7,8 @@ A savepoint's root has everything that one completed checkpoint needs, under key
     inputs/<sha256>.json                        its input record
     chk-<id>/t<token>/…                         its state runs, rows in flight and sets of consumed objects
     tables/<sink>/<number>-<sha256>.parquet     each sink's table as of the checkpoint, its files in order
+    landed/<source>/…                           with input: records after its position in the source's log, and their
+                                                objects, under the keys that they have in the job
 
 So a root can be moved or copied as it is. A document is not trusted (DESIGN 9). An extra or missing field, a key that
 points outside the root, an impossible size or checksum, or an object that is listed twice or not needed is
@@ -17,12 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, ClassVar
 
-from milepost.codec import decode, encode, sha256_fault
+from milepost.codec import dump, from_json, load, sha256_fault, to_json
+from milepost.protocol.landed import Identity
 from milepost.protocol.records import (
     JOB_NAME_PATTERN,
+    LANDED_PREFIX,
     MAX_CHECKPOINT_ID,
     METADATA_NAME,
     SAVEPOINT_DOCUMENT,
@@ -34,7 +38,9 @@ from milepost.storage import MAX_OBJECT_BYTES
 
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"
+    rf"|{LANDED_PREFIX}[^/]+/(?:records/\d{{20}}\.json|objects/\d{{20}}/[^/]+/\d{{5,}}-\d{{5,}}\.parquet)"
 )
+_LOGS = "logs"
 _MODES = frozenset(mode.value for mode in SinkMode)
 
 
@@ -80,6 +86,19 @@ class SavedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedLog:
+    """The log of a landed source that the checkpoint has read.
+
+    Attributes:
+        identity: what the log is a copy of.
+        with_input: whether the savepoint has the records after the checkpoint's position.
+    """
+
+    identity: Identity
+    with_input: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SavepointDocument:
     """One savepoint.
 
@@ -88,6 +107,7 @@ class SavepointDocument:
         code_hash, spec_hash, spec_text: of the epoch that made the checkpoint.
         tables: by sink; a sink that had published nothing has none.
         objects: all objects below the root except this document, ascending by key.
+        logs: by landed source with a position. Savepoints of earlier versions do not have them.
     """
 
     stored_format: ClassVar[str] = "milepost.savepoint/5"
@@ -102,6 +122,7 @@ class SavepointDocument:
     max_parallelism: int
     tables: Mapping[str, SavedTable]
     objects: tuple[Annotated[ObjectHandle, _object_fault], ...]
+    logs: Mapping[str, SavedLog] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -134,8 +155,9 @@ class SavepointDocument:
         return None
 
     def encode(self) -> bytes:
-        """Return the canonical JSON."""
-        return encode(self)
+        """Return the canonical JSON. Without landed sources it has no logs, as in earlier versions."""
+        value: dict[str, Any] = to_json(self)
+        return dump(value if self.logs else {key: item for key, item in value.items() if key != _LOGS})
 
 
 def decode_document(body: bytes, where: str) -> SavepointDocument:
@@ -145,7 +167,10 @@ def decode_document(body: bytes, where: str) -> SavepointDocument:
         where: the savepoint's location, for messages.
     """
     hint = "it is damaged, written by another version of Milepost, or no savepoint"
-    return decode(SavepointDocument, body, f"{SAVEPOINT_DOCUMENT} of {where}", hint=hint)
+    what = f"{SAVEPOINT_DOCUMENT} of {where}"
+    value = load(body, what, hint=hint)
+    whole = {_LOGS: {}, **value} if isinstance(value, dict) else value
+    return from_json(SavepointDocument, whole, what, hint=hint)
 
 
 def table_file_key(sink: str, number: int, file: StagedFile) -> str:

@@ -48,10 +48,10 @@ def _find(log: SourceLog, at: int | None) -> LogRecord:
         raise NotFound(f"source {log.source}: nothing was landed yet.", hint="milepost land JOB lands what there is")
     last = newest.record
     if at is None:
-        sequences = range(1, last.sequence + 1)
-        at = 1 + bisect_left(sequences, last.total_rows, key=lambda each: log.record(each).record.total_rows)
-    if not 1 <= at <= last.sequence:
-        raise NotFound(f"source {log.source}: its log has no record {at}; it has 1 to {last.sequence}.")
+        sequences = range(last.first, last.sequence + 1)
+        at = last.first + bisect_left(sequences, last.total_rows, key=lambda each: log.record(each).record.total_rows)
+    if not last.first <= at <= last.sequence:
+        raise NotFound(f"source {log.source}: its log has no record {at}; it has {last.first} to {last.sequence}.")
     return last if at == last.sequence else log.record(at).record
 
 

@@ -11,31 +11,33 @@ from milepost.storage.log import SourceLog
 
 @dataclass(slots=True)
 class WalkedLog:
-    """What was read of one log, from record 1 on.
+    """What was read of one log, from its first record on.
 
     Attributes:
         end: the position after the newest record that was read; None: there was none.
         job: identity of the life of the job whose log it is; None: it has no record.
+        first: sequence of its first record.
         digests: of the records, in order. objects: of all records, with keys below the job's store.
     """
 
     source: str
     end: LogPosition | None = None
     job: str | None = None
+    first: int = 1
     digests: list[str] = field(default_factory=list)
     objects: list[ObjectHandle] = field(default_factory=list)
 
     @property
     def newest(self) -> int:
         """Sequence of the newest record that was read; 0: there was none."""
-        return len(self.digests)
+        return 0 if self.end is None else self.end.next - 1
 
     def add(self, stored: StoredRecord) -> None:
         """Add the next record."""
         prefix = landed_objects_prefix(self.source)
         self.objects += (ObjectHandle(prefix + item.key, item.size, item.sha256) for item in stored.record.objects)
         self.digests.append(stored.digest)
-        self.end, self.job = stored.position, stored.record.identity.get(JOB)
+        self.first, self.end, self.job = stored.record.first, stored.position, stored.record.identity.get(JOB)
 
     def position_fault(self, position: LogPosition) -> str | None:
         """Return why a position is not one of this log, or None."""
@@ -47,7 +49,11 @@ class WalkedLog:
             return f"{what}what is stored is log {self.end.log}"
         if last > self.newest:
             return f"{what}it ends at record {self.newest} now"
-        return None if self.digests[last - 1] == position.digest else f"{what}that record is another one now"
+        return (
+            None
+            if last >= self.first and self.digests[last - self.first] == position.digest
+            else f"{what}that record is another one now"
+        )
 
 
 class LandedLogs:

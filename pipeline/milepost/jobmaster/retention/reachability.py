@@ -328,7 +328,7 @@ class _ReferenceCollector:
         faults = ((name, log.position_fault(position)) for name, own, position in self.positions if own == source)
         self.faults += [f"{name}: {fault}" for name, fault in faults if fault is not None]
         life = "" if log.job in (None, self._context.identity) else ", of an earlier life of the job"
-        extent = f"{counted(log.newest, 'record')}, {counted(len(log.objects), 'object')}{life}"
+        extent = f"{counted(len(log.digests), 'record')}, {counted(len(log.objects), 'object')}{life}"
         self.roots.append(f"log of source {source} ({extent})")
 
     def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, decode_metadata
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.savepoint_document import SavepointDocument, decode_document
-from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, ObjectHandle, ObjectStore, Savepoint
+from milepost.jobmaster.savepoints.saved_logs import object_handles, read_saved_records
+from milepost.protocol.landed import StoredRecord
+from milepost.protocol.records import (
+    METADATA_NAME,
+    SAVEPOINT_DOCUMENT,
+    ObjectHandle,
+    ObjectStore,
+    Savepoint,
+    landed_record_key,
+)
 from milepost.state.layers import MAX_KEY_GROUPS
 from milepost.storage import read_handle, stat_handle
 
@@ -32,12 +41,14 @@ class SavedCheckpoint:
 
     Attributes:
         store: rooted at the savepoint. where: its URL.
+        records: of the logs of landed sources, after the checkpoint's positions, by source.
     """
 
     store: ObjectStore
     where: str
     document: SavepointDocument
     metadata: CheckpointMetadata
+    records: Mapping[str, tuple[StoredRecord, ...]]
 
 
 def read_listed_document(savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
@@ -62,12 +73,18 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
     body = read_handle(store, handle)
     metadata = decode_metadata(body, f"{where}/{METADATA_NAME}")
     check_metadata(metadata, body, where)
-    check_contents(document, metadata, where)
-    return SavedCheckpoint(store, where, document, metadata)
+    records = read_saved_records(store, document, metadata)
+    check_contents(document, metadata, records, where)
+    return SavedCheckpoint(store, where, document, metadata, records)
 
 
-def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, where: str) -> None:
-    """Raise StateCorrupt unless the document lists exactly the objects that its checkpoint and tables need."""
+def check_contents(
+    document: SavepointDocument,
+    metadata: CheckpointMetadata,
+    records: Mapping[str, tuple[StoredRecord, ...]],
+    where: str,
+) -> None:
+    """Raise StateCorrupt unless the document lists exactly the objects that its checkpoint, tables and logs need."""
     what = f"{SAVEPOINT_DOCUMENT} of {where}"
     document_ids = (document.job, document.checkpoint_id, document.timeline, document.max_parallelism)
     metadata_ids = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
@@ -80,6 +97,9 @@ def check_contents(document: SavepointDocument, metadata: CheckpointMetadata, wh
     for table in document.tables.values():
         needed |= {file.key: ObjectHandle(file.key, file.size, file.sha256) for file in table.files}
     listed = {handle.key: handle for handle in document.objects}
+    for source, stored in ((source, stored) for source, chain in records.items() for stored in chain):
+        key = landed_record_key(source, stored.record.sequence)
+        needed |= {key: listed[key], **{handle.key: handle for handle in object_handles(source, stored)}}
     for key, handle in needed.items():
         if listed.get(key) != handle:
             raise StateCorrupt(f"{what}: {key} is needed and not listed, or described otherwise. Nothing was copied.")

@@ -3,7 +3,7 @@
 A savepoint is untrusted (DESIGN 9). Order:
 1. `savepoint.json` and `_metadata` are read and checked against each other, then against the spec.
 2. The objects are copied below the prefix of a new checkpoint, each compared with its checksum, and the table files
-   into each sink's own layout.
+   into each sink's own layout. Logs of landed sources that the job does not have begin (`continued_logs.py`).
 3. The checkpoint becomes the head and each sink follows (`imported_checkpoint.py`).
 4. The next incarnation opens.
 5. With CLAIM, the savepoint is disposed of.
@@ -19,7 +19,6 @@ from milepost.epoch import CheckpointMetadata, with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
-from milepost.jobmaster.job.checks.landed_source_checks import require_own_positions
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -34,6 +33,7 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.rollback.imported_checkpoint import Provenance, import_checkpoint, new_import_session
 from milepost.jobmaster.rollback.plan import ApprovedRollback
 from milepost.jobmaster.rollback.rollback import Rollbacks
+from milepost.jobmaster.savepoints.continued_logs import continued_logs
 from milepost.jobmaster.savepoints.listed import savepoint_named, savepoint_store
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, read_listed_document, read_savepoint
 from milepost.jobmaster.savepoints.restored_copy import SavepointCopier, own_metadata
@@ -181,7 +181,7 @@ class Restores:
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
-        require_own_positions(context, saved.metadata, saved.where, has_run=state is not None)
+        logs = continued_logs(context, saved, has_run=state is not None)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)
@@ -192,7 +192,7 @@ class Restores:
             copy_objects([Copy(saved.store, plan, context.store, plan.key)])
         above = CheckpointId(saved.document.checkpoint_id)
         made = Provenance(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
-        copier = SavepointCopier(context, saved, loaded, takes)
+        copier = SavepointCopier(context, saved, loaded, logs, takes)
         head = 0 if state is None else state.timeline().head
         detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
 

@@ -12,6 +12,7 @@ from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, renamed
 from milepost.jobmaster.rollback.imported_checkpoint import acknowledged_by_writer, imported_metadata
+from milepost.jobmaster.savepoints.continued_logs import ContinuedLogs
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.jobspec.graph import state_signatures
 from milepost.protocol.records import ObjectHandle, ObjectStore, OperatorUid, PendingCheckpoint, TimelineId
@@ -53,6 +54,7 @@ class SavepointCopier:
     """Copies one savepoint for one job.
 
     Args:
+        logs: of its landed sources.
         takes: sinks that take over the other job's tables instead of copying their files.
 
     Attributes:
@@ -60,11 +62,16 @@ class SavepointCopier:
     """
 
     def __init__(
-        self, context: JobContext, saved: SavedCheckpoint, loaded: LoadedCode, takes: Collection[str] = ()
+        self,
+        context: JobContext,
+        saved: SavedCheckpoint,
+        loaded: LoadedCode,
+        logs: ContinuedLogs,
+        takes: Collection[str] = (),
     ) -> None:
         self._context = context
         self._saved = saved
-        self._takes = takes
+        self._logs, self._takes = logs, takes
         self._metadata = own_metadata(context, saved.metadata, loaded)
         sink_names = {spec.name for spec in context.spec.sinks}
         self.tables: Mapping[str, SavedTable] = {
@@ -89,7 +96,11 @@ class SavepointCopier:
             name: self._table(pending, name, table) for name, table in self.tables.items() if name not in self._takes
         }
         dimensions = {name: self._dimension(pending, name, item) for name, item in metadata.dimensions.items()}
+        for handle in self._logs.objects():
+            self._own(handle, handle.key)
         copy_objects(self._copies.values())
+        for name, position in self._logs.begin().items():
+            sources[name] = replace(sources[name], position=position)
         for name in self._takes:  # last, because this is the first change to objects of another job
             tables[name] = self._taken(pending, timeline, name)
         return replace(

@@ -14,6 +14,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedTable, SavepointDocument, renamed, table_file_key
 from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.savepoints.reader import handle_at
+from milepost.jobmaster.savepoints.saved_logs import logs_to_save
 from milepost.protocol.records import METADATA_NAME, SAVEPOINT_DOCUMENT, CompletedCheckpoint, ObjectHandle, ObjectStore
 from milepost.storage import Copy, OnCopied, copy_objects, create_same, handle_of
 
@@ -37,14 +38,18 @@ class Contents:
         return [SAVEPOINT_DOCUMENT, *(handle.key for handle in self.document.objects)]
 
 
-def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Contents:
+def contents_of(context: JobContext, checkpoint: CompletedCheckpoint, *, with_input: bool = False) -> Contents:
     """List everything that a completed checkpoint needs, including each sink's table as of it. Reads no data.
 
+    Args:
+        with_input: include what was landed after the checkpoint.
     Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
     """
     metadata = context.metadata(checkpoint)
     sources = {handle.key: (context.store, handle) for handle in metadata.handles()}
     sources[METADATA_NAME] = (context.store, checkpoint.metadata)
+    logs, landed = logs_to_save(context, metadata, with_input=with_input)
+    sources |= {handle.key: (context.store, handle) for handle in landed}
     tables = {}
     for spec in context.spec.sinks:
         table = _table(context, metadata, spec.name, sources)
@@ -61,6 +66,7 @@ def contents_of(context: JobContext, checkpoint: CompletedCheckpoint) -> Content
         max_parallelism=metadata.max_parallelism,
         tables=tables,
         objects=tuple(handle_at(handle, key) for key, (_, handle) in sorted(sources.items())),
+        logs=logs,
     )
     sink_names = {spec.name for spec in context.spec.sinks}
     return Contents(document, sources, tuple(sorted(metadata.tables.keys() - sink_names)))

@@ -88,6 +88,7 @@ class Savepoints:
         *,
         at: int | None = None,
         target: str | None = None,
+        with_input: bool = False,
         copied: OnCopied = _unwatched,
     ) -> CheckpointCopy:
         """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
@@ -96,6 +97,8 @@ class Savepoints:
             name: None for `checkpoint-<id>`. at: a retained checkpoint; None for the head.
             target: where its folder `<name>` is written: a URL, or a path relative to the spec; None for the job's
                 storage.
+            with_input: copy also what was landed after the checkpoint, so that a job elsewhere needs no external system
+                for it.
             copied: called with the bytes of each copied object.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
@@ -118,7 +121,7 @@ class Savepoints:
         pin = copy_pin_name(prefix) if prefix else session.session_id
         with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._with_recovery_hint():
             try:
-                contents = self._contents(hold.state, checkpoint_id)
+                contents = self._contents(hold.state, checkpoint_id, with_input=with_input)
                 require_unread(context, root, contents.keys)
                 document = write_copy(contents, root, _renewing(hold, copied))
             except CheckpointError:
@@ -131,11 +134,14 @@ class Savepoints:
         return replace(_made(contents, root), name=name)
 
     @use_case
-    def export(self, checkpoint_id: int, target: str, *, copied: OnCopied = _unwatched) -> CheckpointCopy:
+    def export(
+        self, checkpoint_id: int, target: str, *, with_input: bool = False, copied: OnCopied = _unwatched
+    ) -> CheckpointCopy:
         """Copy a retained checkpoint, and all tables as of it, to a location that the job does not list.
 
         Args:
             target: the root of the copy, without a savepoint: a URL, or a path relative to the spec.
+            with_input: as in `create`.
         Raises: as `create`.
         """
         context = self._context
@@ -145,7 +151,7 @@ class Savepoints:
         require_free(root)
         session_id = Session.cli().session_id
         with pin_for_copy(context, session_id, session_id, chosen) as hold, self._with_recovery_hint():
-            contents = self._contents(hold.state, chosen)
+            contents = self._contents(hold.state, chosen, with_input=with_input)
             require_unread(context, root, contents.keys)
             write_copy(contents, root, _renewing(hold, copied))
         return _made(contents, root)
@@ -228,10 +234,10 @@ class Savepoints:
     def _below(self, prefix: str) -> ObjectStore:
         return PrefixedStore(self._context.store, prefix)
 
-    def _contents(self, state: ManifestState, checkpoint_id: CheckpointId) -> Contents:
+    def _contents(self, state: ManifestState, checkpoint_id: CheckpointId, *, with_input: bool) -> Contents:
         checkpoint = state.checkpoint(checkpoint_id)
         assert checkpoint is not None, "it is pinned"
-        return contents_of(self._context, checkpoint)
+        return contents_of(self._context, checkpoint, with_input=with_input)
 
     def _saved_id(self, state: ManifestState, at: int | None) -> CheckpointId:
         wanted = state.timeline().head if at is None else CheckpointId(at)

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.appends import next_record as next_record
     from milepost.protocol.landed.appends import require_identity as require_identity
     from milepost.protocol.landed.appends import require_own_log as require_own_log
+    from milepost.protocol.landed.continuations import continuing_record as continuing_record
+    from milepost.protocol.landed.continuations import copied_record as copied_record
+    from milepost.protocol.landed.continuations import is_continued_by as is_continued_by
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
     from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of

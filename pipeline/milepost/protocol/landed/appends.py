@@ -89,6 +89,7 @@ def next_record(
         rows_at_ms=now_ms if objects else before.rows_at_ms,
         identity=before.identity,
         behind=tuple(behind),
+        first=before.first,
     )
 
 

@@ -48,8 +48,8 @@ def range_of(position: LogPosition | None, records: tuple[StoredRecord, ...]) ->
     """Return the range of consecutive records after a position; None if there are none."""
     if not records:
         return None
-    last = records[-1]
-    return LandedRange(1 if position is None else position.next, last.position, last.record.behind)
+    first, last = records[0].record, records[-1]
+    return LandedRange(first.sequence if position is None else position.next, last.position, last.record.behind)
 
 
 def joined_ranges(ranges: Sequence[LandedRange]) -> LandedRange | None:

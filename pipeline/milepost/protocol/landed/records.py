@@ -9,6 +9,8 @@ Example: the log of a source whose position is a count of messages, after two la
     1  start  0 -> 0
     2  rows   0 -> 500      2 objects
     3  rows   500 -> 620    1 object
+
+A log that continues it elsewhere, from a savepoint that has read record 2, begins with a start record 2 at 500.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
-from milepost.codec import Count, Sha256, Text, decode, encode
+from milepost.codec import Count, Sha256, Text, dump, from_json, load, to_json
 from milepost.errors import StateCorrupt
 
 Position = Any
@@ -65,7 +67,7 @@ class LogRecord:
         log: id of the log, which is the write id of its first record.
         sequence: number of the record, from 1.
         write_id: unique text of the landing that wrote it.
-        previous: SHA-256 of the stored record before; None for record 1.
+        previous: SHA-256 of the stored record before; None for the first record.
         start, end: positions between which the external system was read. `start` is the `end` of the record before.
         landed_at_ms: by the clock of the job's store.
         objects: in the order of their rows.
@@ -74,6 +76,8 @@ class LogRecord:
         identity: what the log is a copy of, as in record 1.
         behind: partitions of the external system that were not yet read to where this landing ends. Their rows to come
             may be older than rows that are landed, so they hold back the watermark.
+        first: sequence of the log's first record: 1, unless the log continues another one.
+        continues: in the first record: the position of a savepoint, on a log elsewhere, that this log continues.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -93,17 +97,32 @@ class LogRecord:
     rows_at_ms: Count | None
     identity: Identity
     behind: tuple[Text, ...] = ()
+    first: int = 1
+    continues: LogPosition | None = None
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
-        is_first = self.sequence == 1
-        if self.sequence < 1 or is_first != (self.kind is RecordKind.START) or is_first != (self.previous is None):
+        is_first = self.sequence == self.first
+        if (
+            not 1 <= self.first <= self.sequence
+            or is_first != (self.kind is RecordKind.START)
+            or is_first != (self.previous is None)
+        ):
             return f"a record of kind {self.kind.value} cannot have sequence {self.sequence}"
         if is_first and (self.log != self.write_id or self.objects or self.start != self.end):
-            return "record 1 only fixes the log's id and where it begins"
+            return "the first record only fixes the log's id and where it begins"
+        if (self.continues is not None and not is_first) or (self.continues is None and is_first and self.first > 1):
+            return f"record {self.sequence} of a log that begins with record {self.first} cannot say what it continues"
+        if self.continues is not None and self._read_before != self.continues.totals:
+            return "it does not begin at the position that it continues"
         if self.rows > self.total_rows or self.bytes > self.total_bytes:
             return "its totals are less than its objects have"
         return None
+
+    @property
+    def _read_before(self) -> tuple[int, Position, int, int, int]:
+        """What a record without rows has read before it, as `LogPosition.totals`."""
+        return self.sequence + 1, self.start, self.total_rows, self.total_bytes, self.total_objects
 
     @property
     def rows(self) -> int:
@@ -161,6 +180,11 @@ class LogPosition:
         """Return why this cannot be a position, or None."""
         return None if self.next >= 2 else f"expected a position after record 1, got next {self.next}"
 
+    @property
+    def totals(self) -> tuple[int, Position, int, int, int]:
+        """All but the log that it is a position of."""
+        return self.next, self.at, self.total_rows, self.total_bytes, self.total_objects
+
 
 @dataclass(frozen=True, slots=True)
 class LandedRange:
@@ -188,12 +212,15 @@ class LandedRange:
 
 def encode_record(record: LogRecord) -> bytes:
     """Return the canonical JSON of a record."""
-    return encode(record)
+    value = to_json(record)
+    return dump({key: item for key, item in value.items() if key not in _ABSENT or item != _ABSENT[key]})
 
 
 def decode_record(body: bytes, what: str) -> StoredRecord:
     """Return a stored record. Raises StateCorrupt, with `what`: it is not a record."""
-    return StoredRecord(decode(LogRecord, body, what), hashlib.sha256(body).hexdigest())
+    value = load(body, what)
+    whole = {**_ABSENT, **value} if isinstance(value, dict) else value
+    return StoredRecord(from_json(LogRecord, whole, what), hashlib.sha256(body).hexdigest())
 
 
 def require_follows(after: StoredRecord, before: LogPosition | None, what: str) -> None:
@@ -202,7 +229,7 @@ def require_follows(after: StoredRecord, before: LogPosition | None, what: str) 
     Raises StateCorrupt: something else wrote there, or records were lost.
     """
     record = after.record
-    expected = 1 if before is None else before.next
+    expected = record.first if before is None else before.next
     problem = None
     if record.sequence != expected:
         problem = f"expected sequence {expected}, got {record.sequence}"
@@ -213,5 +240,8 @@ def require_follows(after: StoredRecord, before: LogPosition | None, what: str) 
     if problem is not None:
         raise StateCorrupt(f"{what}: {problem}. Nothing was changed.", hint=_RESTORE)
 
+
+_ABSENT: Mapping[str, Any] = {"behind": [], "first": 1, "continues": None}
+"""Fields that are stored only if they differ from these values, because older records do not have them."""
 
 _RESTORE = "restore the source's log (landed/) from a copy of the store; `milepost fsck JOB` shows what is broken"

@@ -61,7 +61,7 @@ class SourceLog:
             StateCorrupt: a record is missing or does not follow; or the log ends before the position.
         """
         self.require_continues(position, newest)
-        first, last = 1 if position is None else position.next, newest.record.sequence
+        first, last = newest.record.first if position is None else position.next, newest.record.sequence
         sequences = ((sequence, _RECORD_BYTES) for sequence in range(first, last + 1))
         for stored in prefetched_map(self.store, self._existing, sequences, _PREFETCHED_BYTES):
             require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))

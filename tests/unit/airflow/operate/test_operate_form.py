@@ -67,4 +67,6 @@ def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job
     assert (FIELDS["rollback"], FIELDS["start"], FIELDS["verify"]) == (("to", "take_over"), ("from",), ("deep",))
     assert FIELDS["backfill"] == ("from", "to", "from_checkpoint"), "the others are options of the command alone"
     types = {name: form[ACTS[act].form_name(name)].schema["type"] for act in FIELDS for name in FIELDS[act]}
-    assert {name for name, kind in types.items() if kind == "boolean"} == SWITCHES == {"take_over", "savepoint", "deep"}
+    switches = {name for name, kind in types.items() if kind == "boolean"}
+    assert switches == {"take_over", "savepoint", "deep"}
+    assert SWITCHES - switches == {"with_input"}, "of savepoint_create"

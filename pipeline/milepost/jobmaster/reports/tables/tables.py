@@ -199,7 +199,7 @@ class Tables:
             except StateCorrupt as error:
                 problems.append(error.message)
                 continue
-            checked += log.newest + len(log.objects)
+            checked += len(log.digests) + len(log.objects)
             faults = parallel_map(store, partial(_handle_problem, store, check_handle), log.objects)
             problems += [f"source {source}: {fault}" for fault in faults if fault is not None]
         return problems, checked

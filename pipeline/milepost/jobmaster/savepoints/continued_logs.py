@@ -1,0 +1,162 @@
+"""Continue the logs of landed sources when a savepoint is restored (L9).
+
+In a job that has the log, the checkpoint's position is on it. Elsewhere a new log begins at the position, and the
+copied records follow. Order of writes: the landed objects, the first record, each copied record, the checkpoint. A
+restore that failed in between is repeated, and goes on with the same log.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from milepost.errors import CheckpointError, InvalidRequest, NotFound, SourceReplaced
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.savepoints.reader import SavedCheckpoint
+from milepost.jobmaster.savepoints.saved_logs import object_handles, positions_of
+from milepost.protocol.landed import (
+    JOB,
+    LogPosition,
+    StoredRecord,
+    continuing_record,
+    copied_record,
+    is_continued_by,
+    require_identity,
+    require_own_log,
+)
+from milepost.protocol.records import LANDED_PREFIX, ObjectHandle
+from milepost.storage.log import SourceLog
+
+
+class ContinuedLogs:
+    """The logs of one savepoint's landed sources, in the job that it is restored into.
+
+    Attributes:
+        elsewhere: positions that continue in a log of their own, by source. The others are on the job's logs.
+    """
+
+    def __init__(self, context: JobContext, saved: SavedCheckpoint, elsewhere: Mapping[str, LogPosition]) -> None:
+        self._context, self._saved, self.elsewhere = context, saved, elsewhere
+
+    def objects(self) -> list[ObjectHandle]:
+        """Return the landed objects to copy, with the keys that they have in the savepoint and in the job."""
+        records = ((source, stored) for source in self.elsewhere for stored in self._saved.records[source])
+        return [handle for source, stored in records for handle in object_handles(source, stored)]
+
+    def begin(self) -> dict[str, LogPosition]:
+        """Begin the logs, after their objects were copied. Returns the position of the checkpoint on each.
+
+        Raises: CommitConflict, CommitOutcomeUnknown, StoreUnavailable: restore again, which continues.
+        """
+        return {source: self._begin(source, position) for source, position in self.elsewhere.items()}
+
+    def _begin(self, source: str, position: LogPosition) -> LogPosition:
+        context, records = self._context, self._saved.records[source]
+        log = SourceLog(context.store, source)
+        newest = log.newest()
+        if newest is None:
+            identity, now_ms = self._saved.document.logs[source].identity, context.store.clock_ms()
+            newest = log.append(continuing_record(uuid.uuid4().hex, context.identity, identity, position, now_ms))
+        begin = newest if newest.record.sequence == newest.record.first else log.record(newest.record.first)
+        for stored in _still_to_copy(begin, newest, records):
+            newest = log.append(copied_record(newest, stored.record))
+        return begin.position
+
+
+def _still_to_copy(
+    begin: StoredRecord, newest: StoredRecord, records: tuple[StoredRecord, ...]
+) -> tuple[StoredRecord, ...]:
+    """Return the records that an earlier restore did not copy. None, if a landing has read the rest meanwhile."""
+    done = newest.record.sequence - begin.record.sequence
+    last = None if done == 0 else records[done - 1].record if done <= len(records) else begin.record
+    return records[done:] if last is None or last.write_id == newest.record.write_id else ()
+
+
+def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool) -> ContinuedLogs:
+    """Decide how the job continues each log of a savepoint. Writes nothing.
+
+    Args:
+        has_run: whether the job has a manifest.
+    Raises:
+        InvalidRequest: the job has another log of the source, or its external system is another one.
+        SourceReplaced: the log is of an earlier life of the job. SourceUnreachable: the external system failed.
+    """
+    elsewhere = {}
+    for source, position in positions_of(saved.metadata).items():
+        log = SourceLog(context.store, source)
+        newest = log.newest()
+        if newest is None:
+            _require_continuable(context, saved, source, position)
+            elsewhere[source] = position
+            continue
+        if has_run:
+            require_own_log(source, newest.record.identity, context.identity)
+            if log.holds(position):
+                continue
+        if not has_run or not _continues(log, newest, position):
+            raise InvalidRequest(
+                f"{_what(context, saved, source, position)}, and this job's storage has another log of that source, "
+                f"{newest.record.log}. Nothing was changed.",
+                hint=f"restore it into a job without a log of source {source}: a new job, or this one after "
+                f"{LANDED_PREFIX}{source}/ was moved out of its storage",
+                source=source,
+            )
+        if source not in saved.document.logs:
+            raise _made_earlier(context, saved, source, position)
+        elsewhere[source] = position
+    return ContinuedLogs(context, saved, elsewhere)
+
+
+def _continues(log: SourceLog, newest: StoredRecord, position: LogPosition) -> bool:
+    """Return whether an earlier restore began the log at this position."""
+    try:
+        return is_continued_by(position, log.record(newest.record.first).record)
+    except NotFound:  # deleted, since checkpoints are further
+        return False
+
+
+def _require_continuable(context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition) -> None:
+    """Check that the external system, if it is needed, is the same and still has what follows the position."""
+    if source not in saved.document.logs:
+        raise _made_earlier(context, saved, source, position)
+    log, spec = saved.document.logs[source], context.spec.landed.get(source)
+    if log.with_input or spec is None:
+        return
+    hint = (
+        f"if the external system is gone, take a savepoint with what was landed: milepost savepoint create "
+        f"{saved.document.job} --with-input"
+    )
+    try:
+        opened = open_source(context, source, spec)
+        require_identity(source, {**log.identity, JOB: ""}, {**opened.identity(), JOB: ""})
+        pull = opened.next_pull(position.at)
+        for split in pull.splits[:1] if pull is not None else ():
+            next(iter(opened.read(split)), None)
+    except (SourceReplaced, InvalidRequest) as error:
+        raise InvalidRequest(
+            f"{_what(context, saved, source, position)}, and its external system cannot serve what follows: "
+            f"{error.message}",
+            hint=f"{error.hint}; {hint}" if error.hint else hint,
+            source=source,
+        ) from error
+    except CheckpointError as error:
+        error.hint = f"{error.hint}; {hint}" if error.hint else hint
+        raise
+
+
+def _made_earlier(context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition) -> InvalidRequest:
+    return InvalidRequest(
+        f"{_what(context, saved, source, position)}. This job's storage does not have that log, and the savepoint, "
+        "of an earlier version, does not say what it is a log of. Nothing was changed.",
+        hint=f"restore it into job {saved.metadata.job} in the storage that has the log, or take a savepoint there "
+        "again",
+        source=source,
+    )
+
+
+def _what(context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition) -> str:
+    return (
+        f"job {context.spec.name}: the savepoint at {saved.where} has read source {source} of job {saved.metadata.job} "
+        f"up to record {position.next - 1} of its log {position.log}"
+    )
