@@ -23,13 +23,18 @@ from milepost_testkit.chaos.object_formats import object_body, random_format, st
 from milepost_testkit.chaos.places import Places, served_operators
 from milepost_testkit.chaos.reach import check_reachable, check_whole
 from milepost_testkit.chaos.small_limits import small_limits
+from milepost_testkit.chaos.tries import LANDED
 from milepost_testkit.law.examples import cuts_epochs
+from milepost_testkit.models.data import file_feed
+from milepost_testkit.models.data.file_feed import feed_document, is_feed, produce, waiting
 from milepost_testkit.models.data.kinds.lookups import STATIC, static_rows
 from milepost_testkit.models.data.kinds.process_law import CODE, MODULE, counting_operator
 
 TIMEOUT = "30s"
 """Of a checkpoint: what waits for a process that is gone waits no longer."""
 _OF_SPARK = "2m"
+_FEEDS = 0.4
+"""Chance of each source that it is landed."""
 
 
 @dataclass
@@ -38,7 +43,8 @@ class ChaosJob:
 
     Attributes:
         document: its spec. places: of its tables. client: S3 client that bypasses the proxy. limits: of its processes.
-        landing: URL below which objects land. landed: versions of each object, by source and name.
+        landing: URL below which objects land. landed: versions of each object, by source and name. Of an external
+            system they are its files.
         saved: numbers of the requested savepoints. leaves: whether state of removed operators may be dropped.
         on_spark: whether its epochs run on Spark.
     """
@@ -75,7 +81,7 @@ class ChaosJob:
         bucket = places.root.split("/")[2]
         document |= {"storage": f"{places.root}/store", "store": store}
         landing = f"{places.root}/landing"
-        _choose_sources(document["sources"], landing, random, on_spark=spark is not None)
+        _choose_sources(document["sources"], landing, random, folder, on_spark=spark is not None)
         if spark is not None:
             # With a real clock, a second attempt is not cut at the same position.
             document["checkpointing"].pop("aligned_timeout", None)
@@ -87,6 +93,10 @@ class ChaosJob:
         for part in ("config", "captured"):
             (folder / part).mkdir(parents=True)
         (folder / "config" / f"{MODULE}.py").write_text(CODE)
+        (folder / "config" / f"{file_feed.MODULE}.py").write_text(file_feed.CODE)
+        for source in document["sources"].values():
+            if is_feed(source):
+                Path(source["options"]["folder"]).mkdir(parents=True)
         document["spark"] |= spark or {}
         _add_operators(document, random, on_spark=spark is not None)
         job = cls(
@@ -107,6 +117,17 @@ class ChaosJob:
         if STATIC in document["sources"]:
             job.put(STATIC, "0", static_rows(random.randrange(1, 12)))
         return job.write()
+
+    @property
+    def feeds(self) -> dict[str, Path]:
+        """The folders of its external systems, by source."""
+        sources = self.document["sources"]
+        return {name: Path(one["options"]["folder"]) for name, one in sources.items() if is_feed(one)}
+
+    @property
+    def waits_to_land(self) -> bool:
+        """Whether an external system has what was not acknowledged."""
+        return any(waiting(folder) for folder in self.feeds.values())
 
     @property
     def spec(self) -> Path:
@@ -136,14 +157,19 @@ class ChaosJob:
         self.write()
 
     def land(self, source: str, rows: pa.Table) -> None:
-        """Land rows as one object."""
+        """Store rows as one object, or one file of an external system."""
         objects, rows = self.landed.setdefault(source, {}), storable(self.document["sources"][source], rows)
         name = f"{len(objects):04}"
+        if system := self.feeds.get(source):
+            produce(system, len(objects), rows)
+            objects[name] = [(LANDED, rows)]
+            return
         objects[name] = [(self.put(source, name, rows), rows)]
 
     def replace(self, random: Random, rows: pa.Table) -> str:
         """Overwrite one of a source's objects, consumed or not. Returns what was replaced."""
-        chances = [(source, name) for source, objects in self.landed.items() for name in objects]
+        files = {source: objects for source, objects in self.landed.items() if source not in self.feeds}
+        chances = [(source, name) for source, objects in files.items() for name in objects]
         if not chances:
             return "nothing"
         source, name = random.choice(chances)
@@ -191,9 +217,15 @@ class ChaosJob:
         return replace(self, folder=folder, document=document, places=places, model=model, saved=[]).write()
 
 
-def _choose_sources(sources: dict[str, Any], landing: str, random: Random, *, on_spark: bool) -> None:
-    """Choose location and format of each source's objects. An epoch reads one object of each stream."""
+def _choose_sources(sources: dict[str, Any], landing: str, random: Random, folder: Path, *, on_spark: bool) -> None:
+    """Choose location and format of each source's objects. An epoch reads one object of each stream.
+
+    Some sources are external systems below a folder.
+    """
     for name, source in sources.items():
+        if name != STATIC and not on_spark and random.random() < _FEEDS:
+            sources[name] = feed_document(source, folder / "external" / name)
+            continue
         plain = name == STATIC or on_spark  # the replay of Spark's epochs reads Parquet
         how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)
         source |= {"path": f"{landing}/{name}/*{how.pop('suffix')}", "settle": "0s"} | how

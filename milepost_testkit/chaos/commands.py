@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 
+from milepost import errors
 from milepost.errors import CheckpointError
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import LoadedJob, load_job
@@ -32,6 +33,7 @@ PRELOADED = (
     __name__,
     "milepost.jobmaster.backfill.backfill",
     "milepost.jobmaster.compatibility.preflight",
+    "milepost.jobmaster.landing.landings",
     "milepost.jobmaster.leadership.lifecycle",
     "milepost.jobmaster.reports.checkpoint.details",
     "milepost.jobmaster.reports.reports",
@@ -54,6 +56,7 @@ OF_ANY_JOB = (
     "milepost.sinks.formats.delta.delta_format",
     "milepost.sinks.formats.iceberg.iceberg_format",
     "milepost.sinks.formats.postgres.postgres_format",
+    "milepost.sources.landed.python_source",
     "milepost.storage.s3.store",
 )
 """As `PRELOADED`, for jobs with gates, object stores and tables of every format."""
@@ -67,6 +70,7 @@ class Act(Enum):
     """The kind of a command."""
 
     EPOCH = "epoch"
+    LAND = "land"
     ROLLBACK = "rollback"
     BACKFILL = "backfill"
     REBUILD = "backfill from the beginning"
@@ -223,6 +227,8 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
     match command.act:
         case Act.EPOCH:
             return type(master.epochs.run(session, runner, allow_non_restored_state=command.leaves)).__name__
+        case Act.LAND:
+            return _landed(master)
         case Act.ROLLBACK:
             lineage = lineage_of(job)
             return (
@@ -264,6 +270,14 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             return master.reports.fsck().exit_code
         case Act.SETTLE:
             return master.rollbacks.finish_reconciliation(session)
+
+
+def _landed(master: JobMaster) -> str:
+    """Land all sources. Raises the error of one that failed, as the command reports it."""
+    report = master.landings.land()
+    if report.failed:
+        raise getattr(errors, report.failed[0].error)(report.failed[0].message)
+    return report.not_due or f"{sum(one.records for one in report.landed)} records"
 
 
 def _unpin_all(master: JobMaster, session: Session) -> None:

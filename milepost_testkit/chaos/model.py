@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
 from milepost_testkit.chaos.gates import refusals
@@ -125,7 +126,8 @@ class Model:
             assert not twice, f"source {name} has read {twice} twice"
             known = _versions(objects)
             keys = {key for key, _ in read}
-            if job.spec.sources[name].on_change == "ignore":
+            source = job.spec.sources[name]
+            if isinstance(source, FileSourceSpec) and source.on_change == "ignore":
                 missed = objects.keys() - keys
             else:
                 missed = {key for key, versions in objects.items() if (key, versions[-1][0]) not in read}

@@ -38,6 +38,8 @@ _ACTS = {
     Act.GC: 1,
     Act.FSCK: 1,
 }
+_LANDINGS = 10
+"""As a weight of `_ACTS`, for jobs with external systems."""
 _KILLED, _FROZEN, _BESIDE, _QUIET, _WORKER_KILLED = 0.2, 0.08, 0.25, 0.35, 0.7
 _RESCALED, _CHANGED, _REFUSED, _REPLACED, _FORKED = 0.3, 0.2, 0.1, 0.15, 0.4
 """Chances: of each command that it is killed, frozen, not alone, followed by peace; before each, of each change."""
@@ -183,7 +185,8 @@ class Play:
 
     def _command(self) -> Command:
         random, saved = self.random, self.job.saved
-        act = random.choices(list(_ACTS), list(_ACTS.values()))[0]
+        acts = _ACTS | ({Act.LAND: _LANDINGS} if self.job.feeds else {})
+        act = random.choices(list(acts), list(acts.values()))[0]
         if act is Act.SAVEPOINT:
             saved.append(len(saved))
         number = random.choice(saved) if saved else 0
@@ -219,6 +222,8 @@ class Play:
                 act = further
             elif act is not Act.EPOCH:
                 act = Act.EPOCH
+            elif ended.said == "NothingToDo" and self.job.waits_to_land:
+                self._ask(Command(Act.LAND))
             elif ended.said == "NothingToDo" and self.job.model.unseen(self.job.loaded):
                 self.job.land(self._streams[0], rows_table([0], 0))  # additions take effect with the next epoch
             elif ended.said == "NothingToDo":
@@ -241,7 +246,7 @@ class Play:
     def _fork(self) -> ChaosJob | None:
         """Start another job from a savepoint of this one. Returns None without a savepoint, or at random."""
         place = self.job.savepoint(self.random)
-        if place is None or self.random.random() >= _FORKED:
+        if place is None or self.job.feeds or self.random.random() >= _FORKED:  # a log has one job
             return None
         name = f"{self.job.folder.name}fork"
         forked = self.job.fork(Path(f"{self.job.folder}fork"), self.new_places(name), self.random)

@@ -12,6 +12,8 @@ _LIMITS: Mapping[str, tuple[int, ...]] = {
     "sinks.staging.compaction.COMPACT_FILES": (2, 4),
     "sinks.staging.small_files.TARGET_BYTES": (4_000, 64 << 20),
     "sinks.buckets.table_buckets.ROWS_PER_BUCKET": (2, 8),
+    "jobmaster.landing.object_writer.OBJECT_BYTES": (500, 64 << 20),
+    "jobmaster.landing.object_writer._GROUP_ROWS": (2, 100_000),
     "sources.planning.consumed.MAX_RUNS": (2, 8),
     "sources.planning.splits.UNIT_BYTES": (600, 16 << 20),
     "spill.spilled_rows.HELD_BYTES": (500, 32 << 20),

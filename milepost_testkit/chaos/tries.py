@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.metadata import CheckpointMetadata
-from milepost.epoch.plan import EpochPlan
+from milepost.epoch.plan import EpochPlan, SourceInput
 from milepost.jobmaster.savepoints import restored_copy
 from milepost.jobspec.job.spec import QualitySpec
 from milepost.jobspec.load.load import LoadedJob
@@ -31,6 +31,9 @@ from milepost_testkit.tasks.clocks import ticking
 
 Piece = tuple[str, int | None, pa.Table]
 """A node's output (`<uid>.late` of its late rows), the lateness stamp of its rows (us; None: none), and these."""
+
+LANDED = "landed"
+"""The version of a file of an external system, which never changes."""
 
 
 @dataclass
@@ -79,10 +82,7 @@ def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[
         checkpoint_id=int(plan.checkpoint_id),
         token=int(plan.token),
         base=int(plan.base),
-        inputs={
-            one.name: tuple((PurePosixPath(obj.key).name.partition(".")[0], obj.etag) for obj in one.objects)
-            for one in plan.inputs
-        },
+        inputs={one.name: tuple(_versions_read(one)) for one in plan.inputs},
         uids=frozenset(one.uid for one in spec.operators),
         sinks=frozenset(one.name for one in spec.sinks),
         quality=tuple(spec.quality),
@@ -93,6 +93,14 @@ def _leave(plan: EpochPlan, folder: Path, pieces: list[Piece], schemas: Mapping[
     )
     _put(folder / made.name, made)
     return made
+
+
+def _versions_read(source: SourceInput) -> Iterable[tuple[str, str]]:
+    """Return the objects that an epoch reads. Of a log it is the files of the records: record 2 is file 0000."""
+    if source.landed is not None:
+        sequences = dict.fromkeys(int(PurePosixPath(obj.key).parts[0]) for obj in source.objects)
+        return ((f"{sequence - 2:04}", LANDED) for sequence in sequences)
+    return ((PurePosixPath(obj.key).name.partition(".")[0], obj.etag) for obj in source.objects)
 
 
 def _put(file: Path, content: object) -> None:
