@@ -18,13 +18,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import InvalidRequest, NotFound
-from milepost.jobspec.job import CheckpointingSpec, EpochLimits, FileSourceSpec, SinkSpec, SparkSpec
+from milepost.jobmaster import JobMaster
+from milepost.jobspec.job import (
+    CheckpointingSpec,
+    EpochLimits,
+    FileSourceSpec,
+    LandedEpochLimits,
+    LandedSourceSpec,
+    SinkSpec,
+    SourceSpec,
+    SparkSpec,
+)
 from milepost.jobspec.load import LoadedJob, from_spec, hash_spec
 from milepost.language import to_arrow
 from milepost.language.times import python_rows
+from milepost.openlineage import nowhere
 from milepost.protocol.records import file_url
 from milepost.testing.case_file import File
 from milepost.testing.rows import as_yaml, typed_table
+
+_EVERY_RECORD = 1_000_000
 
 _SEEN = "seen-"
 """What the name of a sink begins with that is only there to be compared."""
@@ -35,15 +48,17 @@ def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[st
 
     Args:
         seen: what is to be compared: sinks, operators, `<uid>.late`, `<source>.bad`; what is no sink gets one.
-    Raises: InvalidRequest: the job has a landed source.
+    Raises: InvalidRequest: the job has a source of messages.
     """
     spec = job.spec
-    if spec.landed:
-        names = ", ".join(spec.landed)
+    messages = ", ".join(name for name, source in spec.landed.items() if source.layout.messages is not None)
+    if messages:
         raise InvalidRequest(
-            f"job {spec.name}: a case for a job with landed sources ({names}) is not available in this version. "
-            "Nothing was run."
+            f"job {spec.name}: a case for a job with sources of messages ({messages}) is not available in this "
+            "version. Nothing was run."
         )
+    sources: dict[str, SourceSpec] = {name: _source(name, source, folder) for name, source in spec.files.items()}
+    sources |= {name: _landed(source) for name, source in spec.landed.items()}
     sinks = [_sink(sink, folder) for sink in spec.sinks]
     known = {sink.name for sink in spec.sinks}
     sinks += [_sink(_seen(job, name), folder) for name in dict.fromkeys(seen) if name not in known]
@@ -51,7 +66,7 @@ def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[st
         update={
             "storage": file_url(folder / "storage"),
             "store": type(spec.store)(),
-            "sources": {name: _source(name, source, folder) for name, source in spec.files.items()},
+            "sources": {name: sources[name] for name in spec.sources},
             "sinks": tuple(sinks),
             "checkpointing": _checkpointing(spec.checkpointing),
             "spark": SparkSpec(parallelism=parallelism, conf=spec.spark.conf),
@@ -95,6 +110,11 @@ def _source(name: str, source: FileSourceSpec, folder: Path) -> FileSourceSpec:
     return source.model_copy(update={**changes, "settle": type(source.settle)(0)})
 
 
+def _landed(source: LandedSourceSpec) -> LandedSourceSpec:
+    """Return the source with limits that no case reaches."""
+    return source.model_copy(update={"limits_per_epoch": LandedEpochLimits(max_records=_EVERY_RECORD)})
+
+
 def _checkpointing(spec: CheckpointingSpec) -> CheckpointingSpec:
     """Return what a test keeps: every checkpoint, and no epoch is cut or has to wait."""
     return CheckpointingSpec.model_validate(
@@ -103,13 +123,16 @@ def _checkpointing(spec: CheckpointingSpec) -> CheckpointingSpec:
 
 
 def land(job: LoadedJob, folder: Path, number: int, objects: Mapping[str, Sequence[Mapping[str, Any]] | File]) -> None:
-    """Let objects land, by source; of a static one in place of those that were there.
+    """Let objects land, by source; of a static one in place of those that were there. Rows of a log are one record.
 
     Args:
         number: of the step: later objects come later in the order of a source. folder: as in `under_test`.
     Raises: NotFound: no such source or file. InvalidRequest: a row that does not fit the source's columns.
     """
     for name, rows in objects.items():
+        if name in job.spec.landed:
+            _append(job, name, rows)
+            continue
         source = job.spec.files.get(name)
         if source is None:
             raise NotFound(f"job {job.spec.name} has no source {name}; it has {', '.join(job.spec.sources)}")
@@ -120,6 +143,18 @@ def land(job: LoadedJob, folder: Path, number: int, objects: Mapping[str, Sequen
             _copy(job, Path(rows.file), target / f"{number:06}")
         else:
             _write(name, source, rows, target / f"{number:06}")
+
+
+def _append(job: LoadedJob, name: str, rows: Sequence[Mapping[str, Any]] | File) -> None:
+    """Append rows to the log of a landed source, in place of its external system."""
+    if isinstance(rows, File):
+        raise InvalidRequest(
+            f"source {name}: a landed source has no files, got {rows.file}. Nothing was landed.",
+            hint="give its rows: epoch: {SOURCE: [{…}]}",
+        )
+    schema = pa.schema([(column, to_arrow(type_)) for column, type_ in job.spec.landed[name].columns.items()])
+    table = typed_table(rows, schema, f"source {name}")
+    JobMaster(job, nowhere, lambda: None).landings.land_rows(name, table)
 
 
 def _copy(job: LoadedJob, file: Path, target: Path) -> None:

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from milepost.errors import InvalidRequest
+from milepost.jobspec.load.load import from_spec, load_job
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import CaseResult, run_case
+from milepost.testing.local_job import under_test
 from milepost.testing.recording import record
 from milepost_testkit import wording
+from milepost_testkit.jobs.landed_messages import kafka_source
 from milepost_testkit.specs.case_steps import Step, run_steps
 
 SPEC = """\
@@ -222,10 +226,63 @@ def test_rows_of_a_static_source_are_what_it_holds_from_then_on(folder: Path) ->
     assert result.passed, result.faults
 
 
-def test_a_case_of_a_job_with_a_landed_source_is_refused(folder: Path) -> None:
-    spec = folder / "counts.yaml"
-    bids = "  bids: {format: nexmark, events: bid}\noperators:"
-    sink = "  - {name: bids, input: bids, format: parquet, path: s3://lake/bids, mode: append}\nquality:"
-    spec.write_text(SPEC.replace("operators:", bids).replace("quality:", sink))
-    (fault,) = run(folder, epoch({})).faults
-    assert "a case for a job with landed sources (bids) is not available in this version" in fault
+LANDED = """\
+name: counts
+storage: s3://nobody/asks/for/it
+sources:
+  feed:
+    format: python
+    source: "nowhere:Feed"
+    schema: {k: string, v: int64, t: "timestamp[us, UTC]"}
+    event_time: t
+    limits_per_epoch: {max_records: 1}
+operators:
+  - {uid: sums, kind: aggregate, inputs: [feed], key: [k], aggregates: {n: count(*), total: sum(v)}}
+sinks:
+  - {name: sums, input: sums, format: delta, path: s3://lake/sums, mode: upsert}
+  - {name: feed, input: feed, format: delta, path: s3://lake/feed, mode: append}
+"""
+
+
+def landed(**values: int) -> Step:
+    return {"epoch": {"feed": [{"k": key, "v": value, "t": "2026-01-01T00:10:00Z"} for key, value in values.items()]}}
+
+
+def test_rows_of_a_landed_source_are_a_record_of_the_cases_own_log(folder: Path) -> None:
+    """Its class is not called. A rollback returns the position, and the next epoch reads the records after it again."""
+    (folder / "counts.yaml").write_text(LANDED)
+    (folder / "nowhere.py").write_text("raise RuntimeError('it was called')")
+    result = run(
+        folder,
+        landed(a=1, b=2) | {"expect": sums(a=1, b=2)},
+        landed(a=10) | {"kill": "run"},
+        landed(b=20) | {"expect": sums(a=11, b=22)},
+        {"rollback": 1, "expect": sums(a=1, b=2)},
+        landed(a=100) | {"expect": sums(a=111, b=22) | {"verdict": "skipped"}},
+        {"backfill": {"from_checkpoint": 1}, "expect": sums(a=111, b=22)},
+        {"epoch": {"feed": []}, "expect": {"refused": "no epoch was run"}},
+    )
+    assert result.passed, result.faults
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"file": "rows.parquet"}, "a landed source has no files"),
+        ([{"k": "a", "other": 1}], "there is no column other"),
+        ([{"k": "a", "v": 1}], "column t"),
+    ],
+)
+def test_what_cannot_be_landed_is_a_fault_of_the_case(folder: Path, given: Any, fault: str) -> None:
+    (folder / "counts.yaml").write_text(LANDED)
+    (found,) = run(folder, {"epoch": {"feed": given}}).faults
+    assert fault in found
+
+
+def test_a_case_of_a_job_with_a_source_of_messages_is_refused(folder: Path) -> None:
+    (folder / "counts.yaml").write_text(LANDED)
+    job = load_job(str(folder / "counts.yaml"))
+    feed = kafka_source({"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}, event_time="t")
+    job = from_spec(job.spec.model_copy(update={"sources": {"feed": feed}}), job.spec_hash, job.text, job.path)
+    with wording.raises(InvalidRequest):
+        under_test(job, folder, 1, ())

@@ -24,7 +24,7 @@ from milepost.protocol.landed import LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.runbook import page_of
-from milepost.sources.landed import MESSAGE_SCHEMA, LandedSource, open_nexmark_source, open_python_source
+from milepost.sources.landed import MESSAGE_SCHEMA, GivenRows, LandedSource, open_nexmark_source, open_python_source
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -100,7 +100,6 @@ class Landings:
         return LandingReport(not_due=ended) if ended else self._land_each(sources, None)
 
     @use_case
-    @use_case
     def land_before_epoch(
         self,
         session: Session,
@@ -122,6 +121,23 @@ class Landings:
         state = self._existing_state() if names else None
         not_due = None if state is None else self._not_due(session, state, take_over=take_over)
         return LandingReport(not_due=not_due) if not_due else self._land_each(names, progress)
+
+    @use_case
+    def land_rows(self, source: str, rows: pa.Table) -> Landing:
+        """Append given rows to a log as one record, without the external system. Creates the job if it has never run.
+
+        Such a log is a copy of nothing else: no landing from the external system continues it.
+
+        Args:
+            rows: with the declared columns.
+        Raises:
+            NotFound, InvalidRequest: as `land`. SourceReplaced: the log is a copy of an external system.
+        """
+        self._require_landed(source)
+        context, spec = self._context, self._context.spec.landed[source]
+        self._leadership.head_or_create()
+        given = GivenRows(source, rows, spec.columns, spec.event_time)
+        return Lander(SourceLog(context.store, source), given, context.identity).land()
 
     @use_case
     def newest_records(self) -> dict[str, int]:
