@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot, code_by_name
 from milepost.errors import InvalidRequest, NotFound
-from milepost.jobmaster.job.checks.landed_source_checks import require_no_landed_source
+from milepost.jobmaster.job.checks.landed_source_checks import require_whole_logs
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
@@ -89,8 +89,8 @@ class Bootstrap:
             NotFound: no such operator or file. Nothing was changed.
         """
         context, session = self._context, new_import_session()
-        require_no_landed_source(context, "bootstrap")
         state = startable(context, self._incarnations, session, "a table")
+        require_whole_logs(context, state, "bootstrap")
         require_stores(context)
         if not files:
             raise InvalidRequest("bootstrap needs at least one UID=FILE. Nothing was changed.")

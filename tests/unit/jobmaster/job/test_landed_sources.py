@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import InvalidRequest
-from milepost.jobmaster import JobMaster
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.health.sources import source_checks
 from milepost.jobspec.load import LoadedJob, load_job
-from milepost_testkit import wording
 
 SPEC = """\
 name: bids
@@ -47,10 +44,3 @@ def test_doctor_names_what_a_source_is_landed_from(job: LoadedJob) -> None:
     assert details["bids"] == (True, "landed from nexmark:bid")
     assert details["clicks"] == (True, "landed from feeds:Clicks")
     assert details["orders"][1].startswith("no object matches")
-
-
-def test_a_bootstrap_of_a_job_with_landed_sources_is_refused_by_name(job: LoadedJob, tmp_path: Path) -> None:
-    with wording.raises(InvalidRequest) as refused:
-        JobMaster(job).bootstraps.run({"totals": "totals.csv"})
-    assert "landed sources (bids, clicks)" in refused.value.message
-    assert not (tmp_path / "lake").exists()

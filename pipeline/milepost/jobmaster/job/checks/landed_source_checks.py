@@ -1,16 +1,33 @@
-"""Refuse what is not available for a job with landed sources."""
+"""Refuse what would read a log from its begin although the begin may be deleted or was never in it."""
 
 from __future__ import annotations
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.landed import require_own_log
+from milepost.protocol.records import LANDED_PREFIX, ManifestState
+from milepost.storage.log import SourceLog
 
 
-def require_no_landed_source(context: JobContext, use: str) -> None:
-    """Raise InvalidRequest if the job has a landed source. use: what is refused, for the message."""
-    if landed := context.spec.landed:
-        raise InvalidRequest(
-            f"job {context.spec.name}: {use} is not available in this version for a job with landed sources "
-            f"({', '.join(landed)}). Nothing was changed.",
-            sources=list(landed),
-        )
+def require_whole_logs(context: JobContext, state: ManifestState | None, use: str) -> None:
+    """Check that epochs can read each landed source from its `start`: its log is new, or nothing has read it yet.
+
+    Args:
+        state: of the head; None: the job has never run. use: what is refused, for the message.
+    Raises: InvalidRequest, SourceReplaced. Nothing was changed.
+    """
+    for source in context.spec.landed:
+        newest = SourceLog(context.store, source).newest()
+        if newest is None:
+            continue
+        if state is not None:
+            require_own_log(source, newest.record.identity, context.identity)
+        if state is None or state.checkpoints or newest.record.first > 1:
+            raise InvalidRequest(
+                f"job {context.spec.name}: {use} refused: it would read source {source} from its `start`, and the "
+                f"job's storage has a log of it, up to record {newest.record.sequence}, whose begin was read before. "
+                "Nothing was changed.",
+                hint=f"give the job another storage, or move {LANDED_PREFIX}{source}/ out of it: the next landing "
+                "begins a new log at the source's `start`",
+                source=source,
+            )
