@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from scripts import kafka_jars
 from scripts.browser import environment
 from scripts.spark import spark_readers
 from scripts.suite.rings import Part
@@ -11,10 +12,14 @@ from scripts.suite.rings import Part
 
 def closing_line(part: Part) -> str:
     """Return that line for a run of one part of the ring."""
-    missing = [words for words in (spark_readers.closing_words(), environment.closing_words()) if words is not None]
+    missing = [
+        words
+        for words in (spark_readers.closing_words(), kafka_jars.closing_words(), environment.closing_words())
+        if words is not None
+    ]
     if not missing:
         ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
-        return f"test-all: {ran} ran, Spark with Delta's and Iceberg's jars and a browser at hand"
+        return f"test-all: {ran} ran, Spark with Delta's and Iceberg's jars, a Kafka broker and a browser at hand"
     return f"test-all: {'; '.join(missing)}"
 
 

@@ -21,12 +21,14 @@ from milepost.state.layers import key_hash
 from milepost_testkit import profiles
 from milepost_testkit.interleavings.explored_summary import pytest_runtest_logreport, pytest_terminal_summary
 from milepost_testkit.readers.reading_engines import reading_engines
+from milepost_testkit.servers.kafka_server import kafka
 from milepost_testkit.servers.postgres_server import database, postgres
 from milepost_testkit.servers.s3_servers import ministack, seaweed, seaweed_tables
 from scripts.processes import PYTHON_PATH
 
 __all__ = [
     "database",
+    "kafka",
     "ministack",  # fixtures: each server is started once, at its first use
     "postgres",
     "pytest_runtest_logreport",  # hooks of the process that reports, which collects nothing where tests are shared
@@ -117,7 +119,7 @@ def pytest_report_header() -> str:
 
 CONTRACT = "tests.conformance.sinks.contract."
 
-SERVERS = frozenset({"database", "ministack", "postgres", "reading_engines", "seaweed", "seaweed_tables"})
+SERVERS = frozenset({"database", "kafka", "ministack", "postgres", "reading_engines", "seaweed", "seaweed_tables"})
 """Fixtures that start a server or a reading process."""
 
 

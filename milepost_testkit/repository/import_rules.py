@@ -165,7 +165,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     f"{TESTKIT}.jobs": (
         "backfills rollbacks",
-        "flights job_log keyed_job landed_messages landing reference_job sparkless",
+        "flights job_log kafka_landing keyed_job landed_messages landing reference_job sparkless",
         "connected_job",
     ),
     f"{TESTKIT}.tasks": (

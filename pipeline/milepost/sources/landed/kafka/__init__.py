@@ -1,0 +1,1 @@
+"""Lands the messages of Kafka topics."""

@@ -1,0 +1,235 @@
+"""Format `kafka`: the committed messages of topics, as they are.
+
+A landing fixes the ends of all partitions at its start, so that a live topic does not keep it forever. Each record
+takes a share of every partition that is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.errors import CheckpointError
+from milepost.protocol.landed import Identity, Position
+from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.kafka.client import KafkaCluster, Topic
+from milepost.sources.landed.kafka.failures import Failures
+from milepost.sources.landed.kafka.positions import (
+    Partition,
+    Place,
+    Share,
+    behind,
+    decode_position,
+    encode_position,
+    plan_shares,
+    resolve_places,
+)
+from milepost.sources.landed.kafka.reader import PositionLost, Reader
+
+TIMEOUT_S = 30.0
+"""A landing fails if Kafka is silent for so long."""
+
+Start = str | int | Mapping[str, Mapping[str, int]]
+"""earliest, latest, a time in milliseconds, or the first offset by topic and partition."""
+
+
+def open_kafka_source(
+    name: str,
+    topics: Sequence[str],
+    client: Mapping[str, str],
+    start: Start,
+    *,
+    max_rows: int,
+    max_bytes: int,
+    timeout_s: float = TIMEOUT_S,
+) -> LandedSource:
+    """Open topics for one landing. Connects at the first question.
+
+    Args:
+        name: of the source, for messages. client: options of librdkafka, with `bootstrap.servers` and secrets. With
+            `group.id`, that group's offsets show how far was landed.
+        start: where a new log begins. max_rows, max_bytes: of one record.
+        timeout_s: the landing fails if Kafka is silent for so long.
+    """
+    options = {key: value for key, value in client.items() if key != "group.id"}
+    cluster = KafkaCluster(options, Failures(name, client["bootstrap.servers"], client), timeout_s)
+    return KafkaSource(cluster, tuple(sorted(set(topics))), start, max_rows, max_bytes, client.get("group.id"))
+
+
+@dataclass
+class _Seen:
+    """The topics at the start of the landing, whose ends are the landing's."""
+
+    topics: dict[str, Topic]
+    earliest: dict[Partition, Place]
+    ends: dict[Partition, Place]
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """All that one record reads, and the position before it with every partition."""
+
+    shares: tuple[Share, ...]
+    position: Position
+
+
+@dataclass
+class KafkaSource:
+    """Topics of one cluster, opened for one landing. Arguments: as in `open_kafka_source`."""
+
+    cluster: KafkaCluster
+    topics: tuple[str, ...]
+    start: Start
+    max_rows: int
+    max_bytes: int
+    group: str | None = None
+    _reader: Reader | None = field(default=None, init=False)
+    _seen: _Seen | None = field(default=None, init=False)
+
+    def identity(self) -> Identity:
+        """Return the cluster's id. The ids of topics are in the position, because topics may be added."""
+        return {"format": "kafka", "cluster": self.cluster.cluster_id()}
+
+    def initial_position(self) -> Position:
+        seen = self._look()
+        partitions = list(seen.ends)
+        if self.start == "earliest":
+            places = seen.earliest
+        elif self.start == "latest":
+            places = seen.ends
+        elif isinstance(self.start, int):
+            places = self.cluster.since(partitions, self.start)
+        else:
+            assert isinstance(self.start, Mapping), self.start
+            places = seen.earliest | self._named_places(self.start, seen)
+        return encode_position({name: topic.id for name, topic in seen.topics.items()}, places)
+
+    def next_pull(self, position: Position) -> Pull | None:
+        ids, known = decode_position(position)
+        seen = self._look()
+        self._require_same_topics(ids, known, seen)
+        places = known | resolve_places(known, seen.ends, seen.earliest, list(ids))
+        self._require_there({partition: places[partition] for partition in seen.ends}, seen)
+        shares = plan_shares(places, seen.ends, self.max_rows, self.max_bytes)
+        if not shares:
+            self._close()
+            return None
+        ids |= {name: topic.id for name, topic in seen.topics.items()}
+        return Pull([_Split(shares, encode_position(ids, places))], None)
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        assert isinstance(split, _Split), split
+        shares = split.shares
+        offsets: dict[Partition, list[np.ndarray[Any, Any]]] = {share.partition: [] for share in shares}
+        reached: dict[Partition, Place] = {}
+        if self._reader is None:
+            self._reader = Reader(self.cluster, self.max_bytes)
+        try:
+            for item in self._reader.read(shares):
+                if isinstance(item, dict):
+                    reached = item
+                    continue
+                partition = Partition(item.column("topic")[0].as_py(), item.column("partition")[0].as_py())
+                offsets[partition].append(item.column("offset").to_numpy())
+                yield item
+            self._require_complete(shares, offsets)
+        except PositionLost as lost:
+            self._close()
+            raise self._position_lost(lost, shares) from lost
+        except BaseException:
+            self._close()
+            raise
+        ids, places = decode_position(split.position)
+        places |= reached
+        assert self._seen is not None
+        left = tuple(partition.name for partition in behind(places, self._seen.ends))
+        yield Reached(encode_position(ids, places), left)
+
+    def commit(self, end: Position) -> None:
+        """Set the group's offsets for dashboards, if the client names a group."""
+        if self.group is not None:
+            self.cluster.commit(self.group, decode_position(end)[1])
+
+    def _look(self) -> _Seen:
+        if self._seen is None:
+            topics = self.cluster.topics(self.topics)
+            partitions = [Partition(name, number) for name in self.topics for number in topics[name].partitions]
+            earliest, ends = self.cluster.earliest(partitions), self.cluster.latest(partitions)
+            self._seen = _Seen(topics, earliest, ends)
+        return self._seen
+
+    def _named_places(self, start: Mapping[str, Mapping[str, int]], seen: _Seen) -> dict[Partition, Place]:
+        named = {Partition(topic, int(number)): at for topic, of in start.items() for number, at in of.items()}
+        for partition, offset in named.items():
+            if partition not in seen.ends:
+                raise self.cluster.failures.invalid(
+                    f"`start` names {partition.name}, which `topics` or the cluster does not have", "correct `start`"
+                )
+            low, high = seen.earliest[partition].next, seen.ends[partition].next
+            if not low <= offset <= high:
+                raise self.cluster.failures.invalid(
+                    f"`start` names offset {offset} of {partition.name}, which has offsets from {low} up to {high}",
+                    "correct `start`",
+                )
+        return {partition: Place(offset) for partition, offset in named.items()}
+
+    def _require_same_topics(self, ids: Mapping[str, str], known: Mapping[Partition, Place], seen: _Seen) -> None:
+        """Check that each topic is the one that was landed, with all of its partitions."""
+        for name, topic in seen.topics.items():
+            if name in ids and ids[name] != topic.id:
+                raise self.cluster.failures.replaced(
+                    f"topic {name} was deleted and made anew: its log was begun for the topic id {ids[name]}, and the "
+                    f"id is {topic.id} now"
+                )
+        for partition in known:
+            if partition.topic in seen.topics and partition not in seen.ends:
+                raise self.cluster.failures.replaced(
+                    f"{partition.name} was landed, and the topic has no such partition now"
+                )
+
+    def _require_there(self, places: Mapping[Partition, Place], seen: _Seen) -> None:
+        """Check that the cluster still has what follows the position, and has not lost what is before it."""
+        failures = self.cluster.failures
+        for partition, place in places.items():
+            low, end = seen.earliest[partition], seen.ends[partition]
+            if place.next > end.next:
+                raise failures.went_back(partition, place, f"the partition ends at offset {end.next}")
+            if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
+                raise failures.went_back(partition, place, f"its leader epoch is {end.leader_epoch}")
+            if place.next < low.next:
+                raise failures.expired(partition, place, low.next)
+
+    def _require_complete(self, shares: Sequence[Share], offsets: Mapping[Partition, list[Any]]) -> None:
+        """Check after reading that the topics are still the same, and that nothing expired before it was read.
+
+        Offsets below the low watermark may be missing because they expired. If none is missing, all was read in time.
+        """
+        assert self._seen is not None
+        names = sorted({share.partition.topic for share in shares})
+        for name, topic in self.cluster.topics(names).items():
+            if topic.id != self._seen.topics[name].id:
+                raise self.cluster.failures.replaced(f"topic {name} was deleted and made anew while it was read")
+        lows = self.cluster.earliest([share.partition for share in shares])
+        for share in shares:
+            low = min(lows[share.partition].next, share.end.next)
+            read = sum(int(np.searchsorted(part, low)) for part in offsets[share.partition])
+            if low > share.start.next and read < low - share.start.next:
+                raise self.cluster.failures.expired(share.partition, share.start, lows[share.partition].next)
+
+    def _position_lost(self, lost: PositionLost, shares: Sequence[Share]) -> CheckpointError:
+        """Return why the broker does not have a place: it expired, or the log went back."""
+        partition, reason = lost.args
+        place = next(share.start for share in shares if share.partition == partition)
+        low = self.cluster.earliest([partition])[partition].next
+        if low > place.next:
+            return self.cluster.failures.expired(partition, place, low)
+        return self.cluster.failures.went_back(partition, place, reason)
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

@@ -1,0 +1,262 @@
+"""Read shares of partitions with one consumer, which goes on from record to record.
+
+A share ends by position, never by count: of offsets 0 to 500 there may be 11 messages, because the others were aborted,
+compacted, or are marks of transactions. What the consumer delivers beyond a share waits for the next record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from milepost.sources.landed.kafka.client import KafkaCluster
+from milepost.sources.landed.kafka.message_batches import record_batch, row_bytes
+from milepost.sources.landed.kafka.positions import Partition, Place, Share
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+_BATCH_MESSAGES = 10_000
+_CONSUME_S = 0.05
+_QUEUE_MESSAGES = 1_000_000
+_QUEUE_KB = (16 << 10, 256 << 10)
+_MAY_PASS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")
+_GROUP = "milepost"
+"""The consumer needs the name of a group, but joins none and sets no offsets of it."""
+
+
+class PositionLost(Exception):
+    """The broker has no message at the place to read from; `args` is the partition."""
+
+
+@dataclass
+class _Taken:
+    """What a record has of one partition."""
+
+    share: Share
+    rows: int = 0
+    bytes: int = 0
+    place: Place = field(init=False)
+    is_done: bool = False
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.place = self.share.start
+
+    def take(self, batch: pa.RecordBatch, epochs: Sequence[int | None]) -> tuple[pa.RecordBatch, Sequence[int | None]]:
+        """Take rows up to the end of the share. Returns those that follow, with their leader epochs."""
+        known = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
+        batch, epochs = batch.slice(known), epochs[known:]  # what is delivered again is dropped
+        offsets = batch.column("offset").to_numpy()
+        count = int(np.searchsorted(offsets, self.share.end.next))
+        is_end = count < len(offsets)
+        room = self.share.max_rows - self.rows
+        sizes = np.cumsum(row_bytes(batch.slice(0, count)))
+        fitting = min(room, int(np.searchsorted(sizes, self.share.max_bytes - self.bytes, side="right")))
+        fitting = max(fitting, 1 - self.rows, 0)
+        if fitting < count:
+            count, is_end = fitting, False
+            self.is_done = True
+        if count:
+            self.batches.append(batch.slice(0, count))
+            self.rows, self.bytes = self.rows + count, self.bytes + int(sizes[count - 1])
+            self.place = Place(int(offsets[count - 1]) + 1, epochs[count - 1])
+        if is_end or self.place.next >= self.share.end.next:
+            self.end()
+        elif self.rows >= self.share.max_rows or self.bytes >= self.share.max_bytes:
+            self.is_done = True
+        return batch.slice(count), epochs[count:]
+
+    def end(self) -> None:
+        """The share is read to its planned end, whatever was the last message before it."""
+        if self.place.next != self.share.end.next:
+            self.place = self.share.end
+        self.is_done = True
+
+
+class Reader:
+    """The consumer of one landing.
+
+    Args:
+        max_bytes: of one record, by which the consumer's queue is bounded too.
+    """
+
+    def __init__(self, cluster: KafkaCluster, max_bytes: int) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        self._cluster = cluster
+        low, high = _QUEUE_KB
+        own = {
+            "group.id": _GROUP,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+            "queued.min.messages": _QUEUE_MESSAGES,
+            "queued.max.messages.kbytes": min(high, max(low, max_bytes >> 10)),
+        }
+        tuned = {"fetch.wait.max.ms": "50", **cluster.client}
+        try:
+            self._consumer: Consumer = Consumer({**tuned, **own, **cluster.events.options()})
+        except (KafkaException, ValueError) as error:
+            reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+            what = f"the client's options cannot be used: {reason}"
+            raise cluster.failures.invalid(what, "correct `client`") from error
+        self._at: dict[Partition, Place] = {}
+        self._ends: dict[Partition, int] = {}
+        self._waiting: dict[Partition, deque[tuple[pa.RecordBatch, Sequence[int | None]]]] = {}
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def read(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch | dict[Partition, Place]]:
+        """Yield the rows of the shares, ordered by partition and offset, and last where each share stopped.
+
+        Raises:
+            PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
+                nothing came for the cluster's `timeout_s`. EnvironmentUnusable: the user may not read.
+        """
+        taken = {share.partition: _Taken(share) for share in shares}
+        self._go_to(taken)
+        pending = deque(taken.values())
+        seen = time.monotonic()
+        while pending:
+            while pending and (pending[0].is_done or pending[0].batches):
+                yield from pending[0].batches
+                pending[0].batches.clear()
+                seen = time.monotonic()
+                if not pending[0].is_done:
+                    break
+                pending.popleft()
+            if all(item.is_done for item in pending):
+                continue
+            if self._consume(taken):
+                seen = time.monotonic()
+            elif self._cluster.events.fatal is not None:
+                raise self._cluster.failures.of(self._cluster.events.fatal, "")
+            elif time.monotonic() - seen > self._cluster.timeout_s:
+                raise self._cluster.no_answer(None)
+        self._at |= {partition: item.place for partition, item in taken.items()}
+        yield {partition: item.place for partition, item in taken.items()}
+
+    def _go_to(self, taken: dict[Partition, _Taken]) -> None:
+        """Let the consumer deliver the partitions of the shares, from where they begin."""
+        from confluent_kafka import TopicPartition
+
+        continued = {partition for partition, item in taken.items() if self._at.get(partition) == item.share.start}
+        moved = [item.share for partition, item in taken.items() if partition not in continued]
+        if stale := [partition for partition in self._at if partition not in taken or partition not in continued]:
+            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in stale])
+            for partition in stale:
+                del self._at[partition], self._waiting[partition]
+                self._ends.pop(partition, None)
+        if moved:
+            self._consumer.incremental_assign([_assigned(share) for share in moved])
+            self._at |= {share.partition: share.start for share in moved}
+            self._waiting |= {share.partition: deque() for share in moved}
+        for partition in continued:
+            waiting = self._waiting[partition]
+            while waiting and not taken[partition].is_done:
+                rest, epochs = taken[partition].take(*waiting.popleft())
+                if rest.num_rows:
+                    waiting.appendleft((rest, epochs))
+            if not taken[partition].is_done and self._ends.get(partition, 0) >= taken[partition].share.end.next:
+                taken[partition].end()
+        running = [TopicPartition(*partition) for partition in continued if not taken[partition].is_done]
+        if running:
+            self._consumer.resume(running)
+
+    def _consume(self, taken: dict[Partition, _Taken]) -> bool:
+        """Take what the consumer has now. Returns whether it had anything."""
+        messages = self._consumer.consume(_BATCH_MESSAGES, _CONSUME_S)
+        failed = [message for message in messages if message.error() is not None]
+        if failed:
+            messages = [message for message in messages if message.error() is None]
+        running = {partition for partition, item in taken.items() if not item.is_done}
+        if messages:
+            self._take(messages, taken)
+        progressed = bool(messages)
+        for message in failed:
+            progressed |= self._note(message, taken)
+        self._pause([partition for partition in running if taken[partition].is_done])
+        return progressed
+
+    def _take(self, messages: list[Message], taken: dict[Partition, _Taken]) -> None:
+        batch = record_batch(messages)
+        epochs = [message.leader_epoch() for message in messages]
+        codes = {partition: code for code, partition in enumerate(taken)}
+        numbers = np.array([codes[message.topic(), message.partition()] for message in messages])  # type: ignore[index]
+        if np.any(numbers[1:] < numbers[:-1]):
+            order = np.argsort(numbers, kind="stable")
+            batch, numbers, epochs = batch.take(pa.array(order)), numbers[order], [epochs[at] for at in order]
+        cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+        partitions = list(taken)
+        for first, end in pairwise(cuts):
+            partition = partitions[numbers[first]]
+            rest: tuple[pa.RecordBatch, Sequence[int | None]] = (batch.slice(first, end - first), epochs[first:end])
+            if not taken[partition].is_done:
+                rest = taken[partition].take(*rest)
+            if rest[0].num_rows:
+                self._waiting[partition].append(rest)
+
+    def _note(self, message: Message, taken: dict[Partition, _Taken]) -> bool:
+        """Use an event that the consumer delivers in place of a message. Returns whether it is progress."""
+        from confluent_kafka import KafkaError
+
+        error = message.error()
+        assert error is not None
+        topic, number = message.topic(), message.partition()
+        partition = Partition(topic, number) if topic is not None and number is not None else None
+        if error.code() == KafkaError._PARTITION_EOF:
+            item = None if partition is None else taken.get(partition)
+            if partition is None or item is None:
+                return False
+            self._ends[partition] = message.offset() or 0
+            if item.is_done or self._ends[partition] < item.share.end.next:
+                return False
+            item.end()
+            return True
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise PositionLost(partition, self._cluster.failures.redact(error.str()))
+        if _is_of_the_group(error):
+            return False
+        if error.retriable() or error.name() in _MAY_PASS:
+            self._cluster.events.failed(error)
+            return False
+        raise self._cluster.failures.of(error, "the topics" if partition is None else partition.topic)
+
+    def _pause(self, partitions: list[Partition]) -> None:
+        from confluent_kafka import TopicPartition
+
+        if partitions:
+            self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+
+
+def _assigned(share: Share) -> Any:
+    from confluent_kafka import TopicPartition
+
+    start = share.start
+    if start.leader_epoch is None:
+        return TopicPartition(*share.partition, start.next)
+    return TopicPartition(*share.partition, start.next, leader_epoch=start.leader_epoch)
+
+
+def _is_of_the_group(error: KafkaError) -> bool:
+    """Return whether an error concerns the group, which is not used."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    )

@@ -1,0 +1,213 @@
+"""Topics of librdkafka's mock cluster, which speaks the protocol over sockets and has no ids of topics."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import Producer
+
+from milepost.errors import CheckpointError, InvalidRequest, SourceReplaced, SourceUnreachable
+from milepost.sources.landed.kafka.client import KafkaCluster, Topic
+from milepost.sources.landed.kafka.failures import Failures
+from milepost.sources.landed.kafka.kafka_source import KafkaSource, Start, open_kafka_source
+from milepost.sources.landed.messages import MESSAGE_SCHEMA
+from milepost_testkit.jobs.kafka_landing import KafkaLog
+from milepost_testkit.processes.processes import free_ports
+
+pytestmark = pytest.mark.long
+
+
+@dataclass
+class MockTopics(KafkaCluster):
+    """A cluster whose topics have the ids and partitions that the test gives."""
+
+    described: dict[str, Topic] = field(default_factory=dict)
+
+    def cluster_id(self) -> str:
+        return "mock"
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        return {name: self.described[name] for name in names}
+
+
+class Mock:
+    """One mock cluster with the topic `clicks` of 4 partitions, of which the source sees as many as it describes."""
+
+    def __init__(self) -> None:
+        self.host = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+        brokers = self.host.list_topics(timeout=10).brokers.values()
+        self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+        self.producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
+        self.described = {"clicks": Topic("id-1", (0, 1, 2))}
+
+    def write(self, partition: int, *values: bytes | None, topic: str = "clicks", **keys: object) -> None:
+        for value in values:
+            self.producer.produce(topic, value, partition=partition, **keys)  # type: ignore[arg-type]
+        assert self.producer.flush(10) == 0
+
+    def source(
+        self, start: Start = "earliest", max_rows: int = 1_000, max_bytes: int = 10**6, **client: str
+    ) -> KafkaSource:
+        options = {"bootstrap.servers": self.servers, "log_level": "0", **client}
+        cluster = MockTopics(options, Failures("clicks", self.servers, options), 10.0, described=self.described)
+        return KafkaSource(cluster, tuple(sorted(self.described)), start, max_rows, max_bytes)
+
+
+@pytest.fixture
+def mock() -> Iterator[Mock]:
+    yield Mock()
+
+
+def test_messages_are_landed_as_they_are(mock: Mock) -> None:
+    mock.write(0, b"value", None, b"", key=b"key", timestamp=1_700_000_000_123)
+    mock.write(0, b"x", headers=[("trace", b"1"), ("trace", None), ("ü", b"")], timestamp=1_700_000_000_124)
+    log = KafkaLog()
+    log.land(mock.source())
+    (table,) = log.records
+    assert table.schema == MESSAGE_SCHEMA
+    assert table["value"].to_pylist() == [b"value", None, b"", b"x"]
+    assert table["key"].to_pylist() == [b"key"] * 3 + [None]
+    headers = [{"name": "trace", "value": b"1"}, {"name": "trace", "value": None}, {"name": "ü", "value": b""}]
+    assert table["headers"].to_pylist() == [None, None, None, headers]
+    assert [int(time.timestamp() * 1000 + 0.5) for time in table["timestamp"].to_pylist()] == [
+        1_700_000_000_123
+    ] * 3 + [1_700_000_000_124]
+    assert set(table["timestamp_type"].to_pylist()) == {"create"}
+
+
+def test_rows_are_ordered_by_partition_and_offset_and_each_record_has_a_share_of_all(mock: Mock) -> None:
+    for number in range(40):
+        mock.write(number % 2, b"%d" % number)
+    mock.write(2, b"one")
+    log = KafkaLog()
+    landed = log.land(mock.source(max_rows=10))
+    for table in log.records:
+        rows = list(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+        assert rows == sorted(rows) and len(rows) <= 10
+    assert set(log.records[0]["partition"].to_pylist()) == {0, 1, 2}
+    assert log.behind[0] == ("clicks/0", "clicks/1") and log.behind[-1] == ()
+    assert sorted(landed) == sorted(
+        [(f"clicks/{number % 2}", number // 2, b"%d" % number) for number in range(40)] + [("clicks/2", 0, b"one")]
+    )
+    assert log.land(mock.source()) == [], "nothing is new"
+
+
+def test_a_share_of_bytes_takes_at_least_one_message(mock: Mock) -> None:
+    mock.write(0, *[b"x" * 1_000] * 3)
+    mock.write(1, *[b"y" * 10] * 100)
+    log = KafkaLog()
+    assert len(log.land(mock.source(max_bytes=50))) == 103
+    assert all(table["partition"].to_pylist().count(0) <= 1 for table in log.records)
+
+
+def test_many_landings_and_records_land_each_message_once(mock: Mock) -> None:
+    log, expected = KafkaLog(), []
+    for turn in range(3):
+        for number in range(3):
+            values = [b"%d-%d-%d" % (turn, number, at) for at in range(400 * number + turn)]
+            mock.write(number, *values)
+            expected += values
+        log.land(mock.source(max_rows=170))
+    landed = [value for table in log.records for value in table["value"].to_pylist()]
+    assert sorted(landed) == sorted(expected)
+    assert log.next("clicks") == {"0": 3, "1": 1203, "2": 2403}
+
+
+def test_the_end_of_a_landing_is_fixed_at_its_start(mock: Mock) -> None:
+    mock.write(0, *[b"before"] * 20)
+    log, source = KafkaLog(), mock.source(max_rows=10)
+    log.land(source, most=1)
+    mock.write(0, *[b"after"] * 20)
+    assert {value for _, _, value in log.land(source)} == {b"before"}
+    assert log.next("clicks")["0"] == 20
+    assert len(log.land(mock.source())) == 20
+
+
+def test_latest_is_decided_once_and_a_new_partition_begins_at_its_first_message(mock: Mock) -> None:
+    mock.write(0, b"old")
+    mock.write(3, b"in the new partition")
+    log = KafkaLog()
+    assert log.land(mock.source("latest")) == []
+    mock.write(0, b"new")
+    mock.described["clicks"] = Topic("id-1", (0, 1, 2, 3))
+    assert log.land(mock.source("latest")) == [("clicks/0", 1, b"new"), ("clicks/3", 0, b"in the new partition")]
+
+
+def test_a_start_by_offsets_begins_the_other_partitions_at_their_earliest_message(mock: Mock) -> None:
+    mock.write(0, b"a", b"b")
+    mock.write(1, b"c")
+    assert KafkaLog().land(mock.source({"clicks": {"0": 1}})) == [("clicks/0", 1, b"b"), ("clicks/1", 0, b"c")]
+    for start, named in (({"clicks": {"0": 3}}, "offset 3"), ({"views": {"0": 0}}, "views/0")):
+        with pytest.raises(InvalidRequest, match=named):
+            mock.source(start).initial_position()
+
+
+def test_a_topic_may_be_added_and_begins_at_its_earliest_message(mock: Mock) -> None:
+    mock.write(0, b"click")
+    log = KafkaLog()
+    log.land(mock.source("latest"))
+    mock.write(0, b"view", topic="views")
+    mock.described["views"] = Topic("id-2", (0,))
+    assert log.land(mock.source("latest")) == [("views/0", 0, b"view")]
+
+
+def test_a_topic_made_anew_and_a_vanished_partition_are_refused(mock: Mock) -> None:
+    mock.write(0, b"a")
+    log = KafkaLog()
+    log.land(mock.source())
+    for described, why in ((Topic("id-2", (0, 1, 2)), "made anew"), (Topic("id-1", (0, 1)), "clicks/2")):
+        mock.described["clicks"] = described
+        with pytest.raises(SourceReplaced, match=why):
+            log.land(mock.source())
+    mock.described["clicks"] = Topic("id-1", (0, 1, 2))
+    assert log.land(mock.source()) == []
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_ends_the_landing(mock: Mock) -> None:
+    mock.write(0, *[b"a"] * 30)
+    source, log = mock.source(max_rows=10), KafkaLog()
+    log.land(source, most=1)
+    mock.described["clicks"] = Topic("id-2", (0, 1, 2))
+    with pytest.raises(SourceReplaced, match="while it was read"):
+        log.land(source)
+    assert len(log.records) == 1
+
+
+def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> None:
+    mock.write(0, b"a")
+    log = KafkaLog()
+    log.land(mock.source())
+    log.position["clicks"]["partitions"]["0"]["next"] = 5
+    with pytest.raises(CheckpointError, match="lost messages that were landed"):
+        log.land(mock.source())
+
+
+def test_no_answer_ends_within_the_time_and_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "hush-5575"
+    client = {
+        "bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}",
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "reader",
+        "sasl.password": secret,
+    }
+    source = open_kafka_source("clicks", ["clicks"], client, "earliest", max_rows=1, max_bytes=1, timeout_s=1)
+    begun = time.monotonic()
+    with pytest.raises(SourceUnreachable, match=r"source clicks: .* within 1 s") as refused:
+        source.identity()
+    assert time.monotonic() - begun < 5
+    assert secret not in refused.value.full_message() + repr(refused.value.details) + caplog.text
+
+
+def test_options_that_librdkafka_does_not_know_are_refused_without_their_values() -> None:
+    secret = "hush-5575"
+    client = {"bootstrap.servers": "127.0.0.1:1", "sasl.pasword": secret, "sasl.password": secret}
+    source = open_kafka_source("clicks", ["clicks"], client, "earliest", max_rows=1, max_bytes=1)
+    with pytest.raises(InvalidRequest, match=r"sasl\.pasword") as refused:
+        source.identity()
+    assert secret not in refused.value.full_message()
