@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -119,6 +122,39 @@ class LandedHistory(RuleBasedStateMachine):
         collect_garbage(context, SessionId("collector"), context.timeout_ms)
         audit = self.job.master.reports.fsck()
         assert (audit.exit_code, audit.foreign, audit.unreachable) == (0, (), ()), audit
+
+    @precondition(lambda self: self.head)
+    @rule(write=st.integers(0, 40))
+    def move(self, write: int) -> None:
+        """The job goes on in another storage, from a savepoint with input. Its first restore ends at a write."""
+        rows, old, master = self.rows[self.head], self.job.folder, self.job.master
+        master.savepoints.export(self.head, f"{old}-saved", with_input=True)
+        new = old.parent / f"{old.name}-moved"
+        shutil.copytree(old / "config", new / "config")
+        spec = new / "config" / "landed.yaml"
+        spec.write_text(spec.read_text().replace(json.dumps(str(old)), json.dumps(str(new))))
+        for name in ("feed.json", "produced.csv"):
+            shutil.copy(old / name, new)
+        shutil.rmtree(old)
+        self.job = LandedJob(new)
+        seen = 0
+
+        def kill(operation: str, key: str) -> None:
+            nonlocal seen
+            seen += operation in WRITES
+            if operation in WRITES and seen > write:
+                raise Killed
+
+        dying = self.job.master
+        dying.context.__dict__["store"] = HookedStore(dying.context.store, before=kill)
+        with suppress(Killed):
+            dying.restores.start(f"{old}-saved")
+        head = self.job.context.log.head()
+        if head is None or head.state.timeline().head == 0:
+            with patch("milepost.jobmaster.rollback.imported_checkpoint.is_provably_dead", lambda holder: True):
+                self.job.master.restores.start(f"{old}-saved")
+        self.head = int(self.job.context.head().state.timeline().head)
+        self.rows, self.saved, self.ancestors = {self.head: rows}, {}, {self.head: ()}
 
     @precondition(lambda self: self.head)
     @rule()

@@ -45,6 +45,7 @@ class LandedSourceSpec(SourceSpec):
     """
 
     is_landed: ClassVar[bool] = True
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"renamed_from"})
 
     limits_per_epoch: LandedEpochLimits = LandedEpochLimits()
     land: LandRules = LandRules()
