@@ -137,3 +137,12 @@ def test_the_class_and_the_spec_of_a_landed_source_work_as_written(
     assert [one.records for one in master.landings.land().landed] == [0]
     hottest = master.reports.read("hottest").select(["sensor", "celsius", "readings"]).sort_by("sensor").to_pylist()
     assert [tuple(row.values()) for row in hottest] == [("a", 22.5, 2), ("b", 18.0, 1)]
+
+
+def test_the_source_of_the_page_about_kafka_is_valid(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "read-kafka.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    sinks = "sinks: [{name: clicks, input: clicks, format: parquet, path: lake, mode: append}]\n"
+    (tmp_path / "clicks.yaml").write_text(f"name: clicks\nstorage: store\n{source}{sinks}")
+    loaded = load_job(tmp_path / "clicks.yaml")
+    assert list(loaded.spec.landed) == ["clicks"] and loaded.graph()

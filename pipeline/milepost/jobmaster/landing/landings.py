@@ -17,14 +17,21 @@ from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobspec.job import LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
-from milepost.language import to_arrow
+from milepost.jobspec.job import KafkaSourceSpec, LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
+from milepost.language import start_time_ms, to_arrow
 from milepost.operators.process import read_function
 from milepost.protocol.landed import LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.runbook import page_of
-from milepost.sources.landed import MESSAGE_SCHEMA, GivenRows, LandedSource, open_nexmark_source, open_python_source
+from milepost.sources.landed import (
+    MESSAGE_SCHEMA,
+    GivenRows,
+    LandedSource,
+    open_kafka_source,
+    open_nexmark_source,
+    open_python_source,
+)
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -242,6 +249,17 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             events_per_second=spec.events_per_second,
             total=spec.total,
             max_rows=spec.land.max_rows,
+        )
+    if isinstance(spec, KafkaSourceSpec):
+        require("kafka", f"source {name} (format: kafka)")
+        is_time = isinstance(spec.start, str) and spec.start not in ("earliest", "latest")
+        return open_kafka_source(
+            name,
+            spec.topics,
+            {**spec.client, "bootstrap.servers": spec.bootstrap_servers},
+            start_time_ms(spec.start) if is_time else spec.start,
+            max_rows=spec.land.max_rows,
+            max_bytes=spec.land.max_bytes,
         )
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")

@@ -7,11 +7,14 @@ from typing import Annotated, get_args
 from pydantic import Field
 
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec
 from milepost.jobspec.job.sources.python_source import PythonSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 
-AnySource = Annotated[FileSourceSpec | PythonSourceSpec | NexmarkSourceSpec, Field(discriminator="format")]
+AnySource = Annotated[
+    FileSourceSpec | PythonSourceSpec | NexmarkSourceSpec | KafkaSourceSpec, Field(discriminator="format")
+]
 
 SOURCE_KINDS: dict[str, type[SourceSpec]] = {
     format_: spec
@@ -20,7 +23,5 @@ SOURCE_KINDS: dict[str, type[SourceSpec]] = {
 }
 """Format -> the spec of its sources."""
 
-UNAVAILABLE_FORMATS = frozenset(
-    {"kafka", "delta", "iceberg", "milepost", "postgres", "dlt", "generator", "kinesis", "spark"}
-)
+UNAVAILABLE_FORMATS = frozenset({"delta", "iceberg", "milepost", "postgres", "dlt", "generator", "kinesis", "spark"})
 """Formats that are planned but not available in this version."""
