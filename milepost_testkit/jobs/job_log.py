@@ -25,6 +25,7 @@ from milepost.protocol.manifest.transaction.requests import (
     DisposeSavepointRequest,
     FastForwardRequest,
     FinishRequest,
+    FloorProposal,
     FoldGarbageRequest,
     FoldPlan,
     ForgetCollectedRequest,
@@ -196,11 +197,14 @@ class JobLog:
         list_sha256: str | None = None,
         compacted: int = 0,
         confirms: ConfirmSinksRequest | None = None,
+        floors: FloorProposal | None = None,
     ) -> Answer:
         checkpoint_ids = tuple(CheckpointId(checkpoint_id) for checkpoint_id in ids)
         policy = RetentionPolicy(last, hourly, daily)
         return self.submit(
-            SubsumeRequest(SessionId(session), policy, checkpoint_ids, garbage, list_sha256, compacted, confirms),
+            SubsumeRequest(
+                SessionId(session), policy, checkpoint_ids, garbage, list_sha256, compacted, confirms, floors
+            ),
         )
 
     def forget(

@@ -44,6 +44,8 @@ def encode_entry(entry: LogEntry) -> bytes:
     """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
     value: Any = shorten_handles(to_json(entry))
     value["state"] |= {name: pack(value["state"][name]) for name in _PACKED}
+    if not value["state"]["floors"]:
+        del value["state"]["floors"]  # jobs without a landed log, and older entries, do not have them
     return dump({"format": FORMAT, **value})
 
 
@@ -74,7 +76,7 @@ def _decode(body: bytes, what: str) -> LogEntry | Tombstone:
             whole = {name: unpack(state[name]) for name in _PACKED if name in state}
         except ValueError as error:
             raise StateCorrupt(f"{what}: state: {error}. Nothing was changed.") from error
-        value = {**value, "state": {**state, **whole}}
+        value = {**value, "state": {"floors": [], **state, **whole}}
     entry = from_json(LogEntry, expand_handles(value), what)
     if entry.version != entry.state.version:
         raise StateCorrupt(

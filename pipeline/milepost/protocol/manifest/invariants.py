@@ -48,6 +48,9 @@ def faults(state: ManifestState) -> list[str]:
         violations.append(
             f"I6: the log is compacted up to {state.compacted}, but entries after {horizon(state) - 1} must stay whole"
         )
+    sources = [floor.source for floor in state.floors]
+    if sources != sorted(set(sources)):
+        violations.append(f"L5: floors of sources {sources} must be sorted, one per source")
     return violations + switch_faults(state) + _garbage_faults(state) + _result_faults(state) + _hold_faults(state)
 
 

@@ -18,6 +18,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
+from milepost.protocol.records.log_floors import LogFloor
 from milepost.protocol.records.own_keys import OwnPrefix
 
 
@@ -216,6 +217,7 @@ class ManifestState:
         garbage, garbage_lists: keys that lost their last reference: a few here, all others in lists, by version.
         reconciliation: set from a switch of the live timeline until every sink has followed; otherwise None.
         savepoints: sorted by name.
+        floors: of the logs of landed sources, sorted by source; a log without one is retained from its first record.
         key_hash_secret: keys the key hash of state that starts empty. 32 hexadecimal digits, never shown or logged.
     """
 
@@ -239,6 +241,7 @@ class ManifestState:
     savepoints: tuple[Savepoint, ...] = ()
     garbage_lists: tuple[GarbageList, ...] = ()
     compacted: int = 0
+    floors: tuple[LogFloor, ...] = ()
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
+from milepost.protocol.records.log_floors import LogFloor
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
@@ -132,6 +133,19 @@ class ConfirmSinksRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class FloorProposal:
+    """Floors of landed sources' logs, as they may be once checkpoints are dropped (L5).
+
+    Attributes:
+        floors: at most one per source.
+        respected: the retained checkpoints whose positions are not below any of these floors.
+    """
+
+    floors: tuple[LogFloor, ...]
+    respected: tuple[CheckpointId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SubsumeRequest:
     """Drop checkpoints that the retention policy does not retain.
 
@@ -141,6 +155,7 @@ class SubsumeRequest:
         list_sha256: digest of the stored list of exactly these; None: they are few enough for the state.
         compacted: all log entries up to this version are tombstones.
         confirms: a confirmation to include in this transition. It is made even if nothing is dropped. None: none.
+        floors: to raise in this transition. If the proposal is outdated, they stay as they are. None: none.
     """
 
     session_id: SessionId
@@ -150,6 +165,7 @@ class SubsumeRequest:
     list_sha256: str | None = None
     compacted: int = 0
     confirms: ConfirmSinksRequest | None = None
+    floors: FloorProposal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, S
 from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, is_live_leader
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
+from milepost.protocol.manifest.upkeep.floors import raise_floors
 from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import drop_empty_timelines
@@ -110,6 +111,7 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
         garbage=garbage.entries,
         garbage_lists=garbage.lists,
         compacted=compacted_through(state, request.compacted),
+        floors=raise_floors(state, checkpoints, request.floors),
     )
 
 
