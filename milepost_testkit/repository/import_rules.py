@@ -95,7 +95,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "messages",
         "source_spec",
         "file_source landed_source",
-        "kafka_source nexmark_source python_source",
+        "dlt_source kafka_source nexmark_source python_source",
         "source_kinds",
     ),
     "jobspec.graph": (

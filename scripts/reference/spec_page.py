@@ -33,6 +33,7 @@ HEADINGS = {
     "FileSourceSpec": "sources: files",
     "EpochLimits": "sources: files.limits_per_epoch",
     "PythonSourceSpec": "sources: python",
+    "DltSourceSpec": "sources: dlt",
     "NexmarkSourceSpec": "sources: nexmark",
     "LandLimits": "sources: nexmark.land",
     "KafkaSourceSpec": "sources: kafka",

@@ -17,7 +17,7 @@ from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobspec.job import KafkaSourceSpec, LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
+from milepost.jobspec.job import DltSourceSpec, KafkaSourceSpec, LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
 from milepost.language import start_time_ms, to_arrow
 from milepost.operators.process import read_function
 from milepost.protocol.landed import LogPosition
@@ -28,6 +28,7 @@ from milepost.sources.landed import (
     MESSAGE_SCHEMA,
     GivenRows,
     LandedSource,
+    open_dlt_source,
     open_kafka_source,
     open_nexmark_source,
     open_python_source,
@@ -261,6 +262,10 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             max_rows=spec.land.max_rows,
             max_bytes=spec.land.max_bytes,
         )
+    if isinstance(spec, DltSourceSpec):
+        require("dlt", f"source {name} (format: dlt)")
+        folder = context.job.module_dir
+        return open_dlt_source(name, spec.identity, spec.resource, folder, spec.columns, spec.event_time)
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")

@@ -75,15 +75,19 @@ class UserFunction:
         Raises:
             UserCodeFailed: the module raises, or has no such class.
         """
-        try:
-            module = _Space(self.files, self.digest).load(self.module) if self.files else _import(self.module)
-        except (Exception, SystemExit) as error:
-            raise UserCodeFailed(self.describe(error)) from error
-        loaded = getattr(module, self.name, None)
+        loaded = self.load_object()
         if not isinstance(loaded, type):
             what = "no such name" if loaded is None else f"{self.name} is a {type(loaded).__name__}"
             raise UserCodeFailed(f"expected a class {self.name} in module {self.module}, got: {what}")
         return loaded
+
+    def load_object(self) -> Any:
+        """Execute the module and return what has the name; None: nothing has. Raises UserCodeFailed: it raises."""
+        try:
+            module = _Space(self.files, self.digest).load(self.module) if self.files else _import(self.module)
+        except (Exception, SystemExit) as error:
+            raise UserCodeFailed(self.describe(error)) from error
+        return getattr(module, self.name, None)
 
     def describe(self, error: BaseException) -> str:
         """Format an error of the user's code in one line, with the line of the user's file that raised it."""

@@ -74,9 +74,15 @@ def test_a_planned_format_is_not_available(format_: str) -> None:
 
 
 def test_each_format_has_a_kind_of_source() -> None:
-    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "nexmark", "kafka"]
+    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka"]
     assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
-    assert [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed] == ["python", "nexmark", "kafka"]
+    landed = [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed]
+    assert landed == [
+        "python",
+        "dlt",
+        "nexmark",
+        "kafka",
+    ]
 
 
 def test_the_limits_of_a_landed_source_count_records_and_rows() -> None:
