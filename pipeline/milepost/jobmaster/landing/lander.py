@@ -80,7 +80,7 @@ class Lander:
         newest = self._log.newest()
         if newest is None:
             position = stored_position(self._log.source, self._source.initial_position())
-            newest = self._log.append(first_record(self._new_write_id(), identity, position, self._now_ms()))
+            newest = self._log.begin(first_record(self._new_write_id(), identity, position, self._now_ms()))
         else:
             require_identity(self._log.source, newest.record.identity, identity)
             self._source.commit(newest.record.end)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound
 from milepost.extras import require
+from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -211,6 +212,8 @@ class Landings:
         position = self._position(name, state)
         if position is not None:
             log.require_holds(position)  # what is landed and acknowledged elsewhere than in the log would be lost
+        elif (newest := log.newest()) is not None:
+            require_begun_at_start(name, newest)
         return Lander(log, open_source(context, name, spec), context.identity).land()
 
     def _position(self, name: str, state: ManifestState) -> LogPosition | None:

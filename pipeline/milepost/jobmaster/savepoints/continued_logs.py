@@ -57,20 +57,13 @@ class ContinuedLogs:
         newest = log.newest()
         if newest is None:
             identity, now_ms = self._saved.document.logs[source].identity, context.store.clock_ms()
-            newest = log.append(continuing_record(uuid.uuid4().hex, context.identity, identity, position, now_ms))
+            newest = log.begin(continuing_record(uuid.uuid4().hex, context.identity, identity, position, now_ms))
         begin = newest if newest.record.sequence == newest.record.first else log.record(newest.record.first)
-        for stored in _still_to_copy(begin, newest, records):
+        log.require_only_begin(begin)
+        # An earlier restore copied the first of them. Nothing is landed before the restore is finished.
+        for stored in records[newest.record.sequence - begin.record.sequence :]:
             newest = log.append(copied_record(newest, stored.record))
         return begin.position
-
-
-def _still_to_copy(
-    begin: StoredRecord, newest: StoredRecord, records: tuple[StoredRecord, ...]
-) -> tuple[StoredRecord, ...]:
-    """Return the records that an earlier restore did not copy. None, if a landing has read the rest meanwhile."""
-    done = newest.record.sequence - begin.record.sequence
-    last = None if done == 0 else records[done - 1].record if done <= len(records) else begin.record
-    return records[done:] if last is None or last.write_id == newest.record.write_id else ()
 
 
 def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool) -> ContinuedLogs:

@@ -82,6 +82,35 @@ class SourceLog:
         if not has_it or (is_end and newest is not None and newest.digest != position.digest):
             raise self._other_log(position, record)
 
+    def begin(self, record: LogRecord) -> StoredRecord:
+        """Store the first record of a log. Withdraws it if something else has begun the log at another record.
+
+        A first landing begins at record 1, and a restore at a later one: both creates succeed. Each looks for the other
+        one after its own create, so at least one of them finds it, before it lands or acknowledges anything.
+
+        Raises: as `append`.
+        """
+        begun = self.append(record)
+        try:
+            self.require_only_begin(begun)
+        except CommitConflict:
+            if not self._exists(record.sequence + 1):  # else a landing goes on from ours
+                self.store.delete([landed_record_key(self.source, record.sequence)])
+            raise
+        return begun
+
+    def require_only_begin(self, begin: StoredRecord) -> None:
+        """Check that a log has no other begin than this one. Raises CommitConflict."""
+        newest = self.newest()
+        is_only = newest is not None and newest.record.log == begin.record.log
+        if not is_only or (begin.record.first > 1 and self._exists(1)):
+            raise CommitConflict(
+                f"source {self.source}: a landing and a restore of a savepoint have begun its log at the same time. "
+                "This one has landed and acknowledged nothing.",
+                hint="land again if the restore has succeeded. Otherwise restore the savepoint into a new job",
+                source=self.source,
+            )
+
     def require_holds(self, position: LogPosition) -> None:
         """Check that a position is on this log. Raises StateCorrupt: it was lost, or restored from an older copy."""
         if not self.holds(position):
@@ -102,6 +131,13 @@ class SourceLog:
         except NotFound:
             return False
         return (after.log, after.previous, after.start) == (position.log, position.digest, position.at)
+
+    def _exists(self, sequence: int) -> bool:
+        try:
+            self.record(sequence)
+        except NotFound:
+            return False
+        return True
 
     def _existing(self, sequence: int) -> StoredRecord:
         """Return a record that must exist, because a newer one does."""

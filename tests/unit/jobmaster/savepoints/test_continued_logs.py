@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import InvalidRequest, SourceUnreachable, StateCorrupt
+from milepost.errors import CommitConflict, InvalidRequest, SourceUnreachable, StateCorrupt
 from milepost.jobmaster import JobMaster, NothingToDo
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
@@ -274,8 +274,9 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-@pytest.mark.parametrize("lands", [False, True], ids=["restored again", "landed in between"])
+@pytest.mark.parametrize("lands", [False, True], ids=["restored again", "a landing in between"])
 def test_a_restore_that_is_killed_at_any_write_is_repeated_and_loses_nothing(job: LandedJob, lands: bool) -> None:
+    """A landing in between is refused: not all records are copied, and the external system may have forgotten them."""
     location = saved(job, with_input=True)
     if not lands:
         delete_system(job)
@@ -284,8 +285,7 @@ def test_a_restore_that_is_killed_at_any_write_is_repeated_and_loses_nothing(job
         if not is_killed(other, write, lambda master: master.restores.start(location)):
             break
         if lands and log_of(other).newest() is not None:
-            give_back(job, 5)
-            assert not other.land().failed
+            assert [failed.error for failed in other.land().failed] == ([] if _has_head(other) else ["InvalidRequest"])
         if not _has_head(other):
             other.master.restores.start(location)
             other.assert_tables(5)
@@ -327,3 +327,43 @@ def test_a_savepoint_that_is_killed_at_any_write_is_made_again(job: LandedJob) -
     assert write > 10
     audit = job.master.reports.fsck()
     assert (audit.foreign, audit.damaged) == ((), ())
+
+
+def meeting(job: LandedJob, act: Callable[[], object]) -> JobMaster:
+    """Return the job's master, in which `act` happens right before the first record of a log is created."""
+    met: list[str] = []
+
+    def meet(operation: str, key: str) -> None:
+        if operation == "create" and "feed/records" in key and not met:
+            met.append(key)
+            act()
+
+    master = job.master
+    master.context.__dict__["store"] = HookedStore(master.context.store, before=meet)
+    return master
+
+
+def test_a_first_landing_that_meets_a_restore_lands_and_acknowledges_nothing(job: LandedJob) -> None:
+    """They begin the log at different records, so both creates succeed."""
+    location, other = saved(job, with_input=True), other_job(job)
+    other.produce(7)
+    (failed,) = meeting(other, lambda: other.master.restores.start(location)).landings.land().failed
+    assert (failed.error, job.left) == ("CommitConflict", 1)
+    assert not other.land().failed
+    run_all(other)
+    other.assert_tables(9)
+    assert_whole(other)
+    other.master.savepoints.cancel()
+    other.master.restores.start(location)
+    run_all(other)
+    other.assert_tables(9)
+
+
+def test_a_restore_that_meets_a_first_landing_gives_way_to_its_log(job: LandedJob) -> None:
+    location, other = saved(job, with_input=True), other_job(job)
+    other.produce(7)
+    with wording.raises(CommitConflict):
+        meeting(other, other.land).restores.start(location)
+    newest = log_of(other).newest()
+    assert newest is not None and (newest.record.sequence, newest.record.rows, job.left) == (2, 1, 0)
+    assert other.master.landings.rows("feed").rows.num_rows == 1

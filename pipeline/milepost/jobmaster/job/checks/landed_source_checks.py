@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.landed import require_own_log
+from milepost.protocol.landed import StoredRecord, require_own_log
 from milepost.protocol.records import LANDED_PREFIX, ManifestState
 from milepost.storage.log import SourceLog
 
@@ -31,3 +31,19 @@ def require_whole_logs(context: JobContext, state: ManifestState | None, use: st
                 "begins a new log at the source's `start`",
                 source=source,
             )
+
+
+def require_begun_at_start(source: str, newest: StoredRecord) -> None:
+    """Check that a job that has read nothing of a log can begin with its first record. Raises InvalidRequest.
+
+    Otherwise a restore is not finished. A landing in between would go on behind the records that were copied so far,
+    and a source that returns what it still has would skip the rest.
+    """
+    if newest.record.first > 1:
+        raise InvalidRequest(
+            f"source {source}: the checkpoint has read nothing, and its log begins with record {newest.record.first}: "
+            "it continues the log of a savepoint, and does not have the rows before. Nothing was read or landed.",
+            hint="restore the savepoint: milepost start JOB --from SAVEPOINT. To begin anew without it, move "
+            f"{LANDED_PREFIX}{source}/ out of the job's storage",
+            source=source,
+        )

@@ -18,14 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
-from milepost.errors import InvalidRequest
+from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
 from milepost.protocol.landed import LogPosition, RecordLimits, StoredRecord, require_own_log, within_limits
-from milepost.protocol.records import LANDED_PREFIX
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -184,7 +183,7 @@ def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str
     if newest is not None:
         require_own_log(name, newest.record.identity, context.identity)
         if position is None:
-            _require_begun_at_start(name, newest)
+            require_begun_at_start(name, newest)
     log.require_continues(position, newest)
     records: tuple[StoredRecord, ...] = ()
     last = _bounded(log, position, newest, up_to)
@@ -205,18 +204,6 @@ def _bounded(
         return newest
     first = newest.record.first if position is None else position.next
     return log.record(up_to) if up_to >= first else None
-
-
-def _require_begun_at_start(name: str, newest: StoredRecord) -> None:
-    """Check that a job that has read nothing of a log can begin with its first record. Raises InvalidRequest."""
-    if newest.record.first > 1:
-        raise InvalidRequest(
-            f"source {name}: the checkpoint has read nothing, and its log begins with record {newest.record.first}: it "
-            "continues the log of a savepoint, and does not have the rows before. Nothing was read.",
-            hint="restore the savepoint: milepost start JOB --from SAVEPOINT. To begin anew without it, move "
-            f"{LANDED_PREFIX}{name}/ out of the job's storage",
-            source=name,
-        )
 
 
 def _rules(name: str, spec: FileSourceSpec, *, local: bool) -> SourceRules:
