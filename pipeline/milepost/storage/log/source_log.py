@@ -118,19 +118,11 @@ class SourceLog:
             raise self._other_log(position, None if newest is None else newest.record)
 
     def holds(self, position: LogPosition) -> bool:
-        """Return whether a position is on this log. Raises StateCorrupt.
-
-        Reads the record before it, or if that was deleted, the one after it, which names its digest.
-        """
+        """Return whether a position is on this log. Reads the record before it. Raises StateCorrupt."""
         try:
             return self.record(position.next - 1).position == position
         except NotFound:
-            pass
-        try:
-            after = self.record(position.next).record
-        except NotFound:
             return False
-        return (after.log, after.previous, after.start) == (position.log, position.digest, position.at)
 
     def _exists(self, sequence: int) -> bool:
         try:
