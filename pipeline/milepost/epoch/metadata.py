@@ -344,6 +344,8 @@ def _completed(task: Mapping[str, Any]) -> dict[str, Any]:
 
 def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
     shorter: dict[str, Any] = shorten_handles(item)
+    if not shorter["partitions"]:
+        del shorter["partitions"]
     if shorter["position"] is None:  # a source of files
         del shorter["position"]
     return shorter | {"consumed": pack(shorter["consumed"])}
@@ -360,5 +362,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
     # Older checkpoints have no horizon (sources forgot nothing), and early ones do not name empty objects.
-    absent: dict[str, Any] = {"horizon_ms": None, "empty": [], "position": None}
+    absent: dict[str, Any] = {"horizon_ms": None, "empty": [], "position": None, "partitions": {}}
     return expand_handles({**absent, **item, "consumed": unpack(item["consumed"])})

@@ -161,6 +161,8 @@ def encode_input_record(record: InputRecord) -> bytes:
     for source in document["sources"]:
         if source["landed"] is None:  # a source of files
             del source["landed"]
+        elif not source["landed"]["behind"]:
+            del source["landed"]["behind"]
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
     if not document["dimensions"]:
         del document["dimensions"]
@@ -174,6 +176,9 @@ def decode_input_record(body: bytes) -> InputRecord:
     # Older records lack `forgets` (sources forgot nothing), and early ones do not name empty objects.
     absent: dict[str, Any] = {"forgets": None, "empty": [], "landed": None}
     named = [{**absent, **source, "name": name} for name, source in sorted(sources.items())]
+    for source in named:
+        if isinstance(source["landed"], dict):
+            source["landed"] = {"behind": [], **source["landed"]}
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
 
