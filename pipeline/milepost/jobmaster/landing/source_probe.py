@@ -67,9 +67,7 @@ def _connect(context: JobContext, name: str) -> str:
         require_identity(name, newest.record.identity, {JOB: context.identity, **identity})
         position = newest.record.end
     pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
-    reads_at_once = pull is not None and pull.end is None  # only a landing asks the external system
-    opened = "can be opened, and only a landing reads it" if reads_at_once else "answers"
-    return f"{spec.location} {opened}; {_log(newest)}; {_ahead(name, position, pull)}"
+    return f"{spec.location} is opened; {_log(newest)}; {_ahead(name, position, pull)}"
 
 
 def _log(newest: StoredRecord | None) -> str:
