@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from milepost.errors import Fenced as Fenced
     from milepost.errors import InvalidRequest as InvalidRequest
     from milepost.errors import NotFound as NotFound
+    from milepost.errors import PositionExpired as PositionExpired
+    from milepost.errors import SourceWentBack as SourceWentBack
     from milepost.errors import StateCorrupt as StateCorrupt
     from milepost.errors import StoreUnavailable as StoreUnavailable
     from milepost.jobmaster import CheckpointDetails as CheckpointDetails

@@ -90,6 +90,26 @@ class SourceReplaced(CheckpointError):
     exit_code = 1
 
 
+class PositionExpired(CheckpointError):
+    """The external system no longer has what follows the end of a source's log. A person decides where to go on.
+
+    A source raises it with the reason as its message, and `earliest` and `latest`: the positions that it still has.
+    """
+
+    action = Action.STOP
+    exit_code = 1
+
+
+class SourceWentBack(CheckpointError):
+    """The external system is at an earlier position than a source's log, or its history changed. A person decides.
+
+    A source raises it with the reason as its message, and `earliest` and `latest`: the positions that it has.
+    """
+
+    action = Action.STOP
+    exit_code = 1
+
+
 class SourceUnreachable(CheckpointError):
     """The external system of a landed source did not answer, or its reader failed. Nothing was landed."""
 

@@ -49,6 +49,8 @@ from pathlib import Path
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from milepost.api import PositionExpired, SourceWentBack
+
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 
 
@@ -76,18 +78,30 @@ class Reader(DataSourceStreamReader):
         state = self.state()
         return {"next": state["deleted"] + len(state["rows"])}
 
+    def bounds(self):
+        state = self.state()
+        return {"next": state["deleted"]}, {"next": state["deleted"] + len(state["rows"])}
+
     def partitions(self, start, end):
+        self.require_reached(start)
+        earliest, latest = self.bounds()
+        if start["next"] < earliest["next"]:
+            raise PositionExpired(f"rows before {earliest['next']} were deleted", earliest=earliest, latest=latest)
         middle = (start["next"] + end["next"]) // 2
         return [Range(start["next"], middle), Range(middle, end["next"])]
 
     def read(self, partition):
         state = self.state()
-        if partition.first < state["deleted"]:
-            raise RuntimeError(f"rows before {state['deleted']} were deleted")
         for n in range(partition.first, partition.end):
             yield (state["rows"][n - state["deleted"]], n, START + timedelta(hours=n))
 
+    def require_reached(self, position):
+        earliest, latest = self.bounds()
+        if position["next"] > latest["next"]:
+            raise SourceWentBack(f"there are {latest['next']} rows", earliest=earliest, latest=latest)
+
     def commit(self, end):
+        self.require_reached(end)
         state = self.state()
         count = max(0, end["next"] - state["deleted"])
         state = {"deleted": state["deleted"] + count, "rows": state["rows"][count:]}
@@ -118,6 +132,12 @@ class LandedJob:
         (self.folder / "feed.json").write_text(json.dumps(state))
         with (self.folder / "produced.csv").open("a") as file:
             file.writelines(f"{key}\n" for key in keys)
+
+    def expire(self, count: int) -> None:
+        """Delete the oldest rows of the external system before they are landed."""
+        state = json.loads((self.folder / "feed.json").read_text())
+        state = {"deleted": state["deleted"] + min(count, len(state["rows"])), "rows": state["rows"][count:]}
+        (self.folder / "feed.json").write_text(json.dumps(state))
 
     @property
     def left(self) -> int:

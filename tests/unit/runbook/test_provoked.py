@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -119,6 +120,30 @@ def source_unreachable(folder: Path, patch: Patch) -> None:
     context = job.context
     source = open_source(context, "feed", context.spec.landed["feed"])
     Lander(SourceLog(context.store, "feed"), source, context.identity).land()
+
+
+def position_expired(folder: Path, patch: Patch) -> None:
+    _land_after(folder, {"deleted": 4, "rows": [1]})
+
+
+def source_went_back(folder: Path, patch: Patch) -> None:
+    _land_after(folder, {"deleted": 0, "rows": [1]})
+
+
+def _land_after(folder: Path, change: dict[str, object]) -> None:
+    """Land two rows, and again when the external system has others."""
+    job = with_a_landed_source(folder)
+    answer(job)
+    job.master.landings.land()
+    (folder / "feed.json").write_text(json.dumps(change))
+    context = job.context
+    source = open_source(context, "feed", context.spec.landed["feed"])
+    Lander(SourceLog(context.store, "feed"), source, context.identity).land()
+
+
+def bring_back(job: SparklessJob) -> None:
+    """The external system has what follows the end of the log again."""
+    (job.folder / "feed.json").write_text('{"deleted": 2, "rows": [3]}')
 
 
 def answer(job: SparklessJob) -> None:
@@ -263,6 +288,8 @@ ERRORS: dict[str, Provoke] = {
         source_changed,
         source_replaced,
         source_unreachable,
+        position_expired,
+        source_went_back,
         not_found,
         environment_unusable,
         job_not_runnable,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.jobmaster.landing.lost_positions import named_positions
 from milepost.jobmaster.landing.object_writer import ObjectWriter
 from milepost.protocol.landed import (
     JOB,
@@ -72,6 +73,7 @@ class Lander:
 
         Raises:
             SourceReplaced: the log is a copy of something else. SourceUnreachable: the external system failed.
+            PositionExpired, SourceWentBack: the external system cannot go on from the end of the log.
             InvalidRequest: rows do not fit the declared columns, or a position cannot be stored.
             CommitConflict: another landing runs at the same time. CommitOutcomeUnknown: the newest record may be ours.
             StoreUnavailable, StateCorrupt: from the store.
@@ -83,18 +85,23 @@ class Lander:
             newest = self._log.begin(first_record(self._new_write_id(), identity, position, self._now_ms()))
         else:
             require_identity(self._log.source, newest.record.identity, identity)
-            self._source.commit(newest.record.end)
+            with named_positions(self._log.source, newest.record.end):
+                self._source.commit(newest.record.end)
         first = newest
-        while (pull := self._source.next_pull(newest.record.end)) is not None:
-            record = self._read(newest, pull)
-            if record is None:
-                break
+        while (record := self._next_record(newest)) is not None:
             newest = self._log.append(record)
-            self._source.commit(newest.record.end)
+            with named_positions(self._log.source, newest.record.end):
+                self._source.commit(newest.record.end)
         return _landing(self._log.source, first.record, newest.record)
 
     def _identity(self) -> Identity:
         return {JOB: self._job_identity, **self._source.identity()}
+
+    def _next_record(self, newest: StoredRecord) -> LogRecord | None:
+        """Store what follows the newest record. Returns the record that is to name it, or None if none is due."""
+        with named_positions(self._log.source, newest.record.end):
+            pull = self._source.next_pull(newest.record.end)
+            return None if pull is None else self._read(newest, pull)
 
     def _read(self, newest: StoredRecord, pull: Pull) -> LogRecord | None:
         """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""

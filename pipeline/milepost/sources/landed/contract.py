@@ -63,6 +63,9 @@ class LandedSource(Protocol):
 
         Args:
             position: the `end` of the newest record, as it was stored.
+        Raises:
+            PositionExpired: the external system no longer has what follows. `read` may raise it as well.
+            SourceWentBack: it has not reached that position, or what it had before it changed.
         """
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:

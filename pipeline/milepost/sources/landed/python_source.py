@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDat
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import UserCodeFailed, UserFunction
@@ -33,6 +33,9 @@ _Batches = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
 
 _MAX_PULLS = 1_000
 """A landing ends after this many records, so that a reader that never reaches its end does not keep it forever."""
+
+_LOST = (PositionExpired, SourceWentBack)
+"""Errors by which a reader says that it cannot go on from a position."""
 
 _NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
 _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
@@ -55,7 +58,7 @@ def open_python_source(
         InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
     """
     calls = _UserCalls(name, code)
-    with calls.guarded("the class of the source cannot be used"):
+    with calls.guarded("the class of the source cannot be used", passed=(CheckpointError,)):
         loaded = code.load()
         if not issubclass(loaded, DataSource):
             raise InvalidRequest(
@@ -100,11 +103,13 @@ class _UserCalls:
     code: UserFunction
 
     @contextmanager
-    def guarded(self, what: str, consequence: str = _NOTHING_LANDED) -> Iterator[None]:
-        """Raise SourceUnreachable for any exception of the user's code in the block."""
+    def guarded(
+        self, what: str, consequence: str = _NOTHING_LANDED, passed: tuple[type[CheckpointError], ...] = _LOST
+    ) -> Iterator[None]:
+        """Raise SourceUnreachable for any exception of the user's code in the block, except those in `passed`."""
         try:
             yield
-        except CheckpointError:
+        except passed:
             raise
         except UserCodeFailed as error:
             raise self._failed(what, str(error.args[0]), consequence) from error

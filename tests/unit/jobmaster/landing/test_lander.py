@@ -11,14 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.errors import CheckpointError, CommitConflict, SourceReplaced, StateCorrupt
+from milepost.errors import (
+    CheckpointError,
+    CommitConflict,
+    PositionExpired,
+    SourceReplaced,
+    SourceWentBack,
+    StateCorrupt,
+)
 from milepost.jobmaster.landing.lander import Lander
 from milepost.protocol.landed.ranges import RecordLimits, range_of, within_limits
 from milepost.protocol.landed.records import LandedRange, LogPosition
 from milepost.protocol.records.layout import landed_objects_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.source_log import SourceLog
-from milepost_testkit import profiles
+from milepost_testkit import profiles, wording
 from milepost_testkit.models.data.expiring_system import ExpiringSystem, OnCall
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
@@ -109,6 +116,30 @@ def test_a_log_of_another_external_system_is_refused() -> None:
     lander(store, system).land()
     with pytest.raises(SourceReplaced, match="begun for name 'numbers', and name is 'letters' now"):
         lander(store, ExpiringSystem(produced=5, name="letters")).land()
+
+
+def test_a_landing_stops_where_the_rows_after_the_log_have_expired_and_appends_nothing() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=4)
+    lander(store, system).land()
+    system.produced = 9
+    system.expire(below=6)
+    with wording.raises(PositionExpired) as expired:
+        lander(store, system).land()
+    bounds = {name: expired.value.details[name] for name in ("position", "earliest", "latest")}
+    assert bounds == {"position": {"next": 4}, "earliest": {"next": 6}, "latest": {"next": 9}}
+    assert all_rows(store) == [0, 1, 2, 3]
+
+
+def test_a_landing_stops_where_the_external_system_is_behind_the_log() -> None:
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=4)
+    lander(store, system).land()
+    system.produced = 2
+    with wording.raises(SourceWentBack) as back:
+        lander(store, system).land()
+    assert (back.value.details["position"], back.value.details["latest"]) == ({"next": 4}, {"next": 2})
+    system.produced = 5
+    lander(store, system).land()
+    assert all_rows(store) == [0, 1, 2, 3, 4]
 
 
 def test_a_log_that_was_restored_from_an_older_copy_is_not_read_as_if_it_went_on() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
+from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.jobmaster.landing.lander import Lander
 from milepost.language.types import parse_type
 from milepost.operators.process.user_code import read_function
@@ -247,3 +247,24 @@ def test_after_a_failed_commit_the_rows_are_landed_once_and_the_next_landing_goe
     assert (landing.rows, landing.end) == (1, {"n": 2})
     newest = log.newest()
     assert newest is not None and newest.record.total_rows == 2
+
+
+@pytest.mark.parametrize("method", ["latestOffset", "partitions", "read"])
+@pytest.mark.parametrize("error", [PositionExpired, SourceWentBack])
+def test_a_class_says_by_its_error_that_it_cannot_go_on(
+    tmp_path: Path, method: str, error: type[CheckpointError]
+) -> None:
+    before, _, after = STREAM.partition(f"def {method}(")
+    signature, _, body = after.partition("\n")
+    raised = f"raise {error.__name__}('it has 6 to 9', earliest={{'n': 6}}, latest={{'n': 9}})"
+    code = f"{before}def {method}({signature}\n        {raised}\n{body}"
+    with pytest.raises(error, match=r"source feed: .*: it has 6 to 9") as refused:
+        land(tmp_path, f"from milepost.api import {error.__name__}\n\n{code}")
+    assert (refused.value.details["earliest"], refused.value.details["latest"]) == ({"n": 6}, {"n": 9})
+
+
+def test_another_error_of_milepost_that_a_class_raises_is_its_failure(tmp_path: Path) -> None:
+    code = "from milepost.api import StoreUnavailable\n\n" + simple("1 / 0").replace("1 / 0", "fail()")
+    code += "\n\ndef fail():\n    raise StoreUnavailable('their own')\n"
+    with pytest.raises(SourceUnreachable, match=r"`read` failed: .*their own"):
+        land(tmp_path, code)

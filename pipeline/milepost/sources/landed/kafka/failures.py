@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceReplaced, SourceUnreachable
+from milepost.errors import (
+    CheckpointError,
+    EnvironmentUnusable,
+    InvalidRequest,
+    PositionExpired,
+    SourceReplaced,
+    SourceUnreachable,
+    SourceWentBack,
+)
 from milepost.sources.landed.kafka.positions import Partition, Place
 
 if TYPE_CHECKING:
@@ -96,16 +104,16 @@ class Failures:
             source=self.source,
         )
 
-    def expired(self, partition: Partition, place: Place, low: int) -> CheckpointError:
-        """Return the error for messages that Kafka deleted before they were landed."""
-        return self.replaced(
+    def expired(self, partition: Partition, place: Place, low: int) -> PositionExpired:
+        """Return the error for messages that Kafka deleted before they were landed. The lander names the source."""
+        return PositionExpired(
             f"{partition.name}: expected to read from offset {place.next}, but Kafka has deleted everything before "
             f"offset {low}: {low - place.next} offsets expired before they were landed"
         )
 
-    def went_back(self, partition: Partition, place: Place, found: str) -> CheckpointError:
-        """Return the error for a partition that lost messages that were landed."""
-        return self.replaced(
+    def went_back(self, partition: Partition, place: Place, found: str) -> SourceWentBack:
+        """Return the error for a partition that lost messages that were landed. The lander names the source."""
+        return SourceWentBack(
             f"{partition.name}: it was read up to offset {place.next}, leader epoch {place.leader_epoch}, but {found}: "
             "Kafka has lost messages that were landed"
         )
