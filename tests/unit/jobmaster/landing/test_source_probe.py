@@ -72,4 +72,4 @@ def test_a_source_that_hangs_does_not_keep_doctor(job: LandedJob) -> None:
 def test_the_command_has_one_check_per_source(job: LandedJob) -> None:
     outcome = milepost("doctor", job.folder / "config" / "landed.yaml", "--json")
     checks = {check["check"]: check for check in json.loads(outcome.stdout)["data"]["checks"]}
-    assert checks["source feed"]["ok"] and "answers" in checks["source feed"]["detail"]
+    assert checks["source feed"]["ok"] and "is opened" in checks["source feed"]["detail"]
