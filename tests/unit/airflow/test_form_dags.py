@@ -73,6 +73,7 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "backfill_from_checkpoint": ([0, 41], [-1], ["41", 1.5]),
     "savepoint_create_name": ([None, *NAMES[0]], *NAMES[1:]),
     "savepoint_create_at": IDS,
+    "savepoint_create_with_input": SWITCH,
     "savepoint_dispose_name": NAMES,
     "cancel_savepoint": SWITCH,
     "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", "4" * 19, "v1\n"], [41]),

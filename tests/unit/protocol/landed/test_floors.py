@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.errors import CheckpointError
@@ -29,6 +29,7 @@ from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.log_floors import LogFloor
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
+from milepost_testkit import profiles
 from milepost_testkit.jobs.job_log import A, JobLog
 
 SOURCE = "clicks"
@@ -176,7 +177,7 @@ def caught_up(retain_ms: int = 0, count: int = 5) -> LandedJob:
     return job
 
 
-@settings(max_examples=300, deadline=None)
+@profiles.examples(share=2.0)
 @given(
     st.sampled_from((0, 3_000, 9_000)),
     st.lists(st.tuples(st.integers(0, STEPS - 1), st.integers(0, 5)), max_size=60),

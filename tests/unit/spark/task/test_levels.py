@@ -72,7 +72,7 @@ def test_a_union_is_made_at_each_level_of_its_inputs_and_sent_on_from_there(tmp_
     assert third.stateful is not None
     assert {one.operator.uid: one.clocks for one in third.stateful.operators} == {
         "ends": (UpstreamClock("once", 0, 7),),
-        "late": (SourceClock("rows", 9, 0), UpstreamClock("once", 0, 7)),
+        "late": (SourceClock("rows", 9, 0, behind=None), UpstreamClock("once", 0, 7)),
     }
 
 
