@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.lost_positions import named_positions
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint
 from milepost.jobmaster.savepoints.saved_logs import object_handles, positions_of
 from milepost.protocol.landed import (
@@ -74,6 +75,7 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
     Raises:
         InvalidRequest: the job has another log of the source, or its external system is another one.
         SourceReplaced: the log is of an earlier life of the job. SourceUnreachable: the external system failed.
+        PositionExpired, SourceWentBack: it cannot serve what follows the position.
     """
     elsewhere = {}
     for source, position in positions_of(saved.metadata).items():
@@ -123,9 +125,10 @@ def _require_continuable(context: JobContext, saved: SavedCheckpoint, source: st
     try:
         opened = open_source(context, source, spec)
         require_identity(source, {**log.identity, JOB: ""}, {**opened.identity(), JOB: ""})
-        pull = opened.next_pull(position.at)
-        for split in pull.splits[:1] if pull is not None else ():
-            next(iter(opened.read(split)), None)
+        with named_positions(source, position.at):
+            pull = opened.next_pull(position.at)
+            for split in pull.splits[:1] if pull is not None else ():
+                next(iter(opened.read(split)), None)
     except (SourceReplaced, InvalidRequest) as error:
         raise InvalidRequest(
             f"{_what(context, saved, source, position)}, and its external system cannot serve what follows: "

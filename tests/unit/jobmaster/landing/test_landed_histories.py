@@ -174,7 +174,8 @@ class LandedHistory(RuleBasedStateMachine):
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:
-        if self.head:
+        """After a kill between a restore's switch and its tables, they follow at the next epoch."""
+        if self.head and self.job.context.head().state.reconciliation is None:
             self.job.assert_tables(self.rows[self.head])
 
     def teardown(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import CommitConflict, InvalidRequest, SourceUnreachable, StateCorrupt
+from milepost.errors import CommitConflict, InvalidRequest, PositionExpired, StateCorrupt
 from milepost.jobmaster import JobMaster, NothingToDo
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
@@ -172,7 +172,7 @@ def test_a_savepoint_without_input_is_refused_elsewhere_if_the_source_cannot_ser
     location, other = saved(job), other_job(job)
     (job.folder / "feed.json").write_text(json.dumps({"deleted": 8, "rows": [1]}))
     before = contents(other.folder)
-    with wording.raises(SourceUnreachable) as refused:
+    with wording.raises(PositionExpired) as refused:
         other.master.restores.start(location)
     assert "--with-input" in (refused.value.hint or "")
     assert contents(other.folder) == before
