@@ -22,6 +22,8 @@ from milepost.storage.log import SourceLog
 from milepost_testkit.stores.memory_store import MemoryStore
 from scripts.processes import ROOT
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs" / "how-to" / "land-with-dlt.md").read_text("utf-8")
 TYPES = {"id": parse_type("int64"), "v": parse_type("string")}
 IDENTITY = {"format": "dlt", "resource": "feeds:rows"}
@@ -117,12 +119,24 @@ def test_a_value_of_another_type_fails_the_landing(feed: Feed) -> None:
     ("code", "problem"),
     [
         pytest.param(DISPOSITION.format("replace"), "got 'replace'", id="replace"),
+        ("other = 5\n", "to be or return a dlt resource, got NoneType"),
+    ],
+)
+def test_what_cannot_be_landed_is_refused_with_the_reason(feed: Feed, code: str, problem: str) -> None:
+    feed.write(code)
+    with pytest.raises(InvalidRequest, match=problem):
+        feed.read({})
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
         (
             'import dlt\n@dlt.resource(write_disposition="merge")\ndef rows():\n    yield []\n',
             "primary_key or merge_key",
         ),
         ("rows = 5\n", "to be or return a dlt resource, got int"),
-        ("other = 5\n", "to be or return a dlt resource, got NoneType"),
         ("import dlt\n1 / 0\n", r"ZeroDivisionError.*feeds\.py, line 2"),
         (DISPOSITION.replace('write_disposition="{}"', "table_name=lambda row: row['v']"), "must be fixed"),
         (SEVERAL_TABLES, "rows of one table, got a, b"),
@@ -133,7 +147,7 @@ def test_a_value_of_another_type_fails_the_landing(feed: Feed) -> None:
         (LARGE_STATE, "more than the 1,000,000 of a position"),
     ],
 )
-def test_what_cannot_be_landed_is_refused_with_the_reason(feed: Feed, code: str, problem: str) -> None:
+def test_more_that_cannot_be_landed_is_refused_with_the_reason(feed: Feed, code: str, problem: str) -> None:
     feed.write(code)
     with pytest.raises(InvalidRequest, match=problem):
         feed.read({})
@@ -171,6 +185,7 @@ def test_nothing_is_written_outside_of_a_folder_that_is_removed(
     assert {path.name for path in feed.folder.iterdir()} - {"__pycache__"} == {"feeds.py", "rows.json"}
 
 
+@pytest.mark.deep
 def test_under_kills_and_lost_replies_each_row_is_landed_once(feed: Feed) -> None:
     """A landing that stops anywhere is followed by one that reads from the newest record."""
     chance, store = random.Random(7), MemoryStore("memory://landed")
