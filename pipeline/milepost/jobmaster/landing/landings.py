@@ -211,7 +211,7 @@ class Landings:
         spec, log = context.spec.landed[name], SourceLog(context.store, name)
         position = self._position(name, state)
         if position is not None:
-            log.require_holds(position)  # what is landed and acknowledged elsewhere than in the log would be lost
+            log.require_holds(position)  # else rows would be acknowledged that no checkpoint of this log can reach
         elif (newest := log.newest()) is not None:
             require_begun_at_start(name, newest)
         return Lander(log, open_source(context, name, spec), context.identity).land()

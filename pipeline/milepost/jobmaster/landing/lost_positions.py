@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from milepost.errors import PositionExpired, SourceWentBack
+from milepost.errors import CheckpointError, PositionExpired, SourceWentBack
 from milepost.protocol.landed import Position
 
 _AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
@@ -17,24 +17,16 @@ def named_positions(source: str, end: Position) -> Iterator[None]:
     """Add the source and the end of its log to errors in the block that say that it cannot go on from there."""
     try:
         yield
-    except PositionExpired as error:
+    except (PositionExpired, SourceWentBack) as error:
         earliest, latest = (error.details.get(name) for name in ("earliest", "latest"))
-        has = "" if earliest is None else f" It still has {position_text(earliest)} to {position_text(latest)}."
-        raise PositionExpired(
-            f"source {source}: the external system no longer has what follows position {position_text(end)}: "
-            f"{_clause(error.message)}.{has} {_AS_IT_WAS}",
-            hint=_GO_ON,
-            source=source,
-            position=end,
-            earliest=earliest,
-            latest=latest,
-        ) from error
-    except SourceWentBack as error:
-        earliest, latest = (error.details.get(name) for name in ("earliest", "latest"))
+        lost: type[CheckpointError] = SourceWentBack
+        what = "the external system is not where the log ends, at"
         has = "" if latest is None else f" Its latest position is {position_text(latest)}."
-        raise SourceWentBack(
-            f"source {source}: the external system is not where the log ends, at position {position_text(end)}: "
-            f"{_clause(error.message)}.{has} {_AS_IT_WAS}",
+        if isinstance(error, PositionExpired):
+            lost, what = PositionExpired, "the external system no longer has what follows"
+            has = "" if earliest is None else f" It still has {position_text(earliest)} to {position_text(latest)}."
+        raise lost(
+            f"source {source}: {what} position {position_text(end)}: {_clause(error.message)}.{has} {_AS_IT_WAS}",
             hint=_GO_ON,
             source=source,
             position=end,

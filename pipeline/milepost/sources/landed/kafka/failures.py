@@ -1,4 +1,4 @@
-"""The errors of Kafka as errors that name the source, what is true now and what to do. No secret is in them."""
+"""Turn errors of Kafka into typed errors with the source, the current state and the next step, without secrets."""
 
 from __future__ import annotations
 

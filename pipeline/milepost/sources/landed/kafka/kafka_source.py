@@ -192,7 +192,7 @@ class KafkaSource:
                 )
 
     def _require_there(self, places: Mapping[Partition, Place], seen: _Seen) -> None:
-        """Check that the cluster still has what follows the position, and has not lost what is before it."""
+        """Check that the cluster still has the messages after the position and was not truncated before it."""
         failures = self.cluster.failures
         for partition, place in places.items():
             low, end = seen.earliest[partition], seen.ends[partition]

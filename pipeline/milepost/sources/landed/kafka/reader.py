@@ -53,7 +53,7 @@ class _Taken:
     def take(self, batch: pa.RecordBatch, epochs: Sequence[int | None]) -> tuple[pa.RecordBatch, Sequence[int | None]]:
         """Take rows up to the end of the share. Returns those that follow, with their leader epochs."""
         known = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
-        batch, epochs = batch.slice(known), epochs[known:]  # what is delivered again is dropped
+        batch, epochs = batch.slice(known), epochs[known:]  # drop rows that were delivered before
         offsets = batch.column("offset").to_numpy()
         count = int(np.searchsorted(offsets, self.share.end.next))
         is_end = count < len(offsets)
