@@ -28,11 +28,11 @@ class LineageReceiver:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 known = self.path == ENDPOINT
+                if known:  # before the answer: the client sends its next event on another connection
+                    receiver.take(json.loads(body))
                 self.send_response(201 if known else 404)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
-                if known:
-                    receiver.take(json.loads(body))
 
             def log_message(self, *_: object) -> None:
                 return
