@@ -17,12 +17,13 @@ class KafkaLog:
     """What was landed, as the records of a log have it.
 
     Attributes:
-        records: rows of each record. position: after the newest one. behind: of each record.
+        records: rows of each record. position: after the newest one. behind, backlogs: of each record.
     """
 
     position: Position = None
     records: list[pa.Table] = field(default_factory=list)
     behind: list[tuple[str, ...]] = field(default_factory=list)
+    backlogs: list[int] = field(default_factory=list)
 
     def land(self, source: LandedSource, most: int = 1_000_000) -> list[tuple[str, int, bytes | None]]:
         """Land to the end, or at most so many records. Returns the partition, offset and value of the new messages."""
@@ -35,6 +36,8 @@ class KafkaLog:
                 if isinstance(item, Reached):
                     position = stored_position("clicks", item.position)
                     self.behind.append(item.behind)
+                    assert item.backlog is not None and item.backlog.unit == "offset", item
+                    self.backlogs.append(item.backlog.count)
                 else:
                     batches.append(item)
             if not batches:  # the lander appends nothing, and stops

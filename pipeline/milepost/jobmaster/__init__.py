@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost as MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice as UpsertPrice
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
+    from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
     from milepost.jobmaster.reports.health.sources import missing_input as missing_input
     from milepost.jobmaster.reports.health.sources import source_checks as source_checks

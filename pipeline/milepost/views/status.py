@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
 from milepost.views.badge import job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
-from milepost.views.text import counts, failure_text, show_bytes, show_count, show_time
+from milepost.views.text import counts, failure_text, printable, show_bytes, show_count, show_time
 from milepost.views.tree import UNKNOWN, Fact, Figure, Link, LinkTarget, Row, Section, Table, Text, View
 
 _MINUTE_MS = 60_000
+_POSITION_CHARACTERS = 120
+"""A position of many partitions is cut; `--json` has all of it."""
 
 
 def status_view(status: Status, since_success_ms: int | None = None) -> View:
@@ -27,6 +30,9 @@ def status_view(status: Status, since_success_ms: int | None = None) -> View:
         columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
         rows = tuple(_source(name, source) for name, source in status.sources.items())
         sections.append(Section("Sources", tables=(Table(columns, rows, optional=columns[6:]),)))
+    landed = [_landed(name, source.log) for name, source in (status.sources or {}).items() if source.log is not None]
+    if landed:
+        sections.append(Section("Landed sources", tables=(Table(_LANDED_COLUMNS, tuple(landed)),)))
     if status.static_sources:
         rows = tuple(_static_sources(status))
         sections.append(Section("Static sources", tables=(Table(STATIC_COLUMNS, rows),)))
@@ -72,9 +78,6 @@ def _source(name: str, source: SourceHealth) -> Row:
     remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     bad, records = source.bad_names, source.bad_records
     remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
-    if (log := source.log) is not None and log.records:
-        in_log = f"{counted(log.rows, 'row')} in {counted(log.records, 'record')} of its log"
-        remarks += [f"{in_log}, {show_count(log.unread_rows)} unread; newest landed {show_time(log.landed_at)}"]
     remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []
     remarks += ["idle: it does not hold the watermark back"] if source.idle else []
     remarks += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
@@ -82,6 +85,31 @@ def _source(name: str, source: SourceHealth) -> Row:
     age = UNKNOWN if source.newest_object_age_ms is None else Figure(lasting(source.newest_object_age_ms))
     cells = (name, *counts(source.objects, source.unread_objects), *times, show_count(records.total), age, source.path)
     return Row(cells, ", ".join(filter(None, remarks)))
+
+
+_LANDED_COLUMNS = (
+    "source", "rows", "last landing", "not landed", "unread rows", "unread bytes", "unread records", "oldest unread"
+)  # fmt: skip
+
+
+def _landed(name: str, log: LogHealth) -> Row:
+    """Return how far a source is landed, and how far that is processed.
+
+    "not landed" is as of the last landing: no report asks the external system.
+    """
+    if not log.records:
+        return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), "nothing was landed yet")
+    behind = UNKNOWN if log.backlog is None else counted(log.backlog.count, log.backlog.unit)
+    oldest = UNKNOWN if log.oldest_unread is None else Figure(f"{lasting(log.lag_ms)} ago")
+    unread = (show_count(log.unread_rows), show_bytes(log.unread_bytes), show_count(log.unread_records))
+    landed = (show_count(log.rows), show_time(log.landed_at), behind)
+    processed = "nothing" if log.processed is None else f"up to {_position(log.processed)}"
+    return Row((name, *landed, *unread, oldest), f"landed up to {_position(log.position)}, processed {processed}")
+
+
+def _position(position: Any) -> str:
+    text = printable(position)
+    return text if len(text) <= _POSITION_CHARACTERS else f"{text[:_POSITION_CHARACTERS]}…"
 
 
 def _static_sources(status: Status) -> Iterator[Row]:

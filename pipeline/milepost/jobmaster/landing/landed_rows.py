@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,8 +47,9 @@ def _find(log: SourceLog, at: int | None) -> LogRecord:
         raise NotFound(f"source {log.source}: nothing was landed yet.", hint="milepost land JOB lands what there is")
     last = newest.record
     if at is None:
-        sequences = range(last.first, last.sequence + 1)
-        at = last.first + bisect_left(sequences, last.total_rows, key=lambda each: log.record(each).record.total_rows)
+        stored = log.first_reaching(last.total_rows, None, newest)
+        assert stored is not None, newest
+        return stored.record
     if not last.first <= at <= last.sequence:
         raise NotFound(f"source {log.source}: its log has no record {at}; it has {last.first} to {last.sequence}.")
     return last if at == last.sequence else log.record(at).record

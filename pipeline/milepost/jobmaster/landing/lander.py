@@ -112,7 +112,7 @@ class Lander:
             writer.write(number, _rows(self._source.read(split), reached))
         stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
         end, now_ms = stored_position(self._log.source, stop.position), self._now_ms()
-        return next_record(self._log.source, newest, write_id, end, writer.objects, now_ms, stop.behind)
+        return next_record(self._log.source, newest, write_id, end, writer.objects, now_ms, stop.behind, stop.backlog)
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()

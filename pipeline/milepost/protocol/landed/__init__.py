@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.records import LogPosition as LogPosition
     from milepost.protocol.landed.records import LogRecord as LogRecord
     from milepost.protocol.landed.records import Position as Position
+    from milepost.protocol.landed.records import SourceBacklog as SourceBacklog
     from milepost.protocol.landed.records import StoredRecord as StoredRecord
     from milepost.protocol.landed.records import decode_record as decode_record
     from milepost.protocol.landed.records import encode_record as encode_record

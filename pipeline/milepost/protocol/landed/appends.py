@@ -13,7 +13,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milepost.errors import InvalidRequest, SourceReplaced
-from milepost.protocol.landed.records import Identity, LandedObject, LogRecord, Position, RecordKind, StoredRecord
+from milepost.protocol.landed.records import (
+    Identity,
+    LandedObject,
+    LogRecord,
+    Position,
+    RecordKind,
+    SourceBacklog,
+    StoredRecord,
+)
 from milepost.protocol.records import LANDED_PREFIX
 
 JOB = "job"
@@ -51,6 +59,7 @@ def next_record(
     objects: Sequence[LandedObject],
     now_ms: int,
     behind: Sequence[str] = (),
+    backlog: SourceBacklog | None = None,
 ) -> LogRecord | None:
     """Return the record that appends what was read after the newest record; None if none is due (L10).
 
@@ -60,6 +69,7 @@ def next_record(
         source: for messages. end: where the reading stopped. objects: the rows up to there, in order.
         now_ms: the store's clock. If it went back, the time of the newest record counts.
         behind: partitions that this landing has not read to its end yet.
+        backlog: what the external system had after `end`; None: unknown.
     Raises:
         InvalidRequest: there are rows, but the position did not move. They would be landed again and again.
     """
@@ -90,6 +100,7 @@ def next_record(
         identity=before.identity,
         behind=tuple(behind),
         first=before.first,
+        backlog=backlog,
     )
 
 

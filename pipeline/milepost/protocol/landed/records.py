@@ -60,6 +60,18 @@ class LandedObject:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceBacklog:
+    """What an external system has and is not landed yet.
+
+    Attributes:
+        unit: what is counted, in the singular: offset. Not rows, where the source cannot count those.
+    """
+
+    count: Count
+    unit: Text
+
+
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record of a source's log.
 
@@ -78,6 +90,7 @@ class LogRecord:
             may be older than rows that are landed, so they hold back the watermark.
         first: sequence of the log's first record: 1, unless the log continues another one.
         continues: in the first record: the position of a savepoint, on a log elsewhere, that this log continues.
+        backlog: what the external system had after `end` when this record was read; None: the source cannot say.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -99,6 +112,7 @@ class LogRecord:
     behind: tuple[Text, ...] = ()
     first: int = 1
     continues: LogPosition | None = None
+    backlog: SourceBacklog | None = None
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -241,7 +255,7 @@ def require_follows(after: StoredRecord, before: LogPosition | None, what: str) 
         raise StateCorrupt(f"{what}: {problem}. Nothing was changed.", hint=_RESTORE)
 
 
-_ABSENT: Mapping[str, Any] = {"behind": [], "first": 1, "continues": None}
+_ABSENT: Mapping[str, Any] = {"behind": [], "first": 1, "continues": None, "backlog": None}
 """Fields that are stored only if they differ from these values, because older records do not have them."""
 
 _RESTORE = "restore the source's log (landed/) from a copy of the store; `milepost fsck JOB` shows what is broken"

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from milepost.codec import dump
 from milepost.errors import InvalidRequest
-from milepost.protocol.landed import Identity, Position
+from milepost.protocol.landed import Identity, Position, SourceBacklog
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +25,12 @@ class Reached:
 
     Attributes:
         behind: as in `Pull`.
+        backlog: what the external system has after that now; None: the source cannot say cheaply.
     """
 
     position: Position
     behind: tuple[str, ...] = ()
+    backlog: SourceBacklog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,14 @@ class Pull:
         end: position after all of them; None: the one split says what it reached.
         behind: partitions that are not read to the end of this landing by then, by the names that their rows have in
             the column `PARTITION`. They hold back the watermark. () if `end` is None.
+        backlog: what the external system has after the position from which the pull reads; None: the source cannot say
+            cheaply.
     """
 
     splits: Sequence[Any]
     end: Position | None
     behind: tuple[str, ...] = ()
+    backlog: SourceBacklog | None = None
 
 
 class LandedSource(Protocol):

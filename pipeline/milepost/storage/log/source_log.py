@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import partial
 
@@ -67,6 +68,33 @@ class SourceLog:
             require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))
             position = stored.position
             yield stored
+
+    def first_reaching(self, rows: int, after: LogPosition | None, newest: StoredRecord) -> StoredRecord | None:
+        """Return the first record whose log up to it has this many rows; None: the log has fewer.
+
+        Totals never fall, so few records are read: the second step of 1, 3, 7, … that reaches the rows bounds a
+        binary search. The first record after a position mostly has rows, and then it is the only one that is read.
+
+        Args:
+            rows: more than before `after`. after: None is the begin of the log.
+        """
+        if newest.record.total_rows < rows:
+            return None
+        first = newest.record.first if after is None else after.next
+        sequences = range(first, newest.record.sequence + 1)
+        read: dict[int, StoredRecord] = {newest.record.sequence: newest}
+
+        def total_rows(sequence: int) -> int:
+            if sequence not in read:
+                read[sequence] = self._existing(sequence)
+            return read[sequence].record.total_rows
+
+        low = high = 0
+        while high < len(sequences) - 1 and total_rows(sequences[high]) < rows:
+            low, high = high + 1, min(2 * high + 1, len(sequences) - 1)
+        at = sequences[bisect_left(sequences, rows, low, high, key=total_rows)]
+        total_rows(at)
+        return read[at]
 
     def require_continues(self, position: LogPosition | None, newest: StoredRecord | None) -> None:
         """Check that the log still has what was read up to a position. Raises StateCorrupt.

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
-from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.opened_log import open_log
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
-from milepost.protocol.landed import LogPosition, RecordLimits, StoredRecord, require_own_log, within_limits
+from milepost.protocol.landed import LogPosition, RecordLimits, StoredRecord, within_limits
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -176,15 +176,7 @@ def plan_stream(
 
 def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str, up_to: int | None) -> SourcePlan:
     """Plan one landed source, from the records after the position of the base. Records after `up_to` do not count."""
-    spec, log = context.spec.landed[name], SourceLog(context.store, name)
-    snapshot = base.sources.get(name) if base is not None else None
-    position = snapshot.position if snapshot is not None else None
-    newest = log.newest()
-    if newest is not None:
-        require_own_log(name, newest.record.identity, context.identity)
-        if position is None:
-            require_begun_at_start(name, newest)
-    log.require_continues(position, newest)
+    spec, (log, position, newest) = context.spec.landed[name], open_log(context, base, name)
     records: tuple[StoredRecord, ...] = ()
     last = _bounded(log, position, newest, up_to)
     if last is not None and has_new_rows(position, last.record):

@@ -16,13 +16,14 @@ from milepost.jobmaster.job.input.next_input import (
     left_out,
     no_match,
     overdue,
-    plan_sources,
     plan_stream,
     unknown_objects_note,
 )
+from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobspec.load import LoadedJob
+from milepost.protocol.landed import SourceBacklog
 from milepost.sources import BadInput
-from milepost.sources.planning import LogInput
+from milepost.sources.planning import SourcePlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,16 @@ class BadRecords:
 
 @dataclass(frozen=True, slots=True)
 class LogHealth:
-    """The log of a landed source, and how much of it the head has not read.
+    """The log of a landed source, how much of it the head has not read, and how far landing was behind.
 
     Attributes:
         records, rows, bytes: of the whole log. records: also the sequence of the newest record; 0: nothing was landed.
+        oldest_unread: when the oldest unread record with rows was landed; None: there is none.
+        lag_ms: how long ago that was; 0: nothing is unread.
         landed_at: when the newest record was appended. position: of the external system, after it.
+        processed: position of the external system up to which the head has processed the log; None: it has read none.
+        backlog: what the external system had after `position` when the newest record was read; omitted where the
+            source cannot say.
     """
 
     records: int
@@ -55,8 +61,13 @@ class LogHealth:
     bytes: int
     unread_records: int
     unread_rows: int
+    unread_bytes: int
+    oldest_unread: str | None
+    lag_ms: int
     landed_at: str | None
     position: Any
+    processed: Any
+    backlog: OmitNone[SourceBacklog] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +124,7 @@ class Backlog:
 def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
     """Return the input that the head has not read. Lists each source once."""
     try:
-        plans = plan_sources(context, base)
+        plans = unread_input(context, base)
     except (SourceChanged, SourceReplaced) as error:
         return Backlog(source_changed=_one_line(error))
     except InvalidRequest as error:
@@ -220,23 +231,32 @@ def _sources(
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=snapshot is not None and snapshot.idle,
-            log=None if plan.log is None else _log_health(plan.log),
+            log=_log_health(plan, now_ms),
         )
     return health
 
 
-def _log_health(log: LogInput) -> LogHealth:
-    newest, position = log.newest, log.position
+def _log_health(plan: SourcePlan, now_ms: int) -> LogHealth | None:
+    """Return the health of a landed source's log; None: the source is files."""
+    if plan.log is None:
+        return None
+    newest, position = plan.log.newest, plan.log.position
     if newest is None:
-        return LogHealth(0, 0, 0, 0, 0, None, None)
+        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None)
+    oldest_ms = plan.oldest_new_ms
     return LogHealth(
         records=newest.sequence,
         rows=newest.total_rows,
         bytes=newest.total_bytes,
         unread_records=newest.sequence - (0 if position is None else position.next - 1),
         unread_rows=newest.total_rows - (0 if position is None else position.total_rows),
+        unread_bytes=plan.pending_bytes,
+        oldest_unread=None if oldest_ms is None else iso_ms(oldest_ms),
+        lag_ms=0 if oldest_ms is None else max(0, now_ms - oldest_ms),
         landed_at=iso_ms(newest.landed_at_ms),
         position=newest.end,
+        processed=None if position is None else position.at,
+        backlog=newest.backlog,
     )
 
 

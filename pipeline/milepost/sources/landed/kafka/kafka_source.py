@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import CheckpointError
-from milepost.protocol.landed import Identity, Position
+from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.sources.landed.contract import LandedSource, Pull, Reached
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
@@ -22,6 +22,7 @@ from milepost.sources.landed.kafka.positions import (
     Partition,
     Place,
     Share,
+    backlog,
     behind,
     decode_position,
     encode_position,
@@ -119,7 +120,7 @@ class KafkaSource:
             self._close()
             return None
         ids |= {name: topic.id for name, topic in seen.topics.items()}
-        return Pull([_Split(shares, encode_position(ids, places))], None)
+        return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, seen.ends)))
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         assert isinstance(split, _Split), split
@@ -147,7 +148,8 @@ class KafkaSource:
         places |= reached
         assert self._seen is not None
         left = tuple(partition.name for partition in behind(places, self._seen.ends))
-        yield Reached(encode_position(ids, places), left)
+        ends = self.cluster.latest(list(self._seen.ends))
+        yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
 
     def commit(self, end: Position) -> None:
         """Set the group's offsets for dashboards, if the client names a group."""
@@ -233,3 +235,7 @@ class KafkaSource:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+
+def _offsets(count: int) -> SourceBacklog:
+    return SourceBacklog(count, "offset")

@@ -83,6 +83,11 @@ def behind(places: Places, ends: Places) -> tuple[Partition, ...]:
     return tuple(partition for partition, end in sorted(ends.items()) if places[partition].next < end.next)
 
 
+def backlog(places: Places, ends: Places) -> int:
+    """Return how many offsets are not read. Some have no message: aborted, compacted, or marks of transactions."""
+    return sum(max(0, end.next - places[partition].next) for partition, end in ends.items())
+
+
 def plan_shares(places: Places, ends: Places, max_rows: int, max_bytes: int) -> tuple[Share, ...]:
     """Divide the limits of a record among the partitions that are behind, in their order.
 

@@ -117,6 +117,20 @@ def test_many_landings_and_records_land_each_message_once(mock: Mock) -> None:
     assert log.next("clicks") == {"0": 3, "1": 1203, "2": 2403}
 
 
+def test_a_record_says_how_many_offsets_the_cluster_had_after_it_when_it_was_read(mock: Mock) -> None:
+    mock.write(0, *[b"a"] * 5)
+    mock.write(1, *[b"b"] * 5)
+    log, source = KafkaLog(), mock.source(max_rows=4)
+    pull = source.next_pull(source.initial_position())
+    assert pull is not None and pull.backlog is not None and pull.backlog.count == 10
+    log.land(source, most=1)
+    mock.write(0, b"later")
+    log.land(source)
+    assert log.backlogs == [6, 3, 1], "what was written after the landing began counts as not landed"
+    log.land(mock.source())
+    assert log.backlogs[-1] == 0
+
+
 def test_the_end_of_a_landing_is_fixed_at_its_start(mock: Mock) -> None:
     mock.write(0, *[b"before"] * 20)
     log, source = KafkaLog(), mock.source(max_rows=10)

@@ -1,0 +1,28 @@
+"""Open the log of a landed source where a checkpoint stands, and refuse one that it cannot go on in."""
+
+from __future__ import annotations
+
+from milepost.epoch import CheckpointMetadata
+from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.landed import LogPosition, StoredRecord, require_own_log
+from milepost.storage.log import SourceLog
+
+
+def open_log(
+    context: JobContext, base: CheckpointMetadata | None, name: str
+) -> tuple[SourceLog, LogPosition | None, StoredRecord | None]:
+    """Return the log of a landed source, where the base has read it up to, and its newest record.
+
+    Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log.
+    """
+    log = SourceLog(context.store, name)
+    snapshot = base.sources.get(name) if base is not None else None
+    position = snapshot.position if snapshot is not None else None
+    newest = log.newest()
+    if newest is not None:
+        require_own_log(name, newest.record.identity, context.identity)
+        if position is None:
+            require_begun_at_start(name, newest)
+    log.require_continues(position, newest)
+    return log, position, newest
