@@ -178,6 +178,10 @@ class BadObject(BadRecord):
     """An object that cannot be read at all, or in which record boundaries are lost from some point on."""
 
 
+class EndingMessage(BadMessage, BadObject):
+    """A landed message after which no row may be read, such as a TRUNCATE. It never becomes a dead letter."""
+
+
 class PartReader(Protocol):
     """Reads parts of objects of one format, as record batches with the declared schema."""
 

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator
 
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.jobspec.job.sources.messages import CHANGE_METADATA
 from milepost.language import SOURCE_FORMATS, Path, Problem, did_you_mean
 
+_CONTENT = {"json": "value", "debezium": "table"}
 _SERVERS = re.compile(r"[^\s,:/@]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 
 
 def message_problems(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
     """Yield what a source of Kafka messages cannot have."""
     yield from _columns(path, source)
+    yield from _debezium(path, source)
     for topic in sorted({topic for topic in source.topics if source.topics.count(topic) > 1}):
         yield Problem((*path, "topics"), f"{topic} occurs twice")
     if isinstance(source.start, dict):
@@ -28,14 +31,32 @@ def message_problems(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
 
 
 def _columns(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
+    if source.value.format == "raw":
+        yield from _raw_columns(path, source)
+        return
+    if not source.value_columns:
+        message = f"`schema` is missing: name the columns of the {_CONTENT[source.value.format]}"
+        yield Problem(path, message)
     if source.value.format == "json":
-        if not source.value_columns:
-            yield Problem(path, "`schema` is missing: name the columns of the value")
         for name, type_ in source.value_columns.items():
             problem = SOURCE_FORMATS["json"].type_problem(type_)
             if problem:
                 yield Problem((*path, "schema", name), problem)
+
+
+def _debezium(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
+    """Yield what only change events have."""
+    if source.value.format == "debezium":
         return
+    for key in ("time_precision_mode", "decimal_handling_mode", "unavailable_value_placeholder"):
+        if getattr(source.value, key) is not None:
+            yield Problem((*path, "value", key), f"`{key}` is only for `format: debezium`; remove it", at_key=True)
+    for name, item in source.metadata.items():
+        if item in CHANGE_METADATA:
+            yield Problem((*path, "metadata", name), f"{item} needs `value: {{format: debezium}}`")
+
+
+def _raw_columns(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
     if len(source.value_columns) > 1:
         message = f"expected at most 1 column with `value: {{format: raw}}`, got {len(source.value_columns)}"
         yield Problem((*path, "schema"), message)

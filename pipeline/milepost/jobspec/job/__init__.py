@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec as KafkaSourceSpec
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
+    from milepost.jobspec.job.sources.messages import CHANGE_METADATA as CHANGE_METADATA
     from milepost.jobspec.job.sources.messages import MESSAGE_COLUMNS as MESSAGE_COLUMNS
     from milepost.jobspec.job.sources.messages import SEQUENCE as SEQUENCE
     from milepost.jobspec.job.sources.messages import CarriedColumn as CarriedColumn
+    from milepost.jobspec.job.sources.messages import ChangeRules as ChangeRules
     from milepost.jobspec.job.sources.messages import MessageLayout as MessageLayout
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
     from milepost.jobspec.job.sources.nexmark_source import LandLimits as LandLimits

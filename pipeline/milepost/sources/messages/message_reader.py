@@ -9,11 +9,20 @@ import pyarrow.compute as pc
 
 from milepost.jobspec.job import MESSAGE_COLUMNS, SEQUENCE, EventTimeSpec, MessageLayout
 from milepost.protocol.records import ObjectStore, landed_object_sequence
-from milepost.sources.contract import MAX_RAW_BYTES, PARTITION, TOMBSTONES, BadMessage, BadRecord, ObjectPart
-from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.contract import (
+    MAX_RAW_BYTES,
+    PARTITION,
+    TOMBSTONES,
+    BadMessage,
+    BadRecord,
+    EndingMessage,
+    ObjectPart,
+)
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.messages.carried_columns import CarriedColumns
+from milepost.sources.messages.debezium_values import debezium_values
 from milepost.sources.messages.json_values import JsonValues
+from milepost.sources.messages.rowwise_values import UNDECODABLE, EndingValue, ValueDecoder
 from milepost.sources.parquet import ParquetReader
 
 _CHUNK_MESSAGES = 1024
@@ -33,16 +42,17 @@ class MessageReader:
     """
 
     def __init__(self, source: str, layout: MessageLayout, event_time: EventTimeSpec | None) -> None:
-        self._json: JsonValues | None = None
+        self._values: ValueDecoder | None = None
         if layout.decoded:
             of_value = event_time is not None and event_time.column in layout.decoded
             declared = DeclaredColumns(
                 source, layout.decoded, event_time=event_time if of_value else None, optional=layout.decoded
             )
-            self._json = JsonValues(declared)
+            self._values = JsonValues(declared) if layout.changes is None else debezium_values(declared, layout.changes)
         self._carried = CarriedColumns(source, layout.carried, event_time)
-        decoded = [] if self._json is None else [*self._json.schema]
-        self.schema = pa.schema([*decoded, *self._carried.schema])
+        unordered = pa.schema([*([] if self._values is None else self._values.schema), *self._carried.schema])
+        self._order = [unordered.get_field_index(name) for name in layout.order]
+        self.schema = pa.schema([unordered.field(at) for at in self._order])
         partition = [] if event_time is None else [pa.field(PARTITION, pa.string())]
         self._batch_schema = pa.schema([*self.schema, *partition])
         self._has_sequence = any(column.field == SEQUENCE for column in layout.carried.values())
@@ -60,7 +70,7 @@ class MessageReader:
         for messages in self._messages(store, part):
             try:
                 rows = self._rows(messages)
-            except (*DATA_ERRORS, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 for chunk in _chunks(messages):
                     if errors := self._errors(part.object.key, chunk):
                         raise errors[min(errors)] from error
@@ -71,7 +81,9 @@ class MessageReader:
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
         """Yield the rows of the messages that can be decoded, in their order, and a BadMessage for each other one.
 
-        Raises: BadObject, CommitConflict, NotFound: as `read_part`.
+        Raises:
+            EndingMessage: the first message after which no row may be read. It is a BadObject.
+            BadObject, CommitConflict, NotFound: as `read_part`.
         """
         for messages in self._messages(store, part):
             if (rows := self._rows_if_good(messages)) is not None:
@@ -81,6 +93,8 @@ class MessageReader:
                 errors: dict[int, BadMessage] = {}
                 if (rows := self._rows_if_good(chunk)) is None:
                     errors = self._errors(part.object.key, chunk)
+                    if ending := [at for at, error in errors.items() if isinstance(error, EndingMessage)]:
+                        raise errors[min(ending)]
                     good = [at for at in range(chunk.num_rows) if at not in errors]
                     rows = self._rows(chunk.take(pa.array(good, pa.int64())))
                 if rows.num_rows or rows.schema.metadata:
@@ -90,7 +104,7 @@ class MessageReader:
     def _messages(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the part's messages that have a row. Those that have none are counted in `TOMBSTONES`."""
         for messages in self._parquet.read_part(store, part):
-            if self._json is not None and (tombstones := messages["value"].null_count):
+            if self._values is not None and (tombstones := messages["value"].null_count):
                 messages = messages.filter(messages["value"].is_valid())
                 messages = messages.replace_schema_metadata({TOMBSTONES: str(tombstones)})
             yield self._with_sequence(part.object.key, messages) if self._has_sequence else messages
@@ -101,25 +115,25 @@ class MessageReader:
         return messages.append_column(SEQUENCE, pa.repeat(sequence, messages.num_rows))
 
     def _rows(self, messages: pa.RecordBatch) -> pa.RecordBatch:
-        """Return one row per message. Raises DATA_ERRORS, UnicodeDecodeError: one cannot be decoded."""
-        decoded = [] if self._json is None else self._json.decode(messages["value"]).columns
+        """Return one row per message. Raises UNDECODABLE: one cannot be decoded."""
+        decoded = [] if self._values is None else self._values.decode(messages["value"]).columns
         partition = [_partitions(messages)] if PARTITION in self._batch_schema.names else []
-        columns = [*decoded, *self._carried.arrays(messages), *partition]
-        rows = pa.RecordBatch.from_arrays(columns, schema=self._batch_schema)
+        columns = [*decoded, *self._carried.arrays(messages)]
+        rows = pa.RecordBatch.from_arrays([*(columns[at] for at in self._order), *partition], schema=self._batch_schema)
         return rows.replace_schema_metadata(messages.schema.metadata)
 
     def _rows_if_good(self, messages: pa.RecordBatch) -> pa.RecordBatch | None:
         """Return one row per message; None if one cannot be decoded."""
         try:
             return self._rows(messages)
-        except (*DATA_ERRORS, UnicodeDecodeError):
+        except UNDECODABLE:
             return None
 
     def _errors(self, key: str, messages: pa.RecordBatch) -> dict[int, BadMessage]:
         """Return the error of each message that cannot be decoded, by its index."""
         found = self._carried.errors(key, messages)
-        if self._json is not None:
-            found |= self._json.errors(key, messages["value"])
+        if self._values is not None:
+            found |= self._values.errors(key, messages["value"])
         return {at: _located(error, messages, at) for at, error in found.items()}
 
 
@@ -138,7 +152,8 @@ def _partitions(messages: pa.RecordBatch) -> pa.Array:
 def _located(error: BadRecord, messages: pa.RecordBatch, at: int) -> BadMessage:
     topic, partition, offset = (messages[name][at].as_py() for name in _PLACE)
     value = messages["value"][at].as_py()
-    return BadMessage(
+    make = EndingMessage if isinstance(error, EndingValue) else BadMessage
+    return make(
         error.key,
         None,
         error.column,

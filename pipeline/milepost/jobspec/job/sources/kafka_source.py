@@ -10,11 +10,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec, LandRules
-from milepost.jobspec.job.sources.messages import METADATA, CarriedColumn, MessageLayout
+from milepost.jobspec.job.sources.messages import (
+    CHANGE_METADATA,
+    METADATA,
+    CarriedColumn,
+    ChangeRules,
+    MessageLayout,
+)
 from milepost.jobspec.job.sources.source_spec import BadRecordRules, ObjectLayout
 from milepost.language import ColumnName, ColumnType, Many, Size, SpecModel, Text, Type, parse_start
 
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
+
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
+"""Debezium's own placeholder of a value that it does not have."""
 
 OWN_OPTIONS: Mapping[str, str] = {
     "bootstrap.servers": "write `bootstrap_servers`",
@@ -29,6 +38,10 @@ OWN_OPTIONS: Mapping[str, str] = {
     "queued.max.messages.kbytes": "a landing bounds its queues by its memory",
 }
 """librdkafka options that a landing sets itself -> why, or what to write instead."""
+
+
+def _type_of(metadata: str) -> ColumnType:
+    return METADATA[metadata].type if metadata in METADATA else CHANGE_METADATA[metadata]
 
 
 def _check_topic(text: str) -> str:
@@ -87,13 +100,30 @@ class MessageValue(SpecModel):
     Attributes:
         format: json: the value is one JSON object, read by the rules of json files; fields that it lacks are null, and
             a message without a value is skipped. raw: the bytes, or the text, in one column or none; a message without
-            a value has null.
+            a value has null. debezium: the value is a change event of Debezium as JSON, with or without its schema; the
+            columns are those of the row after the change, or of the row before its delete. A message without a value is
+            skipped.
+        time_precision_mode: only with debezium, for events without a schema: `time.precision.mode` of the connector.
+            With adaptive, a timestamp[ms] column has milliseconds, a timestamp[us] column microseconds, a timestamp[ns]
+            column nanoseconds. null: a number in a timestamp column is read only from events with a schema.
+        decimal_handling_mode: only with debezium, for events without a schema: `decimal.handling.mode` of the
+            connector. With precise, a value has the scale of its column. null: a text in a decimal column is read only
+            from events with a schema.
+        unavailable_value_placeholder: only with debezium: `unavailable.value.placeholder` of the connector. An event
+            with it in a column cannot be decoded, unless its `before` has the value.
     """
 
     unavailable_keys: ClassVar[frozenset[str]] = frozenset({"registry"})
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"avro", "protobuf", "debezium"})}
+    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"avro", "protobuf"})}
 
-    format: Literal["json", "raw"]
+    format: Literal["json", "raw", "debezium"]
+    time_precision_mode: Literal["adaptive", "connect", "microseconds", "nanoseconds"] | None = None
+    decimal_handling_mode: Literal["precise", "string", "double"] | None = None
+    unavailable_value_placeholder: Text | None = None
+
+    @property
+    def is_decoded(self) -> bool:
+        return self.format != "raw"
 
 
 class KafkaLandLimits(LandRules):
@@ -127,7 +157,9 @@ class KafkaSourceSpec(LandedSourceSpec):
             messages anew. The order matters: a new table has its columns in this order, then those of `metadata`.
         metadata: further columns, by name, of the message itself: key (a text), key_bytes, headers, topic, partition,
             offset, timestamp or timestamp_type; and sequence, the number of the log's record that has it. Sequence,
-            partition and offset, in this order, order all messages of the log.
+            partition and offset, in this order, order all messages of the log. With debezium also of the change event:
+            op (c, r, u or d), ts_ms, source.ts_ms, source.snapshot, source.db, source.schema, source.table, source.lsn,
+            source.file, source.pos or source.gtid.
         start: earliest, latest, a time, or the first offset of each partition: where the log begins. It cannot be
             changed later. A partition that is not named, or was added later, begins at its earliest message.
         land: how the source is landed.
@@ -151,7 +183,26 @@ class KafkaSourceSpec(LandedSourceSpec):
     metadata: dict[
         ColumnName,
         Literal[
-            "key", "key_bytes", "headers", "topic", "partition", "offset", "timestamp", "timestamp_type", "sequence"
+            "key",
+            "key_bytes",
+            "headers",
+            "topic",
+            "partition",
+            "offset",
+            "timestamp",
+            "timestamp_type",
+            "sequence",
+            "op",
+            "ts_ms",
+            "source.ts_ms",
+            "source.snapshot",
+            "source.db",
+            "source.schema",
+            "source.table",
+            "source.lsn",
+            "source.file",
+            "source.pos",
+            "source.gtid",
         ],
     ] = Field(default_factory=dict)
     start: KafkaStart = "earliest"
@@ -163,7 +214,7 @@ class KafkaSourceSpec(LandedSourceSpec):
 
     @property
     def columns(self) -> Mapping[str, ColumnType]:
-        return self.value_columns | {name: METADATA[item].type for name, item in self.metadata.items()}
+        return self.value_columns | {name: _type_of(item) for name, item in self.metadata.items()}
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -171,11 +222,24 @@ class KafkaSourceSpec(LandedSourceSpec):
 
     @property
     def layout(self) -> ObjectLayout:
-        carried = {name: METADATA[item] for name, item in self.metadata.items()}
+        return ObjectLayout("parquet", messages=self._messages())
+
+    def _messages(self) -> MessageLayout:
+        carried = {name: METADATA[item] for name, item in self.metadata.items() if item in METADATA}
+        if not self.value.is_decoded:
+            carried = {name: CarriedColumn("value", type_) for name, type_ in self.value_columns.items()} | carried
+            return MessageLayout(tuple(carried), {}, carried)
         if self.value.format == "json":
-            return ObjectLayout("parquet", messages=MessageLayout(self.value_columns, carried))
-        values = {name: CarriedColumn("value", type_) for name, type_ in self.value_columns.items()}
-        return ObjectLayout("parquet", messages=MessageLayout({}, values | carried))
+            return MessageLayout(self.column_names, self.value_columns, carried)
+        fields = {name: item for name, item in self.metadata.items() if item in CHANGE_METADATA}
+        decoded = self.value_columns | {name: CHANGE_METADATA[item] for name, item in fields.items()}
+        rules = ChangeRules(
+            fields,
+            self.value.time_precision_mode,
+            self.value.decimal_handling_mode,
+            self.value.unavailable_value_placeholder or UNAVAILABLE_VALUE,
+        )
+        return MessageLayout(self.column_names, decoded, carried, rules)
 
     @property
     def bad_record_rules(self) -> BadRecordRules | None:

@@ -49,14 +49,50 @@ METADATA: Mapping[str, CarriedColumn] = {
 """Name in `metadata` -> what it takes from a message."""
 
 
+CHANGE_METADATA: Mapping[str, ColumnType] = {
+    "op": parse_type("string"),
+    "ts_ms": parse_type("timestamp[ms, UTC]"),
+    "source.ts_ms": parse_type("timestamp[ms, UTC]"),
+    "source.snapshot": parse_type("string"),
+    "source.db": parse_type("string"),
+    "source.schema": parse_type("string"),
+    "source.table": parse_type("string"),
+    "source.lsn": parse_type("int64"),
+    "source.file": parse_type("string"),
+    "source.pos": parse_type("int64"),
+    "source.gtid": parse_type("string"),
+}
+"""Name in `metadata`, which is the path in a Debezium change event -> type of the column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRules:
+    """How columns are read from Debezium change events.
+
+    Attributes:
+        fields: column -> its path in the event, a name of `CHANGE_METADATA`.
+        time_precision_mode, decimal_handling_mode: of the connector; None: only events with a schema can be read.
+        placeholder: what the connector sends in place of a value that it does not have.
+    """
+
+    fields: Mapping[str, str]
+    time_precision_mode: str | None
+    decimal_handling_mode: str | None
+    placeholder: str
+
+
 @dataclass(frozen=True, slots=True)
 class MessageLayout:
     """How the rows of a source are made of landed messages.
 
     Attributes:
-        decoded: columns of the decoded value, a JSON object; {}: the value is not decoded.
-        carried: columns that are taken from the message. They follow the decoded ones.
+        order: all columns of a row, in order.
+        decoded: columns that are read from the decoded value; {}: the value is not decoded.
+        carried: columns that are taken from the message.
+        changes: the value is a Debezium change event, read by these rules; None: it is a JSON object.
     """
 
+    order: tuple[str, ...]
     decoded: Mapping[str, ColumnType]
     carried: Mapping[str, CarriedColumn]
+    changes: ChangeRules | None = None
