@@ -44,7 +44,7 @@ _TIME_UNITS = {
     "io.debezium.time.MicroTimestamp": "us",
     "io.debezium.time.NanoTimestamp": "ns",
 }
-_TIME_TEXTS = ("io.debezium.time.ZonedTimestamp", "io.debezium.time.IsoTimestamp")
+_ZONED_TEXT, _LOCAL_TEXT = "io.debezium.time.ZonedTimestamp", "io.debezium.time.IsoTimestamp"
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _DATE_TEXT = "io.debezium.time.IsoDate"
 _DECIMAL, _ANY_SCALE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
@@ -60,6 +60,7 @@ _NO_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _DATE = re.compile(r"(\d{4}-\d\d-\d\d)Z?")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?")
+_NS_LIMITS = (-(1 << 63), (1 << 63) - 1)
 _MAX_SCALE = 10_000
 
 
@@ -100,12 +101,12 @@ class EventEncodings:
     def _timestamp(self, type_: ColumnType, encoding: Encoding) -> Convert:
         if encoding is None:
             unit = type_.unit if self._time_mode == "adaptive" else _MODE_UNITS.get(self._time_mode or "")
-            return partial(_time, type_, unit, "is a number: set `time_precision_mode`")
+            return partial(_time, type_, unit, self._time_mode == "isostring", "is a number: set `time_precision_mode`")
         name = encoding.get("name")
         if name in _TIME_UNITS:
-            return partial(_time, type_, _TIME_UNITS[name], "")
-        if name in _TIME_TEXTS:
-            return partial(_time, type_, None, f"is not of type {type_}")
+            return partial(_time, type_, _TIME_UNITS[name], False, "")
+        if name in (_ZONED_TEXT, _LOCAL_TEXT):
+            return partial(_time, type_, None, name == _LOCAL_TEXT, f"is not of type {type_}")
         return _refusing(f"is a {_described(encoding)}, which is no timestamp")
 
     def _date(self, type_: ColumnType, encoding: Encoding) -> Convert:
@@ -169,20 +170,23 @@ def _float(plain: Convert, value: Any) -> Any:
     return plain(_NO_NUMBERS.get(value, value) if isinstance(value, str) else value)
 
 
-def _time(type_: ColumnType, unit: str | None, no_number: str, value: Any) -> int:
+def _time(type_: ColumnType, unit: str | None, is_local: bool, no_number: str, value: Any) -> int:
     """Return a time as a number of the type's unit.
 
     Args:
         unit: of numbers; None: numbers are refused, with the reason `no_number`.
+        is_local: whether a text has a `Z` also for a time without a zone.
     """
     if type(value) is int:
         if unit is None:
             raise Unfit(no_number)
+        if unit == "ns" and value in _NS_LIMITS:  # what Java makes of a later time, such as infinity
+            raise Unfit("is infinity, or a time that nanoseconds do not hold")
         return time_in_unit(value, UNIT_NS[unit], type_)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise unfit(type_)
-    if (match[3] is not None) is not type_.utc:
+    if (match[3] is not None) is not type_.utc and not (is_local and match[3] == "Z"):
         other = f"timestamp[{type_.unit}]" if type_.utc else f"timestamp[{type_.unit}, UTC]"
         raise Unfit(f"is not of type {type_}: it has {'no' if type_.utc else 'a'} UTC offset, as in a {other}")
     try:

@@ -19,7 +19,7 @@ from milepost.sources.messages.exact_values import Convert, Unfit, plain_convert
 from milepost.sources.messages.rowwise_values import BadValue, RowwiseValues
 
 _MARK = "\ufeff"
-_SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
+_SCHEMA, _PAYLOAD = '{"schema":{', ',"payload":'
 _BLANK = " \t\r\n"
 _NO_SCHEMA = "\0"
 _KEPT_PLANS = 64
@@ -149,7 +149,7 @@ class ChangeEvents:
         """Return the text up to the payload, as Kafka Connect writes it; None if it is written otherwise."""
         if not text.startswith(_SCHEMA):
             return None
-        _, end = self._decoder.raw_decode(text, len(_SCHEMA))
+        _, end = self._decoder.raw_decode(text, len(_SCHEMA) - 1)
         return text[: end + len(_PAYLOAD)] if text.startswith(_PAYLOAD, end) else None
 
     def _plan(self, key: str, schema: Encoding) -> _Plan:

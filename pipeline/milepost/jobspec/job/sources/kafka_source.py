@@ -117,7 +117,7 @@ class MessageValue(SpecModel):
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"avro", "protobuf"})}
 
     format: Literal["json", "raw", "debezium"]
-    time_precision_mode: Literal["adaptive", "connect", "microseconds", "nanoseconds"] | None = None
+    time_precision_mode: Literal["adaptive", "connect", "isostring", "microseconds", "nanoseconds"] | None = None
     decimal_handling_mode: Literal["precise", "string", "double"] | None = None
     unavailable_value_placeholder: Text | None = None
 
