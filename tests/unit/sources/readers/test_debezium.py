@@ -163,14 +163,24 @@ US = 1_529_507_596_945_104
         ("timestamp[s]", 2_000, f"{CONNECT_TIMES}.Timestamp", local(1970, 1, 1, 0, 0, 2)),
         ("timestamp[us]", 2_000, "io.debezium.time.NanoTimestamp", local(1970, 1, 1, 0, 0, 0, 2)),
         ("timestamp[us]", 2_001, "io.debezium.time.NanoTimestamp", "has more digits than a timestamp[us] holds"),
-        ("timestamp[us]", 9_223_372_036_825_200_000, "io.debezium.time.MicroTimestamp", "is outside the years 1 to 9999"),
-        ("timestamp[ns]", -62_135_596_800_000_000, "io.debezium.time.MicroTimestamp", "is outside the range of a timestamp[ns]"),
+        (
+            "timestamp[us]",
+            9_223_372_036_825_200_000,
+            "io.debezium.time.MicroTimestamp",
+            "is outside the years 1 to 9999",
+        ),
+        (
+            "timestamp[ns]",
+            -62_135_596_800_000_000,
+            "io.debezium.time.MicroTimestamp",
+            "is outside the range of a timestamp[ns]",
+        ),
         ("timestamp[us]", True, "io.debezium.time.MicroTimestamp", "is not of type timestamp[us]"),
         ("timestamp[us]", 5, None, "is a int64, which is no timestamp"),
         ("int64", US, "io.debezium.time.MicroTimestamp", US),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_times_are_converted_exactly_by_the_name_of_their_type(
     type_: str, value: Any, connect: str | None, read: Any
 ) -> None:
@@ -185,19 +195,25 @@ def test_times_are_converted_exactly_by_the_name_of_their_type(
         ("timestamp[us, UTC]", "2018-06-20T15:13:16.5+02:00", datetime(2018, 6, 20, 13, 13, 16, 500_000, UTC)),
         ("timestamp[us, UTC]", "2018-06-20T13:13:16.9451041Z", "has more digits than a timestamp[us, UTC] holds"),
         ("timestamp[us, UTC]", "2018-06-20T13:13:16.945104000Z", datetime(2018, 6, 20, 13, 13, 16, 945_104, UTC)),
-        ("timestamp[us]", "2018-06-20T13:13:16Z", "is not of type timestamp[us]: it has a UTC offset, as in a timestamp[us, UTC]"),
+        (
+            "timestamp[us]",
+            "2018-06-20T13:13:16Z",
+            "is not of type timestamp[us]: it has a UTC offset, as in a timestamp[us, UTC]",
+        ),
         ("timestamp[us, UTC]", "2018-02-30T13:13:16Z", "is not of type timestamp[us, UTC]"),
         ("timestamp[us, UTC]", "infinity", "is not of type timestamp[us, UTC]"),
         ("timestamp[us, UTC]", "+292278994-08-16T23:00:00Z", "is not of type timestamp[us, UTC]"),
         ("string", "2018-06-20T13:13:16Z", "2018-06-20T13:13:16Z"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_zoned_timestamp_is_converted_exactly(type_: str, value: str, read: Any) -> None:
     assert one(type_, value, {"type": "string", "name": "io.debezium.time.ZonedTimestamp"}) == read
 
 
 DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "parameters": {"scale": "3"}}
+ANY_SCALE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}
+NO_SCALE = {"type": "bytes", "name": DECIMAL["name"]}
 
 
 @pytest.mark.parametrize(
@@ -212,9 +228,9 @@ DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "pa
         ("decimal(10,2)", "", DECIMAL, Decimal(0)),
         ("decimal(10,2)", "%%", DECIMAL, "is not base64"),
         ("decimal(10,2)", "AQ==", {"type": "bytes"}, "is a bytes, which is no decimal"),
-        ("decimal(10,2)", "AQ==", {"type": "bytes", "name": DECIMAL["name"]}, "is a decimal whose schema has no `scale`"),
-        ("decimal(10,2)", {"scale": 1, "value": "fQ=="}, {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, Decimal("12.50")),
-        ("decimal(10,2)", {"value": "fQ=="}, {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal"}, "is not of type decimal(10,2)"),
+        ("decimal(10,2)", "AQ==", NO_SCALE, "is a decimal whose schema has no `scale`"),
+        ("decimal(10,2)", {"scale": 1, "value": "fQ=="}, ANY_SCALE, Decimal("12.50")),
+        ("decimal(10,2)", {"value": "fQ=="}, ANY_SCALE, "is not of type decimal(10,2)"),
         ("decimal(10,2)", "12.5", {"type": "string"}, Decimal("12.50")),
         ("decimal(10,2)", "NaN", {"type": "string"}, "is not of type decimal(10,2)"),
         ("decimal(10,2)", "1_0", {"type": "string"}, "is not of type decimal(10,2)"),
@@ -224,10 +240,15 @@ DECIMAL = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "pa
         ("decimal(10,2)", "1e999", {"type": "string"}, "is not of type decimal(10,2)"),
         ("decimal(10,2)", 0.1, {"type": "double"}, Decimal("0.10")),
         ("decimal(10,2)", 7, {"type": "int32"}, Decimal(7)),
-        ("string", base64_decimal(5), DECIMAL, "is a bytes org.apache.kafka.connect.data.Decimal, which is not read as string"),
+        (
+            "string",
+            base64_decimal(5),
+            DECIMAL,
+            "is a bytes org.apache.kafka.connect.data.Decimal, which is not read as string",
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_decimals_are_converted_exactly_or_not_at_all(type_: str, value: Any, connect: Any, read: Any) -> None:
     assert one(type_, value, connect) == read
 
