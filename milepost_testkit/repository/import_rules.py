@@ -164,9 +164,9 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv_oracle expiring_system file_feed landed_rows oracle",
     ),
     f"{TESTKIT}.jobs": (
-        "backfills rollbacks",
+        "backfills debezium_events rollbacks",
         "flights job_log kafka_landing keyed_job landed_messages landing reference_job sparkless",
-        "connected_job",
+        "connected_job message_feed",
     ),
     f"{TESTKIT}.tasks": (
         "clocks faults input_gate operators staging state_lineage subtask_driver",
