@@ -39,6 +39,8 @@ HEADINGS = {
     "KafkaSourceSpec": "sources: kafka",
     "MessageValue": "sources: kafka.value",
     "KafkaLandLimits": "sources: kafka.land",
+    "DeltaSourceSpec": "sources: delta",
+    "TableLandLimits": "sources: tables.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "LandRules": "sources: landed.land",
     "EventTimeSpec": "sources.event_time",

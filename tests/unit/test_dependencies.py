@@ -34,6 +34,8 @@ ROOMS = {
     "storage/s3/access.py": "s3",
     "storage/s3/errors.py": "s3",
     "storage/s3/queue.py": "s3",
+    "sources/landed/delta": "delta",
+    "sources/landed/iceberg": "iceberg",
     "sinks/formats/delta": "delta",
     "sinks/formats/iceberg": "iceberg",
     "sinks/formats/postgres": "postgres",

@@ -47,6 +47,8 @@ def test_a_source_is_the_folder_above_the_first_pattern(path: str, named: tuple[
     [
         ('format: python, source: "feeds.shop:Clicks", schema: {k: int64}', ("python://feeds.shop", "Clicks")),
         ("format: nexmark, events: bid", ("nexmark", "bid")),
+        ("format: delta, path: s3://lake/tables/orders/, schema: {k: int64}", ("s3://lake", "tables/orders")),
+        ('format: delta, path: "${env:LAKE}/orders", schema: {k: int64}', ("milepost://small", "rows")),
     ],
 )
 def test_a_landed_source_is_the_external_data_set(source: str, named: tuple[str, str], tmp_path: Path) -> None:

@@ -18,7 +18,14 @@ from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobspec.job import DltSourceSpec, KafkaSourceSpec, LandedSourceSpec, NexmarkSourceSpec, PythonSourceSpec
+from milepost.jobspec.job import (
+    DeltaSourceSpec,
+    DltSourceSpec,
+    KafkaSourceSpec,
+    LandedSourceSpec,
+    NexmarkSourceSpec,
+    PythonSourceSpec,
+)
 from milepost.language import start_time_ms, to_arrow
 from milepost.operators.process import read_function
 from milepost.protocol.landed import LogPosition
@@ -29,6 +36,7 @@ from milepost.sources.landed import (
     MESSAGE_SCHEMA,
     GivenRows,
     LandedSource,
+    open_delta_source,
     open_dlt_source,
     open_kafka_source,
     open_nexmark_source,
@@ -263,6 +271,18 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             {**spec.client, "bootstrap.servers": spec.bootstrap_servers},
             start_time_ms(spec.start) if is_time else spec.start,
             max_rows=spec.land.max_rows,
+            max_bytes=spec.land.max_bytes,
+        )
+    if isinstance(spec, DeltaSourceSpec):
+        require("delta", f"source {name} (format: delta)")
+        store = context.store_at(spec.path)
+        return open_delta_source(
+            name,
+            store.config.url,
+            store,
+            spec.columns,
+            spec.event_time,
+            start=spec.start,
             max_bytes=spec.land.max_bytes,
         )
     if isinstance(spec, DltSourceSpec):

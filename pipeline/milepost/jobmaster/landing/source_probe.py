@@ -81,7 +81,7 @@ def _ahead(name: str, position: Position, pull: Pull | None) -> str:
     at = _shown(position)
     if pull is None:
         return f"nothing new after position {at}"
-    behind = "" if pull.backlog is None else f"{counted(pull.backlog.count, pull.backlog.unit)} are not landed yet; "
+    behind = "" if pull.backlog is None else f"not landed yet: {counted(pull.backlog.count, pull.backlog.unit)}; "
     if pull.end is None:
         return f"{behind}the next landing reads from position {at}, as far as it then gets"
     return f"{behind}the next record reads from position {at} to {_shown(stored_position(name, pull.end))}"

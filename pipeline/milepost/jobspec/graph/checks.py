@@ -9,6 +9,7 @@ from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
 from milepost.jobspec.job.environment import reference_problems
+from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
@@ -272,7 +273,11 @@ def _optional_columns(name: str, source: FileSourceSpec) -> Iterator[Problem]:
 
 def _locations(spec: JobSpec) -> Iterator[Problem]:
     texts: list[tuple[Path, str]] = [(("storage",), spec.storage)]
-    texts += [(("sources", name, "path"), source.path) for name, source in spec.files.items()]
+    texts += [
+        (("sources", name, "path"), source.path)
+        for name, source in spec.sources.items()
+        if isinstance(source, FileSourceSpec | DeltaSourceSpec)
+    ]
     texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks) if sink.path is not None]
     for path, text in texts:
         problem = None if "${env:" in text else location_problem(text)

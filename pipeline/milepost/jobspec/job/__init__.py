@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.event_time_spec import EventTimeSpec as EventTimeSpec
     from milepost.jobspec.job.notifier_spec import NotifierSpec as NotifierSpec
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
+    from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec as DeltaSourceSpec
     from milepost.jobspec.job.sources.dlt_source import DltSourceSpec as DltSourceSpec
     from milepost.jobspec.job.sources.file_source import EpochLimits as EpochLimits
     from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec

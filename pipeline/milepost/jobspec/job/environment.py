@@ -18,7 +18,7 @@ from milepost.language import Path, Problem, show_path
 _REFERENCE = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)(?::-((?:[^}$]|\$(?!\{env:))*))?\}")
 """A default cannot contain another reference, so that matching takes linear time."""
 _BEGINNING = "${env:"
-_ALLOWED = "store, a python source's options, a sink's path, catalog and dsn, spark.remote, spark.conf"
+_ALLOWED = "store, the connection of a source, a sink's path, catalog and dsn, spark.remote, spark.conf"
 
 
 def resolve_text(text: str, environment: Mapping[str, str], where: str) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path as Folder
 from urllib.parse import unquote
 
 from milepost.jobspec.job.environment import referenced_variables, resolve_text
+from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import ANY, Path, Problem, Step, can_name, hidden_by, static_prefix
 from milepost.protocol.records import absolute_url, location_problem
@@ -74,7 +75,7 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
     for index, sink in enumerate(spec.sinks):
         if sink.path is None:  # its rows are staged in the job's own folder
             continue
-        if any(variable not in environment for variable in _variables_without_default(sink.path)):
+        if _unset_variables(sink.path, environment):
             continue
         text = resolve_text(sink.path, environment, "path")
         if location_problem(text) is None:
@@ -91,7 +92,17 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
             for output in outputs
             if _can_read(pattern, output)
         ]
+    for name, table in spec.sources.items():
+        if isinstance(table, DeltaSourceSpec) and not _unset_variables(table.path, environment):
+            problems += _own_table(name, resolve_text(table.path, environment, "path"), folder, outputs)
     return problems
+
+
+def _own_table(source: str, path: str, folder: Folder, outputs: Sequence[_OutputFolder]) -> Iterator[Problem]:
+    """Yield a problem if a source is a table that the job writes: each epoch would read the rows of the one before."""
+    for output in outputs:
+        if location_problem(path) is None and _resolved(path, folder) == output.folder:
+            yield Problem(("sources", source, "path"), f"this is the table of {output.owner}; read the sink's input")
 
 
 def _overlaps(output: _OutputFolder, others: Sequence[_OutputFolder]) -> Iterator[Problem]:
@@ -115,8 +126,9 @@ def _can_read(pattern: str, output: _OutputFolder) -> bool:
     return False
 
 
-def _variables_without_default(text: str) -> list[str]:
-    return [name for name in referenced_variables(text) if f"${{env:{name}}}" in text]
+def _unset_variables(text: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the variables that a text needs and that are not set."""
+    return [name for name in referenced_variables(text) if f"${{env:{name}}}" in text and name not in environment]
 
 
 def _resolved(text: str, folder: Folder) -> str:

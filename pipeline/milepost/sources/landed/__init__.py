@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
     from milepost.sources.landed.contract import stored_position as stored_position
+    from milepost.sources.landed.delta.delta_source import open_delta_source as open_delta_source
     from milepost.sources.landed.dlt_source import open_dlt_source as open_dlt_source
     from milepost.sources.landed.given_rows import GivenRows as GivenRows
     from milepost.sources.landed.kafka.kafka_source import open_kafka_source as open_kafka_source

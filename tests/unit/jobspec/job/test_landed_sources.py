@@ -28,6 +28,7 @@ sinks:
 """
 PYTHON = 'format: python, source: "feeds:Clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
 BIDS = "format: nexmark, events: bid"
+DELTA = "format: delta, path: s3://lake/clicks, schema: {user: string, at: 'timestamp[us, UTC]'}"
 
 REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
 
@@ -49,6 +50,9 @@ def landed(source: str) -> LandedSourceSpec:
         (BIDS, {"events": "bid", "seed": 0, "events_per_second": 10_000, "total": None}),
         (f"{BIDS}, seed: 7, events_per_second: 5, total: 9", {"seed": 7, "events_per_second": 5, "total": 9}),
         ("format: nexmark, events: person, event_time: event_time", {"time_column": "event_time"}),
+        (DELTA, {"path": "s3://lake/clicks", "start": "earliest", "location": "s3://lake/clicks", "dataset": None}),
+        (f"{DELTA}, start: 12, land: {{by: copy, max_bytes: 1MB}}", {"start": 12}),
+        (f"{DELTA}, start: 2026-01-31T00:00:00Z, event_time: at", {"start": "2026-01-31T00:00:00Z"}),
     ],
 )
 def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None:
@@ -63,7 +67,9 @@ def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["source"])
 def test_an_invalid_landed_source_is_refused_with_its_place(case: dict[str, str]) -> None:
     with wording.raises(InvalidRequest) as refused:
-        load({"PYTHON": PYTHON, "BIDS": BIDS}[case["of"]] + case["source"], case.get("read", "events")).graph()
+        load(
+            {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA}[case["of"]] + case["source"], case.get("read", "events")
+        ).graph()
     assert refused.value.message.splitlines()[1:] == case["says"].splitlines()
 
 
@@ -74,7 +80,7 @@ def test_a_planned_format_is_not_available(format_: str) -> None:
 
 
 def test_each_format_has_a_kind_of_source() -> None:
-    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka"]
+    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka", "delta"]
     assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
     landed = [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed]
     assert landed == [
@@ -82,6 +88,7 @@ def test_each_format_has_a_kind_of_source() -> None:
         "dlt",
         "nexmark",
         "kafka",
+        "delta",
     ]
 
 
@@ -122,6 +129,7 @@ def test_the_columns_of_nexmark_are_not_part_of_the_spec() -> None:
         (BIDS, f"{BIDS}, seed: 1", f"{BIDS}, total: 5"),
         (BIDS, "format: nexmark, events: person", f"{BIDS}, event_time: event_time"),
         (BIDS, f"{BIDS}, events_per_second: 1", BIDS),
+        (DELTA, f"{DELTA}, start: 7", DELTA.replace("lake", "other")),
     ],
 )
 def test_the_identity_of_a_source_is_what_its_positions_refer_to(source: str, changed: str, same: str) -> None:

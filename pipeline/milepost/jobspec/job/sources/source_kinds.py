@@ -6,6 +6,7 @@ from typing import Annotated, get_args
 
 from pydantic import Field
 
+from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.sources.dlt_source import DltSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
@@ -14,7 +15,7 @@ from milepost.jobspec.job.sources.python_source import PythonSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 
 AnySource = Annotated[
-    FileSourceSpec | PythonSourceSpec | DltSourceSpec | NexmarkSourceSpec | KafkaSourceSpec,
+    FileSourceSpec | PythonSourceSpec | DltSourceSpec | NexmarkSourceSpec | KafkaSourceSpec | DeltaSourceSpec,
     Field(discriminator="format"),
 ]
 
@@ -25,5 +26,5 @@ SOURCE_KINDS: dict[str, type[SourceSpec]] = {
 }
 """Format -> the spec of its sources."""
 
-UNAVAILABLE_FORMATS = frozenset({"delta", "iceberg", "milepost", "postgres", "generator", "kinesis", "spark"})
+UNAVAILABLE_FORMATS = frozenset({"iceberg", "milepost", "postgres", "generator", "kinesis", "spark"})
 """Formats that are planned but not available in this version."""

@@ -55,14 +55,24 @@ def delta_location(sink: str, config: StoreConfig) -> DeltaLocation:
                 hint=f"unset {name}; a store that needs it cannot have Delta tables",
                 sink=sink,
             )
+    return readable_location("sink", sink, config, "Nothing was published.")
+
+
+def readable_location(kind: str, name: str, config: StoreConfig, consequence: str) -> DeltaLocation:
+    """Return the location of a store's root for reading with the library, with current credentials.
+
+    Args:
+        kind: sink or source. name, consequence: for messages.
+    Raises:
+        InvalidRequest: the library would misread the path. EnvironmentUnusable: there are no credentials.
+    """
     root = parse_root(config.url)
     path = str(root.path) if isinstance(root, LocalRoot) else root.prefix
     if (odd := _MISTAKEN.search(path)) is not None:
         raise InvalidRequest(
-            f"sink {sink}: its path {path!r} contains {odd[0]!r}, which Delta's library misinterprets. "
-            "Nothing was published.",
-            hint="give the sink a path of letters, digits and -_./",
-            sink=sink,
+            f"{kind} {name}: its path {path!r} contains {odd[0]!r}, which Delta's library misinterprets. {consequence}",
+            hint=f"give the {kind} a path of letters, digits and -_./",
+            **{kind: name},
         )
     if isinstance(root, LocalRoot):
         return DeltaLocation(f"file://{quote(path, safe=_PLAIN)}", {})

@@ -76,11 +76,11 @@ def read_log_tail(
     version, step = newest, 1
     while version >= 0:
         batch = range(version, max(version - step, -1), -1)
-        for number, body in zip(batch, parallel_map(store, lambda each: _body(store, each), batch), strict=True):
+        for number, body in zip(batch, parallel_map(store, lambda each: read_commit(store, each), batch), strict=True):
             if body is None:
                 what = f"the versions up to {number}, which are no longer in the log"
                 return LogTail(None, (ForeignCommit(number, what, frozenset(), (), False), *reversed(foreign)))
-            actions = _actions(number, body)
+            actions = parse_actions(number, body)
             job_commit = _job_commit(actions, owner)
             if job_commit is None:
                 foreign.append(_foreign_commit(number, actions, partition_by))
@@ -97,8 +97,10 @@ def job_protocol_changes(store: ObjectStore, newest: int, owner: TableOwner | No
     """
     versions = range(newest, max(newest - _MAX_PARALLEL_READS, 0), -1)
     changes = []
-    for version, body in zip(versions, parallel_map(store, lambda each: _body(store, each), versions), strict=True):
-        actions = _actions(version, body) if body is not None else []
+    for version, body in zip(
+        versions, parallel_map(store, lambda each: read_commit(store, each), versions), strict=True
+    ):
+        actions = parse_actions(version, body) if body is not None else []
         if _job_commit(actions, owner) is not None and any("protocol" in action for action in actions):
             changes.append(version)
     return changes
@@ -117,14 +119,16 @@ def log_key(version: int) -> str:
     return f"{LOG}{version:020d}.json"
 
 
-def _body(store: ObjectStore, version: int) -> bytes | None:
+def read_commit(store: ObjectStore, version: int) -> bytes | None:
+    """Return the object of one version; None if the log does not have it. Raises what the store raises."""
     try:
         return store.get(log_key(version))
     except NotFound:
         return None
 
 
-def _actions(version: int, body: bytes) -> list[dict[str, Any]]:
+def parse_actions(version: int, body: bytes) -> list[dict[str, Any]]:
+    """Return the actions of one version's object. Raises StateCorrupt: it is not a commit."""
     try:
         actions = [json.loads(line) for line in body.splitlines() if line.strip()]
     except ValueError as error:

@@ -92,7 +92,7 @@ def arrow_schema(sink: str, delta: dict[str, Any]) -> pa.Schema | None:
     fields = []
     for column in delta["fields"]:
         try:
-            fields.append(pa.field(column["name"], _arrow_type(column["type"]), nullable=column["nullable"]))
+            fields.append(pa.field(column["name"], arrow_type(column["type"]), nullable=column["nullable"]))
         except KeyError as error:
             reason = f"of the table has the type {error.args[0]}, which Milepost cannot write"
             hint = "give the sink a new path, or drop the column"
@@ -126,21 +126,21 @@ def _delta_type(data_type: pa.DataType) -> str | dict[str, Any]:
     return _struct([{**delta_field(field), "nullable": field.nullable} for field in _children(data_type)])
 
 
-def _arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
-    """Return the Arrow type. Raises KeyError: the type is unknown."""
+def arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
+    """Return the Arrow type of a type in Delta's log. Raises KeyError: the type is unknown."""
     if isinstance(delta, str):
         if digits := _DECIMAL.fullmatch(delta):
             return pa.decimal128(int(digits[1]), int(digits[2]))
         return _PLAIN[delta]
     if delta["type"] == "array":
-        return pa.list_(pa.field("item", _arrow_type(delta["elementType"]), nullable=delta["containsNull"]))
+        return pa.list_(pa.field("item", arrow_type(delta["elementType"]), nullable=delta["containsNull"]))
     if delta["type"] == "map":
-        value = pa.field("value", _arrow_type(delta["valueType"]), nullable=delta["valueContainsNull"])
-        return pa.map_(_arrow_type(delta["keyType"]), value)
+        value = pa.field("value", arrow_type(delta["valueType"]), nullable=delta["valueContainsNull"])
+        return pa.map_(arrow_type(delta["keyType"]), value)
     if delta["type"] == "struct":
         return pa.struct(
             [
-                pa.field(field["name"], _arrow_type(field["type"]), nullable=field["nullable"])
+                pa.field(field["name"], arrow_type(field["type"]), nullable=field["nullable"])
                 for field in delta["fields"]
             ]
         )

@@ -1,0 +1,1 @@
+"""Format `delta`: the rows that are appended to a Delta table."""

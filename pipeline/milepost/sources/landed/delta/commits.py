@@ -1,0 +1,161 @@
+"""What one commit of a Delta log appended, or why a log cannot follow it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from milepost.language import ColumnType, to_arrow
+from milepost.protocol.records import ObjectStore
+from milepost.sinks.formats.delta import arrow_type
+from milepost.sources.landed.tables.column_types import check_declared
+from milepost.sources.landed.tables.data_files import DataFile
+from milepost.sources.landed.tables.table_failures import TableFailures
+
+_READABLE = frozenset(
+    {
+        "columnMapping",  # only a table that does not use it
+        "deletionVectors",  # only files that have none
+        "timestampNtz",
+        "typeWidening",
+        "typeWidening-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantType",  # only columns that are not declared
+        "variantType-preview",
+    }
+)
+"""Reader features that do not change what an appended file means, or that are refused where they are used."""
+
+_NAMES_FEATURES = 3
+"""The reader version from which features are listed by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaRows:
+    """What is read of a Delta table, and the errors if it cannot be.
+
+    Attributes:
+        store: rooted at the table. types: the declared columns.
+    """
+
+    failures: TableFailures
+    store: ObjectStore
+    types: Mapping[str, ColumnType]
+
+    def appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> Iterator[DataFile]:
+        """Yield the files that a commit appended, in its order. Raises InvalidRequest: it did something else as well.
+
+        Files that it only moved rows to (OPTIMIZE) have no new rows, and are skipped.
+        """
+        operation = _operation(actions)
+        at = f" in version {version}"
+        if operation == "RESTORE":
+            raise self.failures.refused(f"was restored to an older version by version {version}")
+        for action in actions:
+            if (removed := action.get("remove")) is not None and removed.get("dataChange", True):
+                raise self.failures.refused(
+                    f"deleted or updated rows in version {version} ({operation or 'a commit without an operation'}), "
+                    "and a landed log is only appended to"
+                )
+            if (protocol := action.get("protocol")) is not None:
+                self.check_protocol(protocol["minReaderVersion"], protocol.get("readerFeatures") or (), at)
+            if (metadata := action.get("metaData")) is not None:
+                fields = json.loads(metadata["schemaString"])["fields"]
+                self.check_columns(metadata.get("configuration") or {}, fields, at)
+        for action in actions:
+            if (added := action.get("add")) is not None and added.get("dataChange", True):
+                yield self._file(added, at)
+
+    def file(self, path: str, size: int, partition: Mapping[str, Any], at: str) -> DataFile:
+        """Return a file of the table.
+
+        Args:
+            path: as in the log. partition: values, or their texts in the log, by column.
+            at: where the log names it, for messages.
+        Raises: InvalidRequest: it is not below the table, or a value is not of the column's type.
+        """
+        key = unquote(path)
+        if "://" in path or path.startswith(("/", "file:")) or ".." in key.split("/"):
+            raise self.failures.refused(
+                f"has a data file outside of its folder{at} ({path[:200]}), as a shallow clone has", "copy the clone"
+            )
+        constants = {name: self._value(name, value, at) for name, value in partition.items() if name in self.types}
+        return DataFile(self.store, key, size, constants)
+
+    def check_protocol(self, reader_version: int, features: Sequence[str], at: str = "") -> None:
+        """Refuse a protocol that this reader does not know. Raises InvalidRequest."""
+        unknown = sorted(set(features) - _READABLE) if reader_version >= _NAMES_FEATURES else []
+        if reader_version > _NAMES_FEATURES:
+            raise self.failures.refused(f"needs reader version {reader_version}{at}, which Milepost cannot read")
+        if unknown:
+            raise self.failures.refused(
+                f"uses the Delta features {', '.join(unknown)}{at}, which Milepost cannot read",
+                f"drop the feature (ALTER TABLE … DROP FEATURE {unknown[0]})",
+            )
+
+    def check_columns(
+        self, configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]], at: str = ""
+    ) -> None:
+        """Refuse columns that are not as declared. Raises InvalidRequest."""
+        if configuration.get("delta.columnMapping.mode", "none").lower() != "none":
+            raise self.failures.refused(
+                f"maps its columns to other names{at} (delta.columnMapping.mode)",
+                "rewrite it without column mapping",
+            )
+        declared = {name: type_ for name, type_ in self.types.items() if not at or name in _names(fields)}
+        check_declared(self.failures, declared, {field["name"]: _type(field["type"]) for field in fields}, at)
+
+    def _file(self, added: Mapping[str, Any], at: str) -> DataFile:
+        if added.get("deletionVector") is not None:
+            raise self.failures.refused(
+                f"has a data file with deleted rows{at} (a deletion vector)",
+                "purge it (REORG TABLE … APPLY (PURGE))",
+            )
+        return self.file(added["path"], added["size"], added.get("partitionValues") or {}, at)
+
+    def _value(self, column: str, value: Any, at: str) -> Any:
+        """Return the value of a partition column. An empty text in the log is null."""
+        if value is None or value == "":
+            return None
+        declared = to_arrow(self.types[column])
+        try:
+            return _parsed(value, declared) if isinstance(value, str) else pa.scalar(value, declared).as_py()
+        except (ValueError, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise self.failures.invalid(
+                f"has the value {str(value)[:80]!r} of its partition column {column}{at}, which is no {declared}",
+                "correct the type in `schema`, or the table",
+            ) from error
+
+
+def _parsed(text: str, declared: pa.DataType) -> Any:
+    if pa.types.is_timestamp(declared):
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=moment.tzinfo or UTC) if declared.tz else moment.replace(tzinfo=None)
+    if pa.types.is_binary(declared):
+        return text.encode("latin-1")
+    return pa.scalar(text).cast(declared).as_py()
+
+
+def _names(fields: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {field["name"] for field in fields}
+
+
+def _type(delta: Any) -> pa.DataType | str:
+    try:
+        return arrow_type(delta)
+    except KeyError as error:
+        return str(error.args[0])
+
+
+def _operation(actions: Sequence[Mapping[str, Any]]) -> str:
+    for action in actions:
+        if isinstance(info := action.get("commitInfo"), dict):
+            return str(info.get("operation") or "")[:40]
+    return ""

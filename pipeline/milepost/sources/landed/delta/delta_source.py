@@ -1,0 +1,176 @@
+"""Format `delta`: the rows that are appended to a Delta table.
+
+A landing reads up to the version that was the newest at its start. It walks the commits, and takes the files that each
+appended. The difference of two file sets would be wrong: after an append and an OPTIMIZE, it is the rewritten file,
+which also has rows that were landed before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import CheckpointError
+from milepost.jobspec.job import EventTimeSpec
+from milepost.language import ColumnType, start_time_ms
+from milepost.protocol.landed import Identity, Position, SourceBacklog
+from milepost.protocol.records import ObjectStore
+from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.delta.commits import DeltaRows
+from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
+from milepost.sources.landed.delta.places import Place
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
+from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
+from milepost.sources.landed.tables.table_failures import TableFailures
+
+
+def open_delta_source(
+    name: str,
+    location: str,
+    store: ObjectStore,
+    types: Mapping[str, ColumnType],
+    event_time: EventTimeSpec | None,
+    *,
+    start: str | int,
+    max_bytes: int,
+) -> LandedSource:
+    """Open a table for one landing. Connects at the first call.
+
+    Args:
+        name, location: for messages; the location has no secret. store: rooted at the table.
+        types: the declared columns. event_time: the column of the event time; None: rows have none.
+        start: where a new log begins, as in the spec. max_bytes: of the data files of one record.
+    """
+    failures = TableFailures(name, f"the Delta table {location}")
+    rows = DeltaRows(failures, store, types)
+    return DeltaSource(failures, DeltaLog(failures, store), rows, event_time, start, max_bytes)
+
+
+@dataclass
+class DeltaSource:
+    """A table, opened for one landing. Arguments: as in `open_delta_source`."""
+
+    failures: TableFailures
+    log: DeltaLog
+    rows: DeltaRows
+    event_time: EventTimeSpec | None
+    start: str | int
+    max_bytes: int
+    _newest: TableState | None = field(default=None, init=False)
+    _is_checked: bool = field(default=False, init=False)
+    _initial: list[DataFile] | None = field(default=None, init=False)
+
+    def identity(self) -> Identity:
+        return {"format": "delta", "table": self._state().id}
+
+    def initial_position(self) -> Position:
+        state = self._checked()
+        if self.start == "earliest":
+            return replace(self._before(state.version + 1), version=state.version, is_initial=True).encode()
+        if self.start == "latest":
+            return self._before(state.version + 1).encode()
+        if isinstance(self.start, str):
+            return self._before(self.log.first_since(start_time_ms(self.start), state)).encode()
+        oldest = self.log.oldest()
+        if not (state.version + 1 if oldest is None else oldest) <= self.start <= state.version + 1:
+            has = "none" if oldest is None else f"those of versions {oldest} to {state.version}"
+            raise self.failures.invalid(
+                f"does not have the commits from version {self.start} on, where `start` begins; it has {has}",
+                "correct `start`; `start: earliest` begins with the table as it is",
+            )
+        return self._before(self.start).encode()
+
+    def next_pull(self, position: Position) -> Pull | None:
+        place = Place.decode(position)
+        if not self._is_checked:
+            self._require_there(place, self._state())
+        state = self._checked()
+        if place.version > state.version:
+            return None
+        end, files = take_files(place, self._steps(place, state.version), self.max_bytes)
+        behind = (INITIAL_COPY,) if end.is_initial else ()
+        backlog = SourceBacklog(state.version + 1 - place.version, "version")
+        return Pull([files] if files else [], end.encode(), behind, backlog)
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        try:
+            yield from read_data_files(self.failures, split, self.rows.types, self.event_time)
+        except DataFileMissing as missing:
+            raise self._expired(f"no longer has the data file {missing.args[0]}: it was vacuumed") from missing
+
+    def commit(self, end: Position) -> None:
+        """Nothing waits for an acknowledgement."""
+
+    def _state(self) -> TableState:
+        if self._newest is None:
+            self._newest = self.log.state()
+            assert self._newest is not None
+        return self._newest
+
+    def _checked(self) -> TableState:
+        """Return the newest state, after a check that it can be read. Raises InvalidRequest."""
+        state = self._state()
+        if not self._is_checked:
+            self.rows.check_protocol(state.reader_version, state.reader_features)
+            self.rows.check_columns(state.configuration, state.fields)
+            self._is_checked = True
+        return state
+
+    def _before(self, version: int) -> Place:
+        """Return the place before a version's commit."""
+        body = self.log.body(version - 1)
+        return Place(version, digest=None if body is None else _digest(body))
+
+    def _require_there(self, place: Place, state: TableState) -> None:
+        """Check that the log still has the newest commit that was landed. Raises SourceWentBack."""
+        latest = Place(state.version + 1).encode()
+        if place.landed > state.version:
+            raise self.failures.went_back(f"is at version {state.version}, and {place.landed} was landed", latest)
+        body = None if place.digest is None else self.log.body(place.landed)
+        if body is not None and _digest(body) != place.digest:
+            raise self.failures.went_back(
+                f"has another commit of version {place.landed} than the one that was landed", latest
+            )
+
+    def _steps(self, place: Place, newest: int) -> Iterator[tuple[Place, DataFile | None]]:
+        """Yield the files after a place, each with the place after it. A commit that is read moves on to the next."""
+        if place.is_initial:
+            for number, file in enumerate(self._initial_files(place)[place.file :], place.file + 1):
+                yield replace(place, file=number), file
+            place = Place(place.version + 1, digest=place.digest)
+            yield place, None
+        for version, body, actions in self.log.commits(place.version, newest):
+            if body is None:
+                raise self._expired(f"no longer has the commit of version {version}: its log was cleaned")
+            files = list(self.rows.appended(version, actions))
+            for number, file in enumerate(files[place.file :], place.file + 1):
+                yield Place(version, number, digest=_digest(body)), file
+            place = Place(version + 1, digest=_digest(body))
+            yield place, None
+
+    def _initial_files(self, place: Place) -> list[DataFile]:
+        if self._initial is None:
+            state = self._state()
+            if state.version != place.version:
+                older = self.log.state(place.version)
+                if older is None:
+                    raise self._expired(f"can no longer be read as of version {place.version}: its log was cleaned")
+                state = older
+            at = f" in version {place.version}"
+            self._initial = [
+                self.rows.file(row["path"], row["size_bytes"], row.get("partition") or {}, at)
+                for row in self.log.files(state)
+            ]
+        return self._initial
+
+    def _expired(self, problem: str) -> CheckpointError:
+        oldest, latest = self.log.oldest(), Place(self._state().version + 1)
+        return self.failures.expired(problem, (latest if oldest is None else Place(oldest)).encode(), latest.encode())
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

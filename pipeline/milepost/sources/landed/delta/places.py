@@ -1,0 +1,49 @@
+"""Positions in a Delta table. Pure.
+
+::
+
+    {"initial": 7, "file": 3, "digest": "5f70bf…"}    3 files of the table as of version 7 are read
+    {"version": 8, "file": 0, "digest": "5f70bf…"}    everything up to version 7 is read
+    {"version": 8, "file": 2, "digest": "c00fa1…"}    and 2 of the files that version 8 added
+
+The digest is that of the newest commit that is read, by which a table that was restored from an older copy and then
+written to is detected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.protocol.landed import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the commits of a table.
+
+    Attributes:
+        version: that is read next. file: number of its files that are read.
+        is_initial: whether its files are all of the table as of the version, not those that its commit added.
+        digest: SHA-256 of the commit `landed`; None: the log no longer had it.
+    """
+
+    version: int
+    file: int = 0
+    is_initial: bool = False
+    digest: str | None = None
+
+    @property
+    def landed(self) -> int:
+        """The newest version of which anything is read."""
+        return self.version if self.is_initial or self.file else self.version - 1
+
+    def encode(self) -> Position:
+        """Return the position that is stored in the log."""
+        return {"initial" if self.is_initial else "version": self.version, "file": self.file, "digest": self.digest}
+
+    @classmethod
+    def decode(cls, position: Position) -> Place:
+        """Return the place of a stored position."""
+        is_initial = "initial" in position
+        version = position["initial" if is_initial else "version"]
+        return cls(version, position["file"], is_initial, position["digest"])

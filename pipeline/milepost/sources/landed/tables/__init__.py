@@ -1,0 +1,1 @@
+"""What sources that are open tables share."""

@@ -1,0 +1,126 @@
+"""Read the data files of open tables as the declared columns.
+
+A row has, per column, the value from the file, the constant of the file's partition, or null if the file is older than
+the column. Values are cast only where nothing is lost (`row_batches.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from milepost.errors import NotFound
+from milepost.jobspec.job import EventTimeSpec
+from milepost.language import ColumnType, to_arrow
+from milepost.protocol.records import ObjectStore
+from milepost.sources.contract import SourceObject
+from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.streams import open_object
+from milepost.sources.landed.row_batches import record_batches
+from milepost.sources.landed.tables.table_failures import TableFailures
+
+_BATCH_ROWS, _BATCH_BYTES = 16_384, 8 << 20
+_COLUMN_BYTES = 4 << 20
+"""Bytes per read of one column of a large file."""
+
+
+class DataFileMissing(Exception):
+    """A data file was deleted. The argument is its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file of a table.
+
+    Attributes:
+        store: that has it. key: below the store's root. size: in bytes, as the table states it.
+        constants: declared column -> its value in all rows of the file.
+        field_ids: declared column -> its field id, by which files name columns. {}: files have the columns' names.
+    """
+
+    store: ObjectStore = field(repr=False)
+    key: str
+    size: int
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+def read_data_files(
+    failures: TableFailures,
+    files: Sequence[DataFile],
+    types: Mapping[str, ColumnType],
+    event_time: EventTimeSpec | None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, in order, as batches of the declared columns.
+
+    Raises:
+        DataFileMissing. InvalidRequest: a file is not readable, or a value does not fit its type.
+    """
+    batches = (batch for file in files for batch in _batches(failures, file, types))
+    return record_batches(failures.source, batches, types, event_time)
+
+
+def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
+    try:
+        stat = file.store.stat(file.key)
+        body = open_object(file.store, SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms))
+        buffer = 0 if body.in_memory else _COLUMN_BYTES
+        with pq.ParquetFile(
+            body.file(), buffer_size=buffer, pre_buffer=body.in_memory, coerce_int96_timestamp_unit="us"
+        ) as parquet:
+            columns = _columns_in(failures, file, parquet.schema_arrow, types)
+            for batch in parquet.iter_batches(_batch_rows(parquet.metadata), columns=[*columns.values()]):
+                yield _declared(file, batch, columns, types)
+    except NotFound as error:
+        raise DataFileMissing(file.key) from error
+    except (*DATA_ERRORS, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise failures.invalid(
+            f"has a data file {file.key} that is not readable as Parquet: {reason}", "restore the file from a copy"
+        ) from error
+
+
+def _columns_in(
+    failures: TableFailures, file: DataFile, schema: pa.Schema, types: Mapping[str, ColumnType]
+) -> dict[str, str]:
+    """Return the name that each declared column has in a file. Those that the file lacks are left out."""
+    names = schema.names
+    if len({*names}) < len(names):
+        raise failures.invalid(f"has a data file {file.key} with two columns of one name", "rewrite the file")
+    if file.field_ids:
+        by_id = {(each.metadata or {}).get(b"PARQUET:field_id"): each.name for each in schema}
+        found = {name: by_id.get(str(file.field_ids[name]).encode()) for name in types}
+        return {name: stored for name, stored in found.items() if stored is not None and name not in file.constants}
+    folded = {name.lower(): name for name in names}
+    for name in types:
+        if name not in names and name not in file.constants and (other := folded.get(name.lower())) is not None:
+            raise failures.invalid(
+                f"has a data file {file.key} with the column {other}, which differs from {name} only in case",
+                "rewrite the file with the engine that wrote it",
+            )
+    return {name: name for name in types if name in names and name not in file.constants}
+
+
+def _declared(
+    file: DataFile, batch: pa.RecordBatch, columns: Mapping[str, str], types: Mapping[str, ColumnType]
+) -> pa.RecordBatch:
+    arrays = []
+    for name, type_ in types.items():
+        if name in columns:
+            arrays.append(batch.column(columns[name]))
+        elif name in file.constants:
+            arrays.append(pa.repeat(pa.scalar(file.constants[name], to_arrow(type_)), batch.num_rows))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, to_arrow(type_)))
+    return pa.RecordBatch.from_arrays(arrays, names=[*types])
+
+
+def _batch_rows(metadata: pq.FileMetaData) -> int:
+    """Return the rows of a batch. With rows of 1 MB, as the footer states, these are 8."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    widest = max((group.total_byte_size // max(group.num_rows, 1) for group in groups), default=0)
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(widest, 1)))

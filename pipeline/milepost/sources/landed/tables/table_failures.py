@@ -1,0 +1,57 @@
+"""Errors of a source that is an open table, with the source, the table and the next step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from milepost.errors import InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
+from milepost.protocol.landed import Position
+
+NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
+
+
+@dataclass(frozen=True, slots=True)
+class TableFailures:
+    """Makes the errors of one source.
+
+    Attributes:
+        source: its name. table: what and where its table is, without secrets, such as `the Delta table s3://lake/t`.
+    """
+
+    source: str
+    table: str
+
+    def invalid(self, problem: str, hint: str) -> InvalidRequest:
+        """Return the error for a table that cannot be read as the spec says.
+
+        Args:
+            problem: continues the sentence that begins with the table.
+        """
+        return InvalidRequest(
+            f"source {self.source}: {self.table} {problem}. {NOTHING_LANDED}", hint=hint, source=self.source
+        )
+
+    def refused(self, problem: str, way_out: str = "") -> InvalidRequest:
+        """Return the error for a change of the table that a log cannot follow, because it is only appended to.
+
+        Args:
+            way_out: a step at the table; "": there is none.
+        """
+        hint = "give the source another name in the spec: it begins a log of its own with the table as it is then"
+        return self.invalid(problem, f"{way_out}, or {hint}" if way_out else hint)
+
+    def unreachable(self, problem: str) -> SourceUnreachable:
+        """Return the error for a table that did not answer."""
+        return SourceUnreachable(
+            f"source {self.source}: {self.table} {problem}. {NOTHING_LANDED}",
+            hint="see that the table can be read from this machine, then land again",
+            source=self.source,
+        )
+
+    def expired(self, problem: str, earliest: Position, latest: Position) -> PositionExpired:
+        """Return the error for rows that were deleted before they were landed. The lander names the source."""
+        return PositionExpired(f"{self.table} {problem}", earliest=earliest, latest=latest)
+
+    def went_back(self, problem: str, latest: Position) -> SourceWentBack:
+        """Return the error for a table that no longer has what was landed. The lander names the source."""
+        return SourceWentBack(f"{self.table} {problem}", latest=latest)

@@ -1,0 +1,209 @@
+"""A job over an open table: land, epochs, rollback and backfill read each row once, as DuckDB counts them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from milepost.errors import InvalidRequest
+from milepost.jobmaster import JobMaster, NothingToDo, Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.landing.source_probe import probe_landed_sources
+from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+
+SPEC = """\
+name: sales
+storage: ../store
+sources:
+  orders:
+    SOURCE
+    schema: {k: int64, n: int64, at: "timestamp[us, UTC]"}
+    event_time: at
+    land: {max_bytes: 1500B}
+operators:
+  - {uid: totals, kind: aggregate, inputs: [orders], key: [k], aggregates: {rows: count(*), total: sum(n)}}
+sinks:
+  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
+  - {name: rows, input: orders, format: parquet, path: ../lake/rows, mode: append}
+checkpointing: {retained: {last: 50}}
+"""
+START = datetime(2026, 3, 1, tzinfo=UTC)
+SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+
+
+class OrdersTable(Protocol):
+    """The table of a source, and how it is written. `source` has the source's lines of the spec."""
+
+    source: str
+
+    def append(self, rows: pa.Table) -> None: ...
+
+    def compact(self) -> None: ...
+
+    def delete_first(self) -> None: ...
+
+
+@dataclass
+class DeltaOrders:
+    folder: Path
+    source: str = "format: delta\n    path: ../warehouse/orders"
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self.folder / "warehouse" / "orders", rows, mode="append")
+
+    def compact(self) -> None:
+        DeltaTable(self.folder / "warehouse" / "orders").optimize.compact()
+
+    def delete_first(self) -> None:
+        DeltaTable(self.folder / "warehouse" / "orders").delete("n = 0")
+
+
+class SalesJob:
+    """A job over one table, and the rows that were appended to the table."""
+
+    def __init__(self, folder: Path, table: OrdersTable) -> None:
+        self.folder, self.table, self.appended = folder, table, SCHEMA.empty_table()
+        (folder / "config").mkdir()
+        (folder / "config" / "sales.yaml").write_text(SPEC.replace("SOURCE", table.source))
+
+    @property
+    def master(self) -> JobMaster:
+        return JobMaster(load_job(str(self.folder / "config" / "sales.yaml")))
+
+    def append(self, *keys: int) -> None:
+        first = self.appended.num_rows
+        times = [START + timedelta(hours=first + at) for at in range(len(keys))]
+        rows = pa.table({"k": keys, "n": range(first, first + len(keys)), "at": times}, SCHEMA)
+        self.table.append(rows)
+        self.appended = pa.concat_tables([self.appended, rows])
+
+    def land(self) -> int:
+        report = self.master.landings.land()
+        assert not report.failed, report.failed
+        return sum(landing.rows for landing in report.landed)
+
+    def epoch(self) -> int:
+        result = self.master.epochs.run(Session.cli(), SparklessRunner())
+        assert not isinstance(result, NothingToDo), result
+        return int(result.checkpoint_id)
+
+    def assert_tables(self, rows: int) -> None:
+        """Both tables are what DuckDB says of the first rows."""
+        appended = self.appended.slice(0, rows)
+        totals = "SELECT k, count(*) AS rows, sum(n)::BIGINT AS total FROM appended GROUP BY k ORDER BY k"
+        expected = duckdb.sql(totals).to_arrow_table().to_pylist()
+        assert self.master.reports.read("totals").select(["k", "rows", "total"]).sort_by("k").to_pylist() == expected
+        read = self.master.reports.read("rows").select(SCHEMA.names).sort_by("n")
+        assert read.to_pylist() == appended.sort_by("n").to_pylist()
+
+
+@pytest.fixture(params=[DeltaOrders])
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> SalesJob:
+    return SalesJob(tmp_path, request.param(tmp_path))
+
+
+def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_backfill(job: SalesJob) -> None:
+    counts = {}
+    for keys in ((1, 2, 1), (2, 3), (1, 3, 3, 4)):
+        job.append(*keys)
+        job.table.compact()
+        assert job.land() == len(keys)
+        counts[job.epoch()] = job.appended.num_rows
+        job.assert_tables(job.appended.num_rows)
+    for checkpoint in (*counts, *reversed(counts)):
+        roll_back(job.master, checkpoint)
+        job.assert_tables(counts[checkpoint])
+    job.epoch()
+    job.assert_tables(9)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=min(counts))
+    job.assert_tables(9)
+    job.append(7)
+    job.land()
+    job.epoch()
+    job.assert_tables(10)
+
+
+def test_a_change_of_rows_stops_the_landing_and_epochs_go_on_with_what_was_landed(job: SalesJob) -> None:
+    job.append(1, 2)
+    job.land()
+    job.table.delete_first()
+    job.append(3)
+    (failed,) = job.master.landings.land().failed
+    assert (failed.error, failed.may_pass) == ("InvalidRequest", False)
+    assert "a landed log is only appended to" in failed.message
+    job.epoch()
+    job.assert_tables(2)
+
+
+def test_the_watermark_waits_for_the_whole_of_the_initial_copy(job: SalesJob) -> None:
+    for _ in range(4):
+        job.append(*range(40))
+    spec = job.folder / "config" / "sales.yaml"
+    spec.write_text(
+        spec.read_text().replace("event_time: at", "event_time: at\n    limits_per_epoch: {max_records: 2}")
+    )
+    assert job.land() == 160
+    watermarks = []
+    for _ in range(3):
+        job.epoch()
+        context = JobContext(load_job(str(spec)))
+        state = context.head().state
+        metadata = context.base_metadata(state, state.timeline().head)
+        assert metadata is not None
+        watermarks.append(metadata.sources["orders"].watermark_us)
+    newest = START + timedelta(hours=159)
+    assert watermarks == [None, None, int(newest.timestamp()) * 1_000_000]
+
+
+def test_doctor_shows_the_next_record_and_what_is_refused(job: SalesJob) -> None:
+    def probe(spec: str = "sales.yaml") -> str:
+        (probed,) = probe_landed_sources(JobContext(load_job(str(job.folder / "config" / spec))))
+        return probed.detail
+
+    job.append(1, 2)
+    assert "nothing was landed yet; not landed yet: 1 version; the next record reads from position" in probe()
+    assert not (job.folder / "store").exists()
+    job.land()
+    assert "landed 2 rows" in probe() and "nothing new after position" in probe()
+    job.table.delete_first()
+    assert probe().startswith("InvalidRequest: source orders:")
+
+
+def test_a_table_that_the_job_writes_cannot_be_its_source(tmp_path: Path) -> None:
+    sinks: Sequence[str] = ("../warehouse/orders", "../warehouse/../warehouse/orders/")
+    for path in sinks:
+        spec = SPEC.replace("SOURCE", DeltaOrders(tmp_path).source).replace("../lake/rows", path)
+        (tmp_path / "config").mkdir(exist_ok=True)
+        (tmp_path / "config" / "sales.yaml").write_text(spec)
+        with pytest.raises(InvalidRequest, match="this is the table of sink rows; read the sink's input"):
+            load_job(str(tmp_path / "config" / "sales.yaml"))
+
+
+def test_the_example_of_the_page_reads_a_delta_table(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "read-tables.md").read_text(encoding="utf-8")
+    (spec,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "sales.yaml").write_text(spec)
+    amounts = pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(10, 2))
+    rows = pa.table({"customer": ["a", "a"], "amount": amounts, "at": pa.array([START] * 2, SCHEMA.field("at").type)})
+    for count in (2, 4):
+        write_deltalake(tmp_path / "warehouse" / "orders", rows, mode="append")
+        master = JobMaster(load_job(str(tmp_path / "config" / "sales.yaml")))
+        assert not master.landings.land().failed
+        master.epochs.run(Session.cli(), SparklessRunner())
+        (total,) = master.reports.read("totals").to_pylist()
+        assert (total["orders"], total["total"]) == (count, Decimal("3.75") * count / 2)

@@ -1,0 +1,511 @@
+"""Format `delta`: what a landing reads of a table, in which order, and what it refuses with the way out."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from milepost.errors import InvalidRequest, PositionExpired, SourceReplaced, SourceWentBack
+from milepost.jobspec.job import EventTimeSpec
+from milepost.language import parse_type
+from milepost.protocol.records.locations import file_url
+from milepost.protocol.records.object_store import StoreConfig
+from milepost.sources.landed import LandedSource, open_delta_source
+from milepost.storage.open import open_store
+from milepost_testkit.jobs.landed_table import TableLog
+
+TYPES = {"k": parse_type("int64"), "v": parse_type("string")}
+
+
+class Table:
+    """A Delta table in a folder, and a log of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, TableLog(self.open)
+
+    def open(self, types: Mapping[str, Any] = TYPES, **options: Any) -> LandedSource:
+        url = file_url(self.folder)
+        settings = {"start": "earliest", "max_bytes": 1 << 30, "event_time": None, **options}
+        return open_delta_source("orders", url, open_store(StoreConfig(url)), types, **settings)
+
+    def append(self, *keys: int, **options: Any) -> None:
+        rows = pa.table({"k": pa.array(keys, pa.int64()), "v": [f"v{key}" for key in keys]})
+        write_deltalake(self.folder, rows, mode="append", **options)
+
+    @property
+    def delta(self) -> DeltaTable:
+        return DeltaTable(self.folder)
+
+    def commit(self, *actions: Mapping[str, Any], version: int | None = None) -> None:
+        """Write a commit as another engine could."""
+        number = self.delta.version() + 1 if version is None else version
+        self.log_file(number).write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+
+    def log_file(self, version: int) -> Path:
+        return self.folder / "_delta_log" / f"{version:020d}.json"
+
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log_file(version).read_text().splitlines()]
+
+    def keys(self, since: int = 1) -> list[int]:
+        return self.log.column("k", since)
+
+    def refusal(self, **options: Any) -> InvalidRequest:
+        before = [*self.log.records()] if self.log.log.newest() else []
+        with pytest.raises(InvalidRequest) as refused:
+            self.log.land(**options)
+        assert "Nothing of this read was landed" in refused.value.message and refused.value.hint
+        assert not before or self.log.records() == before
+        return refused.value
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return Table(tmp_path / "orders")
+
+
+def test_the_log_begins_with_the_table_as_it_is_and_goes_on_with_each_commit(table: Table) -> None:
+    table.append(1, 2)
+    table.append(3)
+    table.delta.delete("k = 2")
+    table.log.land()
+    assert table.keys() == [3, 1]
+    table.append(4)
+    table.append(5)
+    table.log.land()
+    assert table.keys() == [3, 1, 4, 5]
+    assert table.log.land().rows == 0
+
+
+def test_rows_that_were_rewritten_by_optimize_are_not_landed_again(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    table.append(2)
+    table.append(3)
+    assert table.delta.optimize.compact()["numFilesRemoved"] == 3
+    table.append(4)
+    table.log.land()
+    assert table.keys() == [1, 2, 3, 4]
+
+
+def test_an_optimize_alone_appends_no_record(table: Table) -> None:
+    table.append(1)
+    table.append(2)
+    table.log.land()
+    table.delta.optimize.compact()
+    assert table.log.land().records == 0
+    table.append(3)
+    table.log.land()
+    assert table.keys() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [("earliest", [1, 2, 3, 4]), ("latest", [4]), (1, [2, 3, 4]), (3, [4]), (0, [1, 2, 3, 4])]
+)
+def test_a_log_begins_where_start_says(table: Table, start: str | int, expected: list[int]) -> None:
+    for key in (1, 2, 3):
+        table.append(key)
+    table.log.land(start=start)
+    table.append(4)
+    table.log.land(start=start)
+    assert table.keys() == expected
+
+
+def test_a_time_is_that_of_the_first_commit_at_or_after_it(table: Table) -> None:
+    began = datetime(2026, 3, 1, tzinfo=UTC)
+    for number in range(4):
+        table.append(number)
+        seconds = (began + timedelta(hours=number)).timestamp()
+        os.utime(table.log_file(number), (seconds, seconds))
+    for start, expected in (("2026-03-01T01:00:00Z", [1, 2, 3]), ("2026-03-01T02:30", [3]), ("2026-04-01", [])):
+        log = TableLog(table.open)
+        log.land(start=start)
+        assert log.column("k") == expected
+    table.delta.create_checkpoint()
+    table.log_file(0).unlink()
+    assert "no commits before version 1 any more" in table.refusal(start="2026-02-01").message
+
+
+def test_in_commit_timestamps_are_the_times_of_a_table_that_has_them(table: Table) -> None:
+    table.append(0)
+    for number in (1, 2):
+        table.append(number)
+        first, *others = table.actions(number)
+        first["commitInfo"]["inCommitTimestamp"] = 1_000_000 * number
+        table.commit(first, *others, version=number)
+    (state,) = [each for each in table.actions(0) if "metaData" in each]
+    state["metaData"]["configuration"] = {"delta.enableInCommitTimestamps": "true"}
+    table.commit({"commitInfo": {"inCommitTimestamp": 3_000_000}}, state)
+    first, *others = table.actions(0)
+    first["commitInfo"]["inCommitTimestamp"] = 0
+    table.commit(first, *others, version=0)
+    table.log.land(start="1970-01-01T00:30:00Z")
+    assert table.keys() == [2]
+
+
+def test_a_version_that_the_log_does_not_have_is_refused_as_start(table: Table) -> None:
+    table.append(1)
+    assert "does not have the commits from version 7 on" in table.refusal(start=7).message
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1_500])
+def test_records_are_cut_between_files_and_a_landing_goes_on_in_the_midst(table: Table, max_bytes: int) -> None:
+    for key in range(3):
+        write_deltalake(
+            table.folder,
+            pa.table({"k": [key, key + 10], "v": ["a", "b"]}),
+            mode="append",
+            partition_by=["v"],
+        )
+    table.log.land(max_bytes=max_bytes)
+    records = table.log.records()
+    assert len(records) >= 3
+    assert [bool(record.behind) for record in records[1:]] == [True] * (len(records) - 2) + [False]
+    write_deltalake(table.folder, pa.table({"k": [7, 17], "v": ["a", "b"]}), mode="append", partition_by=["v"])
+    table.log.land(max_bytes=max_bytes)
+    assert not table.log.records()[-1].behind
+    assert sorted(table.keys()) == [0, 1, 2, 7, 10, 11, 12, 17]
+
+
+def test_a_landing_that_stopped_within_a_commit_continues_after_the_landed_file(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    write_deltalake(table.folder, pa.table({"k": [2], "v": ["x"]}), mode="append")
+    source = table.open()
+    pull = source.next_pull(table.log.position)
+    assert pull is not None and pull.end is not None
+    added = [action for action in table.actions(1) if "add" in action]
+    shutil.copy(table.folder / added[0]["add"]["path"], table.folder / "second.parquet")
+    twice = {"add": {**added[0]["add"], "path": "second.parquet"}}
+    table.commit(*table.actions(1), twice, version=1)
+    pull = table.open(max_bytes=1).next_pull(table.log.position)
+    assert pull is not None and pull.end["version"] == 1 and pull.end["file"] == 1
+    rest = table.open().next_pull(pull.end)
+    assert rest is not None and [file.key for file in rest.splits[0]] == ["second.parquet"]
+
+
+def test_partition_values_come_from_the_log_with_their_types(table: Table) -> None:
+    columns: dict[str, Any] = {
+        "k": [1, 2],
+        "text": ["a b%/ü", None],
+        "day": [date(2026, 3, 1), None],
+        "at": pa.array([datetime(2026, 3, 1, 12, 30, 0, 5, UTC), None], pa.timestamp("us", "UTC")),
+        "wall": pa.array([datetime(2026, 3, 1, 12, 30, tzinfo=UTC).replace(tzinfo=None), None], pa.timestamp("us")),
+        "yes": [True, None],
+        "price": pa.array([Decimal("1.50"), None], pa.decimal128(10, 2)),
+        "small": pa.array([-3, None], pa.int8()),
+    }
+    rows = pa.table(columns)
+    names = ["text", "day", "at", "wall", "yes", "price", "small"]
+    write_deltalake(table.folder, rows.slice(0, 1), partition_by=names)
+    notations = {"k": "int64", "text": "string", "day": "date", "at": "timestamp[us, UTC]", "wall": "timestamp[us]"}
+    notations |= {"yes": "bool", "price": "decimal(10,2)", "small": "int8"}
+    types = {name: parse_type(text) for name, text in notations.items()}
+    table.log.land(types=types)
+    write_deltalake(table.folder, rows, mode="append", partition_by=names)
+    table.log.land(types=types)
+    first, second = rows.to_pylist()
+    assert sorted(table.log.rows(), key=lambda row: row["k"]) == [first, first, second]
+
+
+def test_a_column_that_was_added_later_is_null_in_older_rows(table: Table) -> None:
+    table.append(1)
+    wider = pa.table({"k": [2], "v": ["b"], "n": pa.array([5], pa.int32())})
+    write_deltalake(table.folder, wider, mode="append", schema_mode="merge")
+    types = {**TYPES, "n": parse_type("int32")}
+    for start in ("earliest", 0):
+        log = TableLog(partial(table.open, types=types))
+        log.land(start=start)
+        assert sorted(log.rows(), key=lambda row: row["k"]) == [
+            {"k": 1, "v": "v1", "n": None},
+            {"k": 2, "v": "b", "n": 5},
+        ]
+
+
+def test_spark_s_int96_timestamps_are_times_in_utc(table: Table) -> None:
+    at = datetime(2400, 3, 1, 12, 0, 0, 7, UTC)
+    write_deltalake(table.folder, pa.table({"at": pa.array([at], pa.timestamp("us", "UTC"))}))
+    (file,) = [action["add"] for action in table.actions(0) if "add" in action]
+    naive = pa.table({"at": pa.array([at.replace(tzinfo=None)], pa.timestamp("us"))})
+    pq.write_table(naive, table.folder / file["path"], use_deprecated_int96_timestamps=True)
+    table.log.land(types={"at": parse_type("timestamp[us, UTC]")})
+    assert table.log.rows() == [{"at": at}]
+
+
+def delete(table: Table) -> None:
+    table.delta.delete("k = 2")
+
+
+def update(table: Table) -> None:
+    table.delta.update(predicate="k = 2", updates={"v": "'changed'"})
+
+
+def overwrite(table: Table) -> None:
+    write_deltalake(table.folder, pa.table({"k": [9], "v": ["x"]}), mode="overwrite")
+
+
+def restore(table: Table) -> None:
+    """Bring back rows that were deleted before the log began: only files are added."""
+    table.delta.restore(0)
+
+
+def deletion_vector(table: Table) -> None:
+    (added,) = [action["add"] for action in table.actions(0) if "add" in action]
+    vector = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 1, "cardinality": 1}
+    table.commit({"add": {**added, "path": "other.parquet", "deletionVector": vector}})
+
+
+def absolute_path(table: Table) -> None:
+    (added,) = [action["add"] for action in table.actions(0) if "add" in action]
+    table.commit({"add": {**added, "path": "s3://other/orders/part-0.parquet"}})
+
+
+def outside(table: Table) -> None:
+    (added,) = [action["add"] for action in table.actions(0) if "add" in action]
+    table.commit({"add": {**added, "path": "a/%2E%2E/../secret.parquet"}})
+
+
+def other_type(table: Table) -> None:
+    (state,) = [action["metaData"] for action in table.actions(0) if "metaData" in action]
+    table.commit({"metaData": {**state, "schemaString": state["schemaString"].replace("long", "string")}})
+
+
+def column_mapping(table: Table) -> None:
+    (state,) = [action["metaData"] for action in table.actions(0) if "metaData" in action]
+    table.commit({"metaData": {**state, "configuration": {"delta.columnMapping.mode": "name"}}})
+
+
+def unknown_feature(table: Table) -> None:
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["teleport"], "writerFeatures": []}
+    table.commit({"protocol": {**protocol, "writerFeatures": ["teleport"]}})
+
+
+@pytest.mark.parametrize(
+    ("change", "problem", "way_out"),
+    [
+        (delete, r"deleted or updated rows in version 1 \(DELETE\)", "another name"),
+        (update, r"deleted or updated rows in version 1 \(UPDATE\)", "another name"),
+        (overwrite, r"deleted or updated rows in version 1 \(WRITE\)", "another name"),
+        (deletion_vector, "has a data file with deleted rows in version 1", "REORG TABLE"),
+        (absolute_path, "outside of its folder in version 1", "copy the clone"),
+        (outside, "outside of its folder in version 1", "copy the clone"),
+        (other_type, "has a column k of the type string, and `schema` declares it as int64", "declare k"),
+        (column_mapping, "maps its columns to other names", "without column mapping"),
+        (unknown_feature, "cannot be opened: .*Feature 'teleport' is not supported", "DROP FEATURE"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_change_that_a_log_cannot_follow_stops_the_landing_with_the_way_out(
+    table: Table, change: Any, problem: str, way_out: str
+) -> None:
+    table.append(1, 2)
+    table.log.land()
+    change(table)
+    refused = table.refusal()
+    assert re.search(problem, refused.message), refused.message
+    assert way_out in refused.hint
+    assert table.keys() == [1, 2]
+
+
+def test_a_restore_stops_the_landing_although_it_only_adds_files(table: Table) -> None:
+    table.append(1, 2)
+    table.delta.delete("k = 2")
+    table.log.land()
+    restore(table)
+    assert "was restored to an older version by version 2" in table.refusal().message
+    other = TableLog(table.open)
+    other.land()
+    assert sorted(other.column("k")) == [1, 2]
+
+
+def test_a_change_of_rows_before_the_log_began_stops_nothing(table: Table) -> None:
+    table.append(1, 2)
+    delete(table)
+    update(table)
+    table.log.land()
+    table.append(3)
+    table.log.land()
+    assert table.keys() == [1, 3]
+
+
+def test_a_cleaned_commit_is_an_expired_position(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    for key in (2, 3, 4):
+        table.append(key)
+    table.delta.create_checkpoint()
+    table.log_file(1).unlink()
+    with pytest.raises(PositionExpired, match=r"no longer has the commit of version 1.*It still has .*\"version\": 0"):
+        table.log.land()
+    table.log_file(0).unlink()
+    with pytest.raises(PositionExpired, match=r"It still has \{[^}]*\"version\": 2\} to \{[^}]*\"version\": 4\}"):
+        table.log.land()
+    assert table.keys() == [1]
+
+
+def test_a_vacuumed_file_is_an_expired_position(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    table.append(2)
+    table.append(3)
+    table.delta.optimize.compact()
+    table.delta.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    with pytest.raises(PositionExpired, match=r"no longer has the data file .*vacuumed"):
+        table.log.land()
+    assert table.keys() == [1]
+
+
+def test_an_initial_copy_whose_version_was_cleaned_is_an_expired_position(table: Table) -> None:
+    for key in (1, 2):
+        table.append(key)
+    source = table.open(max_bytes=1)
+    first = source.next_pull(source.initial_position())
+    assert first is not None and first.end is not None and first.behind
+    for key in (3, 4):
+        table.append(key)
+    assert table.open(max_bytes=1).next_pull(first.end) is not None
+    table.delta.create_checkpoint()
+    for version in (0, 1, 2):
+        table.log_file(version).unlink()
+    with pytest.raises(PositionExpired, match="can no longer be read as of version 1"):
+        table.open(max_bytes=1).next_pull(first.end)
+
+
+def test_a_log_that_was_cleaned_after_it_was_read_stops_nothing(table: Table) -> None:
+    for key in (1, 2):
+        table.append(key)
+    table.log.land()
+    table.delta.create_checkpoint()
+    table.log_file(0).unlink()
+    assert table.log.land().rows == 0
+    table.append(3)
+    table.log_file(1).unlink()
+    table.log.land()
+    assert sorted(table.keys()) == [1, 2, 3]
+
+
+def test_another_table_at_the_path_is_another_source(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    shutil.rmtree(table.folder)
+    table.append(2)
+    with pytest.raises(SourceReplaced, match="its log was begun for table"):
+        table.log.land()
+
+
+def test_a_table_that_was_moved_is_the_same_source(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    table.folder = table.folder.rename(table.folder.with_name("moved"))
+    table.append(2)
+    table.log.land()
+    assert table.keys() == [1, 2]
+
+
+def test_a_table_that_was_restored_from_an_older_copy_went_back(table: Table) -> None:
+    table.append(1)
+    shutil.copytree(table.folder, table.folder.with_name("copy"))
+    table.append(2)
+    table.log.land()
+    shutil.rmtree(table.folder)
+    shutil.copytree(table.folder.with_name("copy"), table.folder)
+    with pytest.raises(SourceWentBack, match="is at version 0, and 1 was landed"):
+        table.log.land()
+    table.append(7)
+    with pytest.raises(SourceWentBack, match="has another commit of version 1"):
+        table.log.land()
+    table.append(8)
+    with pytest.raises(SourceWentBack, match="has another commit of version 1"):
+        table.log.land()
+    assert sorted(table.keys()) == [1, 2]
+
+
+def test_a_folder_without_a_table_is_refused(table: Table) -> None:
+    assert "does not exist" in table.refusal().message
+    table.folder.mkdir()
+    (table.folder / "rows.parquet").write_bytes(b"x")
+    assert "does not exist" in table.refusal().message
+
+
+def test_a_commit_or_a_file_that_is_not_readable_is_named(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    table.append(2)
+    (file,) = [action["add"]["path"] for action in table.actions(1) if "add" in action]
+    (table.folder / file).write_bytes(b"PAR1 is not enough")
+    assert f"has a data file {file} that is not readable as Parquet" in table.refusal().message
+
+
+def test_a_declared_column_that_the_table_does_not_have_is_refused_by_name(table: Table) -> None:
+    table.append(1)
+    refused = table.refusal(types={"k": parse_type("int64"), "V": parse_type("string")})
+    assert "has no column V; its columns: k, v" in refused.message
+
+
+def test_a_row_without_an_event_time_is_refused(table: Table) -> None:
+    rows = pa.table({"at": pa.array([datetime(2026, 3, 1, tzinfo=UTC), None], pa.timestamp("us", "UTC"))})
+    write_deltalake(table.folder, rows)
+    with pytest.raises(InvalidRequest, match="row 2, column at"):
+        table.log.land(types={"at": parse_type("timestamp[us, UTC]")}, event_time=EventTimeSpec(column="at"))
+
+
+def test_nested_columns_and_wide_files_are_as_duckdb_reads_them(table: Table) -> None:
+    rows = pa.table(
+        {
+            "k": list(range(40_000)),
+            "tags": pa.array([[str(number), None] for number in range(40_000)], pa.list_(pa.string())),
+            "who": pa.array([{"id": number, "name": f"n{number}"} for number in range(40_000)]),
+        }
+    )
+    write_deltalake(table.folder, rows, commit_properties=CommitProperties({"by": "test"}))
+    types = {
+        "k": parse_type("int64"),
+        "tags": parse_type("list<string>"),
+        "who": parse_type("struct<id: int64, name: string>"),
+    }
+    table.log.land(types=types)
+    files = str(table.folder / "*.parquet")
+    expected = duckdb.sql("SELECT * FROM read_parquet($files) ORDER BY k", params={"files": files}).to_arrow_table()
+    assert table.log.rows() == expected.to_pylist()
+
+
+def test_a_table_without_rows_is_landed_once_it_has_some(table: Table) -> None:
+    DeltaTable.create(table.folder, pa.schema([("k", pa.int64()), ("v", pa.string())]))
+    table.log.land()
+    assert table.keys() == []
+    table.append(1)
+    table.log.land()
+    assert table.keys() == [1]
+
+
+def test_a_feature_in_a_commit_that_is_no_longer_in_force_is_refused_as_well(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    (protocol,) = [action for action in table.actions(0) if "protocol" in action]
+    unknown_feature(table)
+    table.commit(protocol, version=2)
+    refused = table.refusal()
+    assert "uses the Delta features teleport in version 1" in refused.message
+    assert "DROP FEATURE teleport" in refused.hint
+
+
+def test_a_table_whose_log_lost_a_commit_is_refused(table: Table) -> None:
+    for key in (1, 2, 3):
+        table.append(key)
+    table.log_file(1).unlink()
+    refused = table.refusal()
+    assert "cannot be opened" in refused.message and "the engine that wrote it" in refused.hint
