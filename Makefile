@@ -44,7 +44,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-kafka bench-airflow demo docs pictures reference transcripts down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,10 @@ bench-tables: env ## open tables beside Spark's MERGE, delta-rs and DuckDB; writ
 	@$(PY) -m bench.environments .venv-bench
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m bench tables --mode $(MODE) $(BENCH_ARGS)
+
+bench-kafka: env ## Kafka beside Structured Streaming and PyFlink, landing alone, 10,000 landings; writes bench/KAFKA.md (MODE=full)
+	@$(PY) -m bench.environments kafka
+	@$(PY) -m bench kafka --mode $(MODE) $(BENCH_ARGS)
 
 bench-airflow: env ## epochs through a real Airflow beside empty tasks and beside availableNow; writes bench/AIRFLOW.md (half an hour)
 	@$(PY) -m bench airflow $(BENCH_ARGS)

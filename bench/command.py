@@ -30,6 +30,8 @@ from bench.scheduled.parts import measure_airflow
 from bench.studies.command_memory import measure_memory, render_memory
 from bench.studies.command_times import measure_commands, render_commands
 from bench.studies.driver import measure_driver, render_driver
+from bench.studies.kafka import kafka_parts
+from bench.studies.kafka_report import render_kafka
 from bench.studies.months.neighbours import measure_neighbours
 from bench.studies.months.report import render_months
 from bench.studies.months.small_job import FORMATS, measure_months
@@ -44,6 +46,9 @@ from bench.systems.registry import SYSTEMS, TOOLS
 from bench.workloads.equality import WrongResult
 from bench.workloads.workloads import WORKLOADS, Workload
 from scripts.processes import ROOT
+
+Write = Callable[[dict[str, Any], Path, Path], None]
+"""Writes what follows from raw results, given the document, its file and the folder."""
 
 PLOTTER = ROOT / TOOLS / "bin" / "python"
 
@@ -67,6 +72,7 @@ def main(arguments: list[str]) -> int:
         "driver": _driver,
         "round-trips": _round_trips,
         "tables": _tables,
+        "kafka": _kafka,
         "airflow": _airflow,
     }[options.command]
     return int(do(options, say))
@@ -104,15 +110,27 @@ def _run(options: argparse.Namespace, say: Say) -> int:
 def _tables(options: argparse.Namespace, say: Say) -> int:
     """Measure open tables side by side, or with `--report` not again; write their figures, TABLES.md and its plot."""
     file = options.results / "results-tables.json"
-    if not options.report:
-        every = table_parts(options.mode)
-        return _measure_parts(every, options, say, file, _write_tables, lacking_here())
+    if options.report:
+        return _write_again(file, options, say, _write_tables)
+    return _measure_parts(table_parts(options.mode), options, say, file, _write_tables, lacking_here())
+
+
+def _kafka(options: argparse.Namespace, say: Say) -> int:
+    """Measure Kafka side by side, or with `--report` not again; write its figures and KAFKA.md."""
+    file = options.results / "results-kafka.json"
+    if options.report:
+        return _write_again(file, options, say, _write_kafka)
+    return _measure_parts(kafka_parts(options.mode), options, say, file, _write_kafka, unavailable())
+
+
+def _write_again(file: Path, options: argparse.Namespace, say: Say, write: Write) -> int:
+    """Write what follows from raw results."""
     if not file.exists():
-        say(f"{file} does not exist: run `python -m bench tables` first")
+        say(f"{file} does not exist: run `python -m bench {options.command}` first")
         return 2
     if _lacks_plotter(say):
         return 2
-    _write_tables(json.loads(file.read_text(encoding="utf-8")), file, options.results)
+    write(json.loads(file.read_text(encoding="utf-8")), file, options.results)
     return 0
 
 
@@ -121,7 +139,7 @@ def _measure_parts(
     options: argparse.Namespace,
     say: Say,
     file: Path,
-    write: Callable[[dict[str, Any], Path, Path], None],
+    write: Write,
     lacking: dict[str, str],
 ) -> int:
     """Measure the parts that are asked for. Each is stored at once, beside those that are kept.
@@ -300,6 +318,10 @@ def _write_report(document: dict[str, Any], file: Path, folder: Path) -> None:
 def _write_tables(document: dict[str, Any], file: Path, folder: Path) -> None:
     (folder / "TABLES.md").write_text(render_tables(document), encoding="utf-8")
     _draw(file, folder)
+
+
+def _write_kafka(document: dict[str, Any], file: Path, folder: Path) -> None:
+    (folder / "KAFKA.md").write_text(render_kafka(document), encoding="utf-8")
 
 
 def _draw(file: Path, folder: Path) -> None:

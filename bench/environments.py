@@ -1,4 +1,4 @@
-"""Builds the benchmark's two further environments, and gets jars: `python -m bench.environments`.
+"""Builds the further environments of the benchmark, and gets jars: `python -m bench.environments`.
 
 `.venv-bench` must be built. PyFlink may be impossible on a machine (no wheel for its Python or processor): then pip's
 own words are kept, and the results give them as the reason why it was not measured. So it is with the jars by which
@@ -13,36 +13,50 @@ from pathlib import Path
 
 import pyspark
 
+from bench.systems import topics
 from bench.systems.far_store import JARS, PINS
-from bench.systems.registry import FLINK, TOOLS
+from bench.systems.registry import FLINK, SPARK_KAFKA, TOOLS
+from scripts import kafka_jars
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
 from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, repository_url
 
 FOLDER = ROOT / ".milepost" / "bench"
 _REASON = FOLDER / "flink-unavailable.txt"
 _UNREACHED = FOLDER / "jars-s3a-unreached.txt"
+_UNREACHED_KAFKA = FOLDER / "jars-kafka-unreached.txt"
 _KEPT_LINES = 4
+KAFKA = "kafka"
+"""In place of the name of an environment: all that the benchmark of Kafka needs."""
 
 ENVIRONMENTS = {
     TOOLS: Environment(TOOLS, "bench/requirements.txt", False, 900_000_000, "Polars and Matplotlib, 620 MB on disk"),
+    SPARK_KAFKA: Environment(
+        SPARK_KAFKA,
+        "bench/requirements-spark-kafka.txt",
+        False,
+        1_500_000_000,
+        "Spark with a Kafka source, 700 MB on disk",
+    ),
     FLINK: Environment(FLINK, "bench/requirements-flink.txt", False, 1_500_000_000, "PyFlink, 850 MB on disk"),
 }
 
 
 def unavailable() -> dict[str, str]:
     """Environments and jars that are not to be had here, and why."""
-    files = {FLINK: _REASON, JARS.name: _UNREACHED}
+    files = {FLINK: _REASON, JARS.name: _UNREACHED, topics.JARS.name: _UNREACHED_KAFKA}
     return {name: file.read_text(encoding="utf-8").strip() for name, file in files.items() if file.exists()}
 
 
 def main(arguments: list[str]) -> int:
-    """Build what is missing; with the name of an environment, that one alone."""
+    """Build what is missing; with the name of an environment, that one alone; with `kafka`, what that part needs."""
+    if arguments == [KAFKA]:
+        return _kafka()
     if arguments:
         if not ENVIRONMENTS[arguments[0]].is_built():
             build(ENVIRONMENTS[arguments[0]])
         return 0
-    _fetch_jars()
-    missing = [environment for environment in ENVIRONMENTS.values() if not environment.is_built()]
+    _fetch_jars("by which Spark reaches S3, 690 MB", PINS, JARS, _UNREACHED)
+    missing = [ENVIRONMENTS[name] for name in (TOOLS, FLINK) if not ENVIRONMENTS[name].is_built()]
     if not missing:
         return 0
     check_disk(missing)
@@ -53,19 +67,29 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _fetch_jars() -> None:
+def _kafka() -> int:
+    """Build what `python -m bench kafka` needs: a broker, and two rivals. What is not to be had is noted."""
+    kafka_jars.fetch()
+    _fetch_jars("by which Spark and Flink read Kafka, 17 MB", topics.PINS, topics.JARS, _UNREACHED_KAFKA)
+    for name in (TOOLS, SPARK_KAFKA):
+        if not ENVIRONMENTS[name].is_built():
+            build(ENVIRONMENTS[name])
+    if not ENVIRONMENTS[FLINK].is_built():
+        _try_flink()
+    return 0
+
+
+def _fetch_jars(says: str, pins: Path, folder: Path, unreached: Path) -> None:
     """Get the jars that are not there; keep the reason where no repository answers."""
-    if are_there(PINS, JARS):
+    if are_there(pins, folder):
         return
     repository = repository_url()
-    if note_unreached(repository, PINS, _UNREACHED) is not None:
-        say(
-            f"{JARS.name}: {repository} gives no answer; the benchmark runs without a Spark in a far store and says why"
-        )
+    if note_unreached(repository, pins, unreached) is not None:
+        say(f"{folder.name}: {repository} gives no answer; the benchmark leaves out what needs them and says why")
         return
-    say(f"{JARS.name}: the jars by which Spark reaches S3, 690 MB, from {repository}")
+    say(f"{folder.name}: the jars {says}, from {repository}")
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make bench")
+    fetch_or_stop(pins, folder, ivy=ivy, repository=repository, command="make bench")
 
 
 def _try_flink() -> None:

@@ -57,16 +57,18 @@ def parser() -> argparse.ArgumentParser:
     trips.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
     tables = commands.add_parser("tables", help="open tables beside Spark's MERGE, delta-rs and DuckDB; TABLES.md")
     tables.add_argument("--report", action="store_true", help="write TABLES.md and its plot again, from raw results")
+    kafka = commands.add_parser("kafka", help="messages beside Structured Streaming and PyFlink; writes KAFKA.md")
+    kafka.add_argument("--report", action="store_true", help="write KAFKA.md again, from raw results")
     airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
     airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
     airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, months, commands_, memory_, driver, trips, tables, airflow):
+    for one in (measure, run, old_job, months, commands_, memory_, driver, trips, tables, kafka, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
-    for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2])):
+    for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2]), (kafka, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, months, commands_, memory_, driver, trips, tables, airflow):
+    for one in (run, report, old_job, months, commands_, memory_, driver, trips, tables, kafka, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
-    for one in (run, tables):
+    for one in (run, tables, kafka):
         one.add_argument(
             "--only", nargs="+", metavar="PART", help="measure the parts whose names begin so; keep the others"
         )

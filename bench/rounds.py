@@ -119,13 +119,21 @@ class Field:
 
 
 def run_workload(
-    workload: Workload, systems: Sequence[str], plan: Plan, folder: Path, say: Say, *, probes: Sequence[str] = ()
+    workload: Workload,
+    systems: Sequence[str],
+    plan: Plan,
+    folder: Path,
+    say: Say,
+    *,
+    probes: Sequence[str] = (),
+    land: Callable[[Path], None] | None = None,
 ) -> dict[str, Any]:
     """Measure a workload on several systems, and compare every answer before anything is returned.
 
     Args:
         folder: for inputs and the systems' own folders; the latter are deleted at the end.
         probes: questions to `milepost` after the rounds.
+        land: brings an epoch's rows to where all systems read them, while all are paused; None: each is given files.
     Returns: a JSON-compatible record: per system the epochs with wall_s, cpu_s and its own figures.
     Raises:
         WrongResult: a published table is not the answer. WorkerFailed: a system did not do what it was told.
@@ -137,6 +145,8 @@ def run_workload(
     with Field(workload, systems, scratch, say) as measured:
         for number in plan.epochs:
             counted = number >= plan.warmups
+            if land is not None:
+                land(inputs[number])
             for name in _turned(list(systems), number):
                 if number < plan.joins.get(name, 0):
                     measured.land(name, number, inputs[number])

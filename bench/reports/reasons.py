@@ -75,3 +75,5 @@ TABLE_REASONS: dict[str, str] = {
     "Iceberg, bytes of log per commit: the last ones against the first": _SNAPSHOTS,
 }
 """Of targets of open tables."""
+
+KAFKA_REASONS: dict[str, str] = {}

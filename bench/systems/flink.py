@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
 from bench.systems.static_tables import write_static
+from bench.systems.topics import KafkaTopic, jars, rows_of, stage_nothing
 from bench.workloads.workloads import WINDOW_S, Query, Workload
 
 _TYPES = {
@@ -53,8 +54,9 @@ _WITHIN_S = 300.0
 class Flink:
     """A streaming job with one of Flink's state backends: `hashmap`, or `rocksdb` with incremental checkpoints."""
 
-    def __init__(self, backend: str) -> None:
-        self._backend = backend
+    def __init__(self, backend: str, *, kafka: bool = False) -> None:
+        """Args: kafka: whether rows come from a topic, as JSON."""
+        self._backend, self._reads_kafka = backend, kafka
         self._rows = 0
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
@@ -93,9 +95,12 @@ class Flink:
                 "table.exec.mini-batch.allow-latency": "10 s",
                 "table.exec.mini-batch.size": "1000000",
             }
+        topic = KafkaTopic.of(folders) if self._reads_kafka else None
+        if topic is not None:
+            settings["pipeline.jars"] = ";".join(jar.as_uri() for jar in jars("flink-"))
         for key, value in settings.items():
             environment.get_config().set(key, value)
-        for statement in _statements(workload, folders):
+        for statement in _statements(workload, folders, topic):
             result = environment.execute_sql(statement)
         self._job = str(result.get_job_client().get_job_id())
         self._start()
@@ -106,6 +111,9 @@ class Flink:
         Rows with event time are dealt out to as many files as there are readers: a reader's watermark follows its own
         files, and files that follow one another in time would have it run ahead of rows that are still to come.
         """
+        if self._reads_kafka:
+            self._rows += rows_of(source)
+            return stage_nothing(target)
         target.mkdir()
         tables = [pq.read_table(file, columns=list(self._workload.columns)) for file in sorted(source.iterdir())]
         self._rows += sum(table.num_rows for table in tables)
@@ -217,14 +225,15 @@ class Flink:
             return json.loads(reply.read() or b"{}")
 
 
-def _statements(workload: Workload, folders: Folders) -> list[str]:
-    """The source, the query as a view, the sink, and the job."""
+def _statements(workload: Workload, folders: Folders, topic: KafkaTopic | None) -> list[str]:
+    """The source, the query as a view, the sink, and the job. Args: topic: of the source; None: it is files."""
     versioned = workload.query is Query.ASOF  # whose key is a primary one
     columns = [f"{name} {_TYPES[name]}{' NOT NULL' if versioned else ''}" for name in workload.columns]
     if workload.is_timed:
         columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{workload.delay_ms / 1000}' SECOND")
     files = f"'connector' = 'filesystem', 'path' = '{folders.landing.as_uri()}', 'format' = 'csv'"
-    source = f"CREATE TABLE bids ({', '.join(columns)}) WITH ({files}, 'source.monitor-interval' = '50 ms')"
+    watched = f"{files}, 'source.monitor-interval' = '50 ms'" if topic is None else _of_topic(topic)
+    source = f"CREATE TABLE bids ({', '.join(columns)}) WITH ({watched})"
     key = ", ".join(workload.key)
     figures = "count(*) AS bids, sum(price) AS total, max(price) AS highest"
     published = ", ".join(f"{name} {_TYPES.get(name, 'STRING')}" for name in _published(workload))
@@ -246,6 +255,13 @@ def _statements(workload: Workload, folders: Folders) -> list[str]:
         return [source, sink, f"INSERT INTO published {rows} GROUP BY {key}, window_start, window_end"]
     first = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY arrival) AS place FROM ({_ARRIVAL})"
     return [source, sink, f"INSERT INTO published SELECT {', '.join(workload.columns)} FROM ({first}) WHERE place = 1"]
+
+
+def _of_topic(topic: KafkaTopic) -> str:
+    return (
+        f"'connector' = 'kafka', 'topic' = '{topic.name}', 'properties.bootstrap.servers' = '{topic.servers}', "
+        "'scan.startup.mode' = 'earliest-offset', 'format' = 'json'"
+    )
 
 
 def _static(workload: Workload, folders: Folders) -> str:

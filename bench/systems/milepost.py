@@ -19,6 +19,7 @@ from bench.systems.far_store import FarStore
 from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
+from bench.systems.topics import KafkaTopic, stage_nothing
 from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
 from milepost_testkit.servers.spark_cluster import SparkCluster
 
@@ -69,19 +70,21 @@ def write_spec(
     function: bool = False,
     plain: bool = False,
     far: FarStore | None = None,
+    topic: KafkaTopic | None = None,
 ) -> Path:
     """Write the job of a workload, and return its file.
 
     Args:
         spark: of the spec. retained: checkpoints. table: what the sink is. function: whether a class aggregates.
         plain: whether the sink takes the bids as they are. far: where state and table are, if not in its folders.
+        topic: where rows come from, if not from its folder.
     """
-    source: dict[str, Any] = {
-        "format": "parquet",
-        "path": f"{folders.landing.as_uri()}/**/*.parquet",
-        "schema": {name: _TYPES[name] for name in workload.columns},
-        "settle": "0s",  # what is landed is whole
-    }
+    source: dict[str, Any] = {"schema": {name: _TYPES[name] for name in workload.columns}}
+    if topic is None:  # what is in the folder is whole
+        source |= {"format": "parquet", "path": f"{folders.landing.as_uri()}/**/*.parquet", "settle": "0s"}
+    else:
+        source |= {"format": "kafka", "bootstrap_servers": topic.servers, "topics": [topic.name]}
+        source["value"] = {"format": "json"}
     if workload.is_timed:
         source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
     operators = [_FUNCTION | {"key": list(workload.key)}] if function else [] if plain else _operators(workload)
@@ -142,6 +145,7 @@ class Milepost:
         plain: bool = False,
         far: bool = False,
         executors: str = "",
+        kafka: bool = False,
     ) -> None:
         """Take what a system's name can carry, and the kind of its table.
 
@@ -150,7 +154,9 @@ class Milepost:
             worker_memory_mb: limit of each Python worker's address space; empty = none.
             far: whether state and table are in the far store. executors: of one core each, of a cluster; empty: the
                 tasks run in this process's Spark.
+            kafka: whether rows come from a topic, which an epoch lands first; not with `fresh`.
         """
+        self._reads_kafka = kafka
         self._table, self._function, self._plain = table, function, plain
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
@@ -188,6 +194,7 @@ class Milepost:
             function=self._function,
             plain=self._plain,
             far=far,
+            topic=KafkaTopic.of(folders) if self._reads_kafka else None,
         )
         self._output = Written(folders.output, lambda path: path.suffix == ".parquet")
         self._all = Written(
@@ -202,7 +209,10 @@ class Milepost:
         self._runner = spark_runner()
 
     def stage(self, source: Path, target: Path) -> None:
-        link_files(source, target)
+        if self._reads_kafka:
+            stage_nothing(target)
+        else:
+            link_files(source, target)
 
     def epoch(self, number: int) -> None:
         if self._fresh:
@@ -210,7 +220,16 @@ class Milepost:
             return
         from milepost.api import Session, to_json
 
+        self._landing_s = self._land() if self._reads_kafka else 0.0
         self._document = to_json(self._master.epochs.run(Session.cli(), self._runner))
+
+    def _land(self) -> float:
+        """Land what the topic has. Returns the seconds that it took."""
+        started = time.perf_counter()
+        report = self._master.landings.land()
+        if report.failed:
+            raise RuntimeError(report.failed[0].message)
+        return time.perf_counter() - started
 
     def figures(self, number: int) -> dict[str, Any]:
         document = self._document
@@ -233,6 +252,7 @@ class Milepost:
             "sync_ms": document["sync_ms"],
             "async_ms": document["async_ms"],
             "phases": document.get("phases"),
+            **({"landing_s": self._landing_s} if self._reads_kafka else {}),
         }
 
     def probe(self, name: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from bench.systems.contract import System
 from bench.workloads.workloads import Query, Workload
 
 MAIN, TOOLS, FLINK, SPARK_TABLES = ".venv", ".venv-bench", ".venv-flink", ".venv-spark-readers"
+SPARK_KAFKA = ".venv-spark-kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,24 @@ def _spark_merge(format: str, *, deletes: bool, **options: str) -> System:
     return SparkMerge(format, deletes=deletes, **options)
 
 
+def _milepost_landing() -> System:
+    from bench.systems.landing import MilepostLanding
+
+    return MilepostLanding()
+
+
+def _spark_landing() -> System:
+    from bench.systems.landing import SparkLanding
+
+    return SparkLanding()
+
+
+def _plain_consumer() -> System:
+    from bench.systems.landing import PlainConsumer
+
+    return PlainConsumer()
+
+
 def _delta_rs() -> System:
     from bench.systems.merges.delta_rs import DeltaRs
 
@@ -78,10 +97,10 @@ def _streaming(store: str, **options: bool) -> System:
     return Streaming(store, **options)
 
 
-def _flink(backend: str) -> System:
+def _flink(backend: str, **options: bool) -> System:
     from bench.systems.flink import Flink
 
-    return Flink(backend)
+    return Flink(backend, **options)
 
 
 def _limit(engine: str) -> System:
@@ -134,6 +153,16 @@ SYSTEMS = {
     "milepost-executors": Entry(
         "Milepost, a cluster's two executors of one core", MAIN, partial(_milepost, executors="2")
     ),
+    "milepost-kafka": Entry("Milepost, landing and epoch", MAIN, partial(_milepost, kafka=True)),
+    "spark-kafka": Entry(
+        "Structured Streaming from Kafka, one long query, HDFS state store",
+        SPARK_KAFKA,
+        partial(_streaming, "hdfs", kafka=True),
+    ),
+    "flink-kafka": Entry("PyFlink SQL from Kafka, hashmap state", FLINK, partial(_flink, "hashmap", kafka=True)),
+    "milepost-landing": Entry("Milepost, landing alone", MAIN, _milepost_landing),
+    "spark-landing": Entry("Structured Streaming, messages appended as Parquet", SPARK_KAFKA, _spark_landing),
+    "plain-consumer": Entry("confluent-kafka, messages consumed and dropped", MAIN, _plain_consumer),
     "milepost-delta": Entry("Milepost, Delta", MAIN, partial(_milepost_table, "delta")),
     "milepost-iceberg": Entry("Milepost, Iceberg", MAIN, partial(_milepost_table, "iceberg")),
     "milepost-function": Entry(

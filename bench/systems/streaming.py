@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.systems.contract import (
     CHECKPOINTS,
@@ -25,10 +25,12 @@ from bench.systems.contract import (
     Volumes,
     link_files,
 )
-from bench.systems.far_store import FarStore
-from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
+from bench.systems.topics import KafkaTopic, jars, stage_nothing
 from bench.workloads.workloads import WINDOW_S, Query, Workload
+
+if TYPE_CHECKING:
+    from bench.systems.servers import Server
 
 _STORES = {
     "hdfs": {
@@ -88,12 +90,18 @@ def _of_session(store: str) -> dict[str, str]:
 
 
 def start_query(
-    spark: Any, workload: Workload, folders: Folders, *, available_now: bool, place: str | None = None
+    spark: Any,
+    workload: Workload,
+    folders: Folders,
+    *,
+    available_now: bool,
+    place: str | None = None,
+    topic: KafkaTopic | None = None,
 ) -> Any:
     """Start the workload's query over what lands.
 
     Args:
-        place: where checkpoints and output are, if not in the folders.
+        place: where checkpoints and output are, if not in the folders. topic: where rows come from, if not from files.
     """
     from pyspark.sql import functions as f
 
@@ -103,6 +111,9 @@ def start_query(
     delay = f"{workload.delay_ms} milliseconds"
 
     def read() -> Any:
+        if topic is not None:
+            value = f.from_json(f.col("value").cast("string"), schema)
+            return read_topic(spark, topic).select(value.alias("bid")).select("bid.*")
         return spark.readStream.schema(schema).option("recursiveFileLookup", "true").parquet(str(folders.landing))
 
     bids = read()
@@ -141,12 +152,30 @@ def start_query(
     return (writer.trigger(availableNow=True) if available_now else writer).start()
 
 
+def read_topic(spark: Any, topic: KafkaTopic) -> Any:
+    """Return the messages of a topic, from the first on, as a stream."""
+    options = {"kafka.bootstrap.servers": topic.servers, "subscribe": topic.name, "startingOffsets": "earliest"}
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def kafka_settings() -> dict[str, str]:
+    """Return the settings of a Spark that reads Kafka."""
+    return {"spark.jars": ",".join(map(str, jars("spark-", "kafka-clients", "commons-pool2")))}
+
+
 class Streaming:
     """A streaming query with one of Spark's two state stores; `fresh` and `served` as Milepost has them."""
 
-    def __init__(self, store: str, *, fresh: bool = False, served: bool = False, far: bool = False) -> None:
-        """Args: far: whether checkpoints and output are in the far store, which `fresh` does not reach."""
-        self._store, self._is_far = store, far
+    def __init__(
+        self, store: str, *, fresh: bool = False, served: bool = False, far: bool = False, kafka: bool = False
+    ) -> None:
+        """Take what a system's entry says.
+
+        Args:
+            far: whether checkpoints and output are in the far store, which `fresh` does not reach. kafka: whether rows
+                come from a topic; not with `fresh`.
+        """
+        self._store, self._is_far, self._reads_kafka = store, far, kafka
         self._fresh, self._served = fresh, served
         self._server: Server | None = None
 
@@ -155,15 +184,29 @@ class Streaming:
         write_static(workload, folders)
         self._written = Volumes(folders, folders.checkpoints / "state", lambda path: path.suffix == ".parquet")
         if self._served:
+            from bench.systems.servers import Server
+
             self._server = Server(folders.work / "server", _of_driver(workload, folders.work))
         if not self._fresh:
-            far = FarStore.of(folders) if self._is_far else None
-            more, place = ({}, None) if far is None else (far.of_hadoop(), far.place(folders, "s3a"))
+            more, place = self._far_settings()
+            topic = KafkaTopic.of(folders) if self._reads_kafka else None
+            more |= kafka_settings() if self._reads_kafka else {}
             self._spark = open_spark(workload, self._store, folders.work, None, more)
-            self._query = start_query(self._spark, workload, folders, available_now=False, place=place)
+            self._query = start_query(self._spark, workload, folders, available_now=False, place=place, topic=topic)
+
+    def _far_settings(self) -> tuple[dict[str, str], str | None]:
+        if not self._is_far:
+            return {}, None
+        from bench.systems.far_store import FarStore
+
+        far = FarStore.of(self._folders)
+        return far.of_hadoop(), far.place(self._folders, "s3a")
 
     def stage(self, source: Path, target: Path) -> None:
-        link_files(source, target)
+        if self._reads_kafka:
+            stage_nothing(target)
+        else:
+            link_files(source, target)
 
     def epoch(self, number: int) -> None:
         if not self._fresh:
@@ -182,6 +225,8 @@ class Streaming:
     def result_sql(self) -> str:
         columns = ", ".join(self._workload.result_columns)
         if self._is_far:
+            from bench.systems.far_store import FarStore
+
             FarStore.of(self._folders).fetch(self._folders, OUTPUT, self._folders.output)
         if not self._workload.replaces:
             return f"SELECT {columns} FROM read_parquet('{self._folders.output}/*.parquet')"

@@ -106,13 +106,14 @@ class Lander:
     def _read(self, newest: StoredRecord, pull: Pull) -> LogRecord | None:
         """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""
         write_id = self._new_write_id()
-        writer = ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id)
         reached: list[Reached] = []
-        for number, split in enumerate(pull.splits):
-            writer.write(number, _rows(self._source.read(split), reached))
+        with ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id) as writer:
+            for number, split in enumerate(pull.splits):
+                writer.write(number, _rows(self._source.read(split), reached))
+            objects = writer.finish()
         stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
         end, now_ms = stored_position(self._log.source, stop.position), self._now_ms()
-        return next_record(self._log.source, newest, write_id, end, writer.objects, now_ms, stop.behind, stop.backlog)
+        return next_record(self._log.source, newest, write_id, end, objects, now_ms, stop.behind, stop.backlog)
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()

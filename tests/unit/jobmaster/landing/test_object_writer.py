@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,9 +24,9 @@ def batches(*sizes: int) -> list[pa.RecordBatch]:
 
 def test_many_small_batches_become_one_row_group() -> None:
     store = MemoryStore("memory://job")
-    writer = ObjectWriter(store, "numbers", 2, "w")
-    writer.write(0, iter(batches(*[1] * 500, 0)))
-    (landed,) = writer.objects
+    with ObjectWriter(store, "numbers", 2, "w") as writer:
+        writer.write(0, iter(batches(*[1] * 500, 0)))
+        (landed,) = writer.finish()
     assert (landed.key, landed.rows) == ("00000000000000000002/w/00000-00000.parquet", 500)
     assert pq.ParquetFile(io.BytesIO(store.get(PREFIX + landed.key))).num_row_groups == 1
 
@@ -34,16 +35,33 @@ def test_a_large_split_becomes_several_objects_in_order(monkeypatch: pytest.Monk
     monkeypatch.setattr(object_writer, "OBJECT_BYTES", 1)
     monkeypatch.setattr(object_writer, "_GROUP_ROWS", 4)
     store = MemoryStore("memory://job")
-    writer = ObjectWriter(store, "numbers", 2, "w")
-    writer.write(0, iter(batches(3, 3, 3, 3)))
-    writer.write(1, iter([]))
-    writer.write(2, iter(batches(1)))
-    bodies = [store.get(PREFIX + landed.key) for landed in writer.objects]
-    assert [landed.key.rpartition("/")[2] for landed in writer.objects] == [
+    with ObjectWriter(store, "numbers", 2, "w") as writer:
+        writer.write(0, iter(batches(3, 3, 3, 3)))
+        writer.write(1, iter([]))
+        writer.write(2, iter(batches(1)))
+        objects = writer.finish()
+    bodies = [store.get(PREFIX + landed.key) for landed in objects]
+    assert [landed.key.rpartition("/")[2] for landed in objects] == [
         "00000-00000.parquet",
         "00000-00001.parquet",
         "00002-00000.parquet",
     ]
     assert [n for body in bodies for n in pq.read_table(io.BytesIO(body))["n"].to_pylist()] == [*range(12), 0]
-    for landed, body in zip(writer.objects, bodies, strict=True):
+    for landed, body in zip(objects, bodies, strict=True):
         assert (landed.size, landed.sha256) == (handle_of("", body).size, handle_of("", body).sha256)
+
+
+def test_a_failure_of_the_source_or_of_the_encoding_is_raised_and_stores_nothing_more() -> None:
+    store = MemoryStore("memory://job")
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(3)
+        raise ConnectionError("lost")
+
+    with pytest.raises(ConnectionError, match="lost"), ObjectWriter(store, "numbers", 2, "w") as writer:
+        writer.write(0, failing())
+    mixed = [pa.record_batch({"n": pa.array([1])}), pa.record_batch({"m": pa.array([1])})]
+    with pytest.raises(pa.ArrowInvalid), ObjectWriter(store, "numbers", 2, "w") as writer:
+        writer.write(0, iter(mixed))
+        writer.finish()
+    assert list(store.list("")) == []

@@ -51,7 +51,9 @@ def write_objects(job: LandedJob, sequence: int) -> str:
     """Write an object for a record, as a landing that then dies. Returns its key."""
     before = keys(job)
     rows = pa.record_batch({"k": [7], "n": [7]})
-    ObjectWriter(job.context.store, "feed", sequence, "ab" * 16).write(0, iter([rows]))
+    with ObjectWriter(job.context.store, "feed", sequence, "ab" * 16) as writer:
+        writer.write(0, iter([rows]))
+        writer.finish()
     (key,) = keys(job) - before
     return key
 

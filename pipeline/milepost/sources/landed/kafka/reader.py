@@ -10,10 +10,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise, repeat
+from operator import is_
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from milepost.sources.landed.kafka.client import KafkaCluster
@@ -30,6 +32,10 @@ _QUEUE_KB = (16 << 10, 256 << 10)
 _MAY_PASS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")
 _GROUP = "milepost"
 """The consumer needs the name of a group, but joins none and sets no offsets of it."""
+
+
+_Delivered: TypeAlias = "tuple[pa.RecordBatch, list[Message]]"
+"""Messages of one partition, as rows and as they were delivered: the latter have leader epochs."""
 
 
 class PositionLost(Exception):
@@ -50,10 +56,11 @@ class _Taken:
     def __post_init__(self) -> None:
         self.place = self.share.start
 
-    def take(self, batch: pa.RecordBatch, epochs: Sequence[int | None]) -> tuple[pa.RecordBatch, Sequence[int | None]]:
-        """Take rows up to the end of the share. Returns those that follow, with their leader epochs."""
+    def take(self, delivered: _Delivered) -> _Delivered | None:
+        """Take rows up to the end of the share. Returns those that follow; None: there are none."""
+        batch, messages = delivered
         known = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
-        batch, epochs = batch.slice(known), epochs[known:]  # drop rows that were delivered before
+        batch, messages = batch.slice(known), messages[known:]  # drop rows that were delivered before
         offsets = batch.column("offset").to_numpy()
         count = int(np.searchsorted(offsets, self.share.end.next))
         is_end = count < len(offsets)
@@ -67,12 +74,12 @@ class _Taken:
         if count:
             self.batches.append(batch.slice(0, count))
             self.rows, self.bytes = self.rows + count, self.bytes + int(sizes[count - 1])
-            self.place = Place(int(offsets[count - 1]) + 1, epochs[count - 1])
+            self.place = Place(int(offsets[count - 1]) + 1, messages[count - 1].leader_epoch())
         if is_end or self.place.next >= self.share.end.next:
             self.end()
         elif self.rows >= self.share.max_rows or self.bytes >= self.share.max_bytes:
             self.is_done = True
-        return batch.slice(count), epochs[count:]
+        return (batch.slice(count), messages[count:]) if count < batch.num_rows else None
 
     def end(self) -> None:
         """The share is read to its planned end, whatever was the last message before it."""
@@ -113,7 +120,7 @@ class Reader:
             raise cluster.failures.invalid(what, "correct `client`") from error
         self._at: dict[Partition, Place] = {}
         self._ends: dict[Partition, int] = {}
-        self._waiting: dict[Partition, deque[tuple[pa.RecordBatch, Sequence[int | None]]]] = {}
+        self._waiting: dict[Partition, deque[_Delivered]] = {}
 
     def close(self) -> None:
         self._consumer.close()
@@ -166,9 +173,9 @@ class Reader:
         for partition in continued:
             waiting = self._waiting[partition]
             while waiting and not taken[partition].is_done:
-                rest, epochs = taken[partition].take(*waiting.popleft())
-                if rest.num_rows:
-                    waiting.appendleft((rest, epochs))
+                rest = taken[partition].take(waiting.popleft())
+                if rest is not None:
+                    waiting.appendleft(rest)
             if not taken[partition].is_done and self._ends.get(partition, 0) >= taken[partition].share.end.next:
                 taken[partition].end()
         running = [TopicPartition(*partition) for partition in continued if not taken[partition].is_done]
@@ -177,9 +184,12 @@ class Reader:
 
     def _consume(self, taken: dict[Partition, _Taken]) -> bool:
         """Take what the consumer has now. Returns whether it had anything."""
+        from confluent_kafka import Message
+
         messages = self._consumer.consume(_BATCH_MESSAGES, _CONSUME_S)
-        failed = [message for message in messages if message.error() is not None]
-        if failed:
+        failed: list[Message] = []
+        if not all(map(is_, map(Message.error, messages), repeat(None))):
+            failed = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         running = {partition for partition, item in taken.items() if not item.is_done}
         if messages:
@@ -191,21 +201,17 @@ class Reader:
         return progressed
 
     def _take(self, messages: list[Message], taken: dict[Partition, _Taken]) -> None:
-        batch = record_batch(messages)
-        epochs = [message.leader_epoch() for message in messages]
-        codes = {partition: code for code, partition in enumerate(taken)}
-        numbers = np.array([codes[message.topic(), message.partition()] for message in messages])  # type: ignore[index]
+        partitions = list(taken)
+        numbers = _numbers(messages, partitions)
         if np.any(numbers[1:] < numbers[:-1]):
             order = np.argsort(numbers, kind="stable")
-            batch, numbers, epochs = batch.take(pa.array(order)), numbers[order], [epochs[at] for at in order]
+            messages, numbers = [messages[at] for at in order.tolist()], numbers[order]
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
-        partitions = list(taken)
         for first, end in pairwise(cuts):
-            partition = partitions[numbers[first]]
-            rest: tuple[pa.RecordBatch, Sequence[int | None]] = (batch.slice(first, end - first), epochs[first:end])
-            if not taken[partition].is_done:
-                rest = taken[partition].take(*rest)
-            if rest[0].num_rows:
+            partition, own = partitions[numbers[first]], messages[first:end]
+            delivered = record_batch(partition, own), own
+            rest = delivered if taken[partition].is_done else taken[partition].take(delivered)
+            if rest is not None:
                 self._waiting[partition].append(rest)
 
     def _note(self, message: Message, taken: dict[Partition, _Taken]) -> bool:
@@ -239,6 +245,18 @@ class Reader:
 
         if partitions:
             self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+
+
+def _numbers(messages: list[Message], partitions: Sequence[Partition]) -> npt.NDArray[np.int64]:
+    """Return for each message which of the partitions it is of."""
+    from confluent_kafka import Message
+
+    names: Iterator[Any] = map(Message.partition, messages)
+    codes: dict[Any, int] = {partition.number: code for code, partition in enumerate(partitions)}
+    if len({partition.topic for partition in partitions}) > 1:
+        names = zip(map(Message.topic, messages), names, strict=True)
+        codes = {partition: code for code, partition in enumerate(partitions)}
+    return np.fromiter(map(codes.__getitem__, names), np.int64, len(messages))
 
 
 def _assigned(share: Share) -> Any:
