@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobspec.job import KafkaSourceSpec
-from milepost.sources.landed.messages import MESSAGE_SCHEMA
+from milepost.sources.landed import MESSAGE_SCHEMA, SCHEMA_METADATA, RegistrySchema
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,18 @@ def message_table(messages: Sequence[Message]) -> pa.Table:
     return pa.Table.from_pylist(rows, MESSAGE_SCHEMA)
 
 
-def message_object(messages: Sequence[Message], row_group: int = 1_000) -> bytes:
-    """Return messages as one object of a landing."""
+def message_object(
+    messages: Sequence[Message], row_group: int = 1_000, schemas: Mapping[int, RegistrySchema] | None = None
+) -> bytes:
+    """Return messages as one object of a landing.
+
+    Args:
+        schemas: of a registry, by id, that the object carries.
+    """
     body = io.BytesIO()
-    pq.write_table(message_table(messages), body, compression="zstd", row_group_size=row_group)
+    metadata = {SCHEMA_METADATA + str(number).encode(): schema.encoded() for number, schema in (schemas or {}).items()}
+    table = message_table(messages).replace_schema_metadata(metadata or None)
+    pq.write_table(table, body, compression="zstd", row_group_size=row_group)
     return body.getvalue()
 
 

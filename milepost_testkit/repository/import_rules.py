@@ -196,6 +196,7 @@ HOMES: dict[str, tuple[set[str], set[str]]] = {
     "openlineage": ({"openlineage"}, set()),
     "confluent_kafka": (set(), {"sources"}),
     "dlt": (set(), {"sources"}),
+    "fastavro": (set(), {"sources"}),
 }
 """Heavy library -> (packages that may import it at module level, packages that may do so inside functions)."""
 

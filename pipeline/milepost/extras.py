@@ -14,6 +14,7 @@ EXTRAS: dict[str, dict[str, str]] = {
     "delta": {"deltalake": "deltalake"},
     "iceberg": {"pyiceberg": "pyiceberg"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
+    "registry": {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "requests": "requests"},
     "dlt": {"dlt": "dlt"},
     "lineage": {"openlineage": "openlineage-python"},
     "otel": {

@@ -38,6 +38,7 @@ HEADINGS = {
     "LandLimits": "sources: nexmark.land",
     "KafkaSourceSpec": "sources: kafka",
     "MessageValue": "sources: kafka.value",
+    "RegistrySpec": "sources: kafka.value.registry",
     "KafkaLandLimits": "sources: kafka.land",
     "DeltaSourceSpec": "sources: delta",
     "TableLandLimits": "sources: tables.land",

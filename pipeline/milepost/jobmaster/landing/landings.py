@@ -23,6 +23,7 @@ from milepost.jobspec.job import (
     DltSourceSpec,
     KafkaSourceSpec,
     LandedSourceSpec,
+    MessageValue,
     NexmarkSourceSpec,
     PythonSourceSpec,
 )
@@ -36,6 +37,8 @@ from milepost.sources.landed import (
     MESSAGE_SCHEMA,
     GivenRows,
     LandedSource,
+    SchemaRegistry,
+    WithSchemas,
     open_delta_source,
     open_dlt_source,
     open_kafka_source,
@@ -265,7 +268,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
     if isinstance(spec, KafkaSourceSpec):
         require("kafka", f"source {name} (format: kafka)")
         is_time = isinstance(spec.start, str) and spec.start not in ("earliest", "latest")
-        return open_kafka_source(
+        source = open_kafka_source(
             name,
             spec.topics,
             {**spec.client, "bootstrap.servers": spec.bootstrap_servers},
@@ -273,6 +276,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             max_rows=spec.land.max_rows,
             max_bytes=spec.land.max_bytes,
         )
+        return source if spec.value.registry is None else WithSchemas(source, _registry(name, spec.value))
     if isinstance(spec, DeltaSourceSpec):
         require("delta", f"source {name} (format: delta)")
         store = context.store_at(spec.path)
@@ -293,6 +297,14 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
     require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
     return open_python_source(name, spec.identity, code, spec.options, spec.columns, spec.event_time)
+
+
+def _registry(name: str, value: MessageValue) -> SchemaRegistry:
+    registry = value.registry
+    assert registry is not None, name
+    require("registry", f"source {name} (value: {{format: {value.format}}})")
+    login = {"username": registry.username, "password": registry.password, "ca_location": registry.ca_location}
+    return SchemaRegistry(name, value.format.upper(), registry.url, **login)
 
 
 def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:

@@ -41,6 +41,8 @@ class _Encoded:
 class ObjectWriter:
     """Writes the objects of one record, below a folder that no other landing uses. A context manager.
 
+    The schema metadata of batches becomes the metadata of their object: of one key, they have one value.
+
     Args:
         store: rooted at the job. sequence, write_id: of the record that will name the objects.
     """
@@ -83,9 +85,13 @@ class ObjectWriter:
 
 def _encode(groups: list[pa.Table]) -> _Encoded:
     body = io.BytesIO()
-    with pq.ParquetWriter(body, groups[0].schema, compression="zstd") as writer:
+    metadata: dict[bytes, bytes] = {}
+    with pq.ParquetWriter(body, groups[0].schema.remove_metadata(), compression="zstd") as writer:
         for group in groups:
-            writer.write_table(group, row_group_size=group.num_rows)
+            metadata |= group.schema.metadata or {}
+            writer.write_table(group.replace_schema_metadata(None), row_group_size=group.num_rows)
+        if metadata:
+            writer.add_key_value_metadata(metadata)
     content = body.getvalue()
     return _Encoded(content, hashlib.sha256(content).hexdigest(), sum(group.num_rows for group in groups))
 
@@ -104,16 +110,21 @@ def _objects(groups: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
 
 
 def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of many small batches as few tables, in order. Batches of 3, 0 and 4 rows are one table of 7."""
+    """Yield the rows of many small batches as few tables, in order. Batches of 3, 0 and 4 rows are one table of 7.
+
+    A table has the schema metadata of all its batches.
+    """
     waiting: list[pa.RecordBatch] = []
+    metadata: dict[bytes, bytes] = {}
     rows = size = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        waiting.append(batch)
+        metadata |= batch.schema.metadata or {}
+        waiting.append(batch.replace_schema_metadata(None))
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
+            yield pa.Table.from_batches(waiting).replace_schema_metadata(metadata)
+            waiting, metadata, rows, size = [], {}, 0, 0
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield pa.Table.from_batches(waiting).replace_schema_metadata(metadata)

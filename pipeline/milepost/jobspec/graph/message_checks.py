@@ -9,7 +9,9 @@ from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.messages import CHANGE_METADATA
 from milepost.language import SOURCE_FORMATS, Path, Problem, did_you_mean
 
-_CONTENT = {"json": "value", "debezium": "table"}
+_CONTENT = {"json": "value", "debezium": "table", "avro": "record"}
+_REGISTRY_FORMATS = ("avro",)
+_URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _SERVERS = re.compile(r"[^\s,:/@]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 
 
@@ -17,6 +19,7 @@ def message_problems(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
     """Yield what a source of Kafka messages cannot have."""
     yield from _columns(path, source)
     yield from _debezium(path, source)
+    yield from _registry(path, source)
     for topic in sorted({topic for topic in source.topics if source.topics.count(topic) > 1}):
         yield Problem((*path, "topics"), f"{topic} occurs twice")
     if isinstance(source.start, dict):
@@ -54,6 +57,24 @@ def _debezium(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
     for name, item in source.metadata.items():
         if item in CHANGE_METADATA:
             yield Problem((*path, "metadata", name), f"{item} needs `value: {{format: debezium}}`")
+
+
+def _registry(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
+    registry, place = source.value.registry, (*path, "value", "registry")
+    if source.value.format not in _REGISTRY_FORMATS:
+        if registry is not None:
+            yield Problem(
+                place, f"`registry` is only for `format: {' | '.join(_REGISTRY_FORMATS)}`; remove it", at_key=True
+            )
+        return
+    if registry is None:
+        yield Problem((*path, "value"), f"`format: {source.value.format}` needs `registry: {{url: …}}`")
+        return
+    if "${env:" not in registry.url and not _URL.fullmatch(registry.url):
+        message = "expected http://host:port or https://host, without a login: write `username` and `password`"
+        yield Problem((*place, "url"), message)
+    if (registry.username is None) is not (registry.password is None):
+        yield Problem(place, "`username` and `password` need each other")
 
 
 def _raw_columns(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:

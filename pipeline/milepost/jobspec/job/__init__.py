@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.file_source import EpochLimits as EpochLimits
     from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec
     from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec as KafkaSourceSpec
+    from milepost.jobspec.job.sources.kafka_source import MessageValue as MessageValue
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
     from milepost.jobspec.job.sources.messages import CHANGE_METADATA as CHANGE_METADATA

@@ -28,7 +28,7 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "tuple_type": "a list",
 }
-_SECRET_PARTS = ("store", "conf", "path", "dsn", "catalog", "bootstrap_servers", "client")
+_SECRET_PARTS = ("store", "conf", "path", "dsn", "catalog", "bootstrap_servers", "client", "registry")
 
 
 def validate_spec(value: object) -> tuple[JobSpec | None, list[Problem]]:

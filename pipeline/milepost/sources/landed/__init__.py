@@ -17,5 +17,13 @@ if TYPE_CHECKING:
     from milepost.sources.landed.messages import partition_name as partition_name
     from milepost.sources.landed.nexmark_source import open_nexmark_source as open_nexmark_source
     from milepost.sources.landed.python_source import open_python_source as open_python_source
+    from milepost.sources.landed.registry_schemas import HEADER_BYTES as HEADER_BYTES
+    from milepost.sources.landed.registry_schemas import SCHEMA_METADATA as SCHEMA_METADATA
+    from milepost.sources.landed.registry_schemas import RegistrySchema as RegistrySchema
+    from milepost.sources.landed.registry_schemas import decode_schema as decode_schema
+    from milepost.sources.landed.registry_schemas import schema_id_of as schema_id_of
+    from milepost.sources.landed.registry_schemas import stored_schema as stored_schema
+    from milepost.sources.landed.schema_registry import SchemaRegistry as SchemaRegistry
+    from milepost.sources.landed.schema_registry import WithSchemas as WithSchemas
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -28,11 +28,13 @@ from milepost.sources.messages.exact_values import (
     Convert,
     Unfit,
     day_number,
+    exact_decimal,
     list_converter,
     plain_converter,
     struct_converter,
     time_in_unit,
     unfit,
+    unscaled_decimal,
 )
 
 Encoding: TypeAlias = "Mapping[str, Any] | None"
@@ -220,10 +222,7 @@ def _bare_decimal(type_: ColumnType, mode: str | None, value: Any) -> Decimal:
 
 
 def _unscaled_decimal(type_: ColumnType, scale: int, value: Any) -> Decimal:
-    unscaled = int.from_bytes(_bytes(type_, value), "big", signed=True)
-    if unscaled.bit_length() > 1_024:
-        raise unfit(type_)
-    return _fitting(type_, Decimal(f"{unscaled}E{-scale}"))
+    return unscaled_decimal(type_, scale, _bytes(type_, value))
 
 
 def _any_scale_decimal(type_: ColumnType, value: Any) -> Decimal:
@@ -235,32 +234,13 @@ def _any_scale_decimal(type_: ColumnType, value: Any) -> Decimal:
 def _decimal_text(type_: ColumnType, value: Any) -> Decimal:
     if not isinstance(value, str) or len(value) > 1_000 or not _NUMBER.fullmatch(value):
         raise unfit(type_)
-    return _fitting(type_, Decimal(value))
+    return exact_decimal(type_, Decimal(value))
 
 
 def _decimal_number(type_: ColumnType, value: Any) -> Decimal:
     if type(value) is not int and not isinstance(value, Decimal):
         raise unfit(type_)
-    return _fitting(type_, Decimal(value))
-
-
-def _fitting(type_: ColumnType, value: Decimal) -> Decimal:
-    """Return a decimal that the type holds without rounding."""
-    if not value.is_finite():
-        raise unfit(type_)
-    sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    if not any(digits):
-        return Decimal(0)
-    if len(digits) + exponent > type_.precision - type_.scale:
-        raise unfit(type_)
-    # 1.500 has the digits 1500 and the exponent -3; a decimal(3,1) drops two, which are zeros.
-    dropped = -exponent - type_.scale
-    if dropped > 0:
-        if any(digits[len(digits) - dropped :]) if dropped < len(digits) else True:
-            raise Unfit(f"has more digits than a {type_} holds")
-        digits, exponent = digits[: len(digits) - dropped], -type_.scale
-    return Decimal((sign, digits, exponent))
+    return exact_decimal(type_, Decimal(value))
 
 
 def _bytes(type_: ColumnType, value: Any) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from milepost.language import ColumnType
@@ -15,6 +16,7 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _LARGEST = {"int8": 1 << 7, "int16": 1 << 15, "int32": 1 << 31, "int64": 1 << 63}
+_MAX_DECIMAL_BYTES = 128
 _LARGEST_FLOAT32 = 3.4028235677973366e38
 _FIRST_S, _LAST_S = ((datetime(*day, tzinfo=EPOCH.tzinfo) - EPOCH).days * 86_400 for day in ((1, 1, 1), (9999, 12, 31)))
 FIRST_DAY, LAST_DAY = _FIRST_S // 86_400, _LAST_S // 86_400
@@ -88,6 +90,32 @@ def day_number(days: int) -> int:
     if not FIRST_DAY <= days <= LAST_DAY:
         raise Unfit("is outside the years 1 to 9999")
     return days
+
+
+def exact_decimal(type_: ColumnType, value: Decimal) -> Decimal:
+    """Return a decimal that the type holds without rounding. Raises Unfit."""
+    if not value.is_finite():
+        raise unfit(type_)
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if not any(digits):
+        return Decimal(0)
+    if len(digits) + exponent > type_.precision - type_.scale:
+        raise unfit(type_)
+    # 1.500 has the digits 1500 and the exponent -3; a decimal(3,1) drops two, which are zeros.
+    dropped = -exponent - type_.scale
+    if dropped > 0:
+        if any(digits[len(digits) - dropped :]) if dropped < len(digits) else True:
+            raise Unfit(f"has more digits than a {type_} holds")
+        digits, exponent = digits[: len(digits) - dropped], -type_.scale
+    return Decimal((sign, digits, exponent))
+
+
+def unscaled_decimal(type_: ColumnType, scale: int, content: bytes) -> Decimal:
+    """Return the decimal of a big-endian number: the bytes 04 d2 with scale 2 are 12.34. Raises Unfit."""
+    if len(content) > _MAX_DECIMAL_BYTES:
+        raise unfit(type_)
+    return exact_decimal(type_, Decimal(f"{int.from_bytes(content, 'big', signed=True)}E{-scale}"))
 
 
 def unfit(type_: ColumnType) -> Unfit:

@@ -61,10 +61,12 @@ class ParquetReader:
 
     Args:
         is_trusted: whether the objects are the job's own. They may expand by any factor; the memory limits remain.
+        metadata_prefix: the file's metadata whose keys begin so becomes the schema metadata of each batch; empty: none.
     """
 
-    def __init__(self, declared: DeclaredColumns, *, is_trusted: bool = False) -> None:
+    def __init__(self, declared: DeclaredColumns, *, is_trusted: bool = False, metadata_prefix: bytes = b"") -> None:
         self._declared, self.schema, self._is_trusted = declared, declared.schema, is_trusted
+        self._metadata_prefix = metadata_prefix
 
     def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the part's row groups, in order, in batches of up to 16,384 rows.
@@ -119,6 +121,7 @@ class ParquetReader:
             column_bytes = 0 if body.in_memory else _COLUMN_BYTES
             file = pq.ParquetFile(body.file(), buffer_size=column_bytes, pre_buffer=body.in_memory)
             self._check(key, file)
+            metadata = self._metadata(file.metadata)
             pages_bytes, widest = self._sizes(file.metadata, column_bytes)
             groups = _row_groups_of(part, file.metadata)
             row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
@@ -138,7 +141,7 @@ class ParquetReader:
                         batch, bad = self._converted(key, raw, row), []
             except MemoryLimitExceeded as error:
                 raise _too_large_error(key, row, error) from error
-            yield batch
+            yield batch.replace_schema_metadata(metadata) if metadata else batch
             yield from bad
             row += raw.num_rows
             seen_bytes += batch.nbytes
@@ -148,6 +151,10 @@ class ParquetReader:
             widest = max(widest, batch.nbytes // max(batch.num_rows, 1))
             rows = min(rows * _GROWTH, _rows_of(widest))
             file.reader.set_batch_size(rows)
+
+    def _metadata(self, file: pq.FileMetaData) -> dict[bytes, bytes]:
+        prefix, items = self._metadata_prefix, (file.metadata or {}).items()
+        return {key: value for key, value in items if key.startswith(prefix)} if prefix else {}
 
     def _sizes(self, metadata: pq.FileMetaData, column_bytes: int) -> tuple[int, int]:
         """Return, by the file's metadata, the bytes of its largest row group's pages and of its widest rows.

@@ -65,3 +65,19 @@ def test_a_failure_of_the_source_or_of_the_encoding_is_raised_and_stores_nothing
         writer.write(0, iter(mixed))
         writer.finish()
     assert list(store.list("")) == []
+
+
+def test_an_object_has_the_metadata_of_its_batches_and_of_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_writer, "_GROUP_ROWS", 4)
+    store = MemoryStore("memory://job")
+    first, second, third, fourth = batches(3, 3, 3, 3)
+    monkeypatch.setattr(object_writer, "OBJECT_BYTES", 1)
+    marked = [first.replace_schema_metadata({"a": "1"}), second, third.replace_schema_metadata({"b": "2"}), fourth]
+    with ObjectWriter(store, "numbers", 2, "w") as writer:
+        writer.write(0, iter(marked))
+        objects = writer.finish()
+    found = [pq.read_metadata(io.BytesIO(store.get(PREFIX + landed.key))).metadata for landed in objects]
+    assert [{key: value for key, value in one.items() if key in (b"a", b"b")} for one in found] == [
+        {b"a": b"1"},
+        {b"b": b"2"},
+    ]

@@ -68,7 +68,9 @@ def test_a_start_is_read_again_as_it_is_stored(start: object, stored: object) ->
         {"client": {"isolation.level": "read_uncommitted"}},
         {"client": {"sasl password": "x"}},
         {"client": {"fetch.wait.max.ms": 5}},
-        {"value": {"format": "avro"}},
+        {"value": {"format": "protobuf"}},
+        {"value": {"format": "avro", "registry": {"conn_id": "registry"}}},
+        {"value": {"format": "debezium", "time_precision_mode": "seconds"}},
         {"value": {"format": "text"}},
         {"value": {}},
         {"metadata": {"v": "value"}},
@@ -93,6 +95,14 @@ def test_what_a_source_cannot_have_is_refused(keys: dict[str, Any]) -> None:
         ({"a": "int32"}, {"value": {"format": "raw"}}),
         ({"a": "string", "b": "binary"}, {"value": {"format": "raw"}}),
         ({}, {"value": {"format": "raw"}}),
+        ({}, {"value": {"format": "debezium"}}),
+        ({"a": "string"}, {"value": {"format": "json", "decimal_handling_mode": "precise"}}),
+        ({"a": "string"}, {"metadata": {"op": "op"}}),
+        ({"a": "string"}, {"value": {"format": "json", "registry": {"url": "http://registry:8081"}}}),
+        ({"a": "string"}, {"value": {"format": "avro"}}),
+        ({"a": "string"}, {"value": {"format": "avro", "registry": {"url": "registry:8081"}}}),
+        ({"a": "string"}, {"value": {"format": "avro", "registry": {"url": "https://user:word@registry"}}}),
+        ({"a": "string"}, {"value": {"format": "avro", "registry": {"url": "https://r", "username": "u"}}}),
         ({"a": "string"}, {"start": {"click": {0: 1}}}),
         ({"a": "string"}, {"bootstrap_servers": "broker"}),
         ({"a": "string"}, {"bootstrap_servers": "a:9092,"}),
@@ -113,6 +123,8 @@ def test_a_problem_of_a_source_says_what_to_do(schema: dict[str, str], keys: dic
         (SCHEMA, {"bootstrap_servers": "${env:KAFKA}"}),
         ({"payload": "string"}, {"value": {"format": "raw"}}),
         ({}, {"value": {"format": "raw"}, "metadata": {"o": "offset"}}),
+        (SCHEMA, {"value": {"format": "debezium"}, "metadata": {"op": "op", "lsn": "source.lsn"}}),
+        (SCHEMA, {"value": {"format": "avro", "registry": {"url": "${env:REGISTRY}", "ca_location": "/ca.pem"}}}),
         (SCHEMA, {"client": {"group.id": "milepost", "security.protocol": "SASL_SSL", "ssl.ca.location": "/ca.pem"}}),
     ],
     ids=str,
@@ -142,6 +154,16 @@ def test_connection_texts_are_the_servers_and_the_options_of_the_client() -> Non
 def test_the_start_is_the_same_in_whatever_order_it_is_written() -> None:
     one, other = {"clicks": {0: 5, 1: 6}}, {"clicks": {"1": 6, "0": 5}}
     assert kafka_source(SCHEMA, start=one).identity == kafka_source(SCHEMA, start=other).identity
+
+
+def test_the_registry_s_login_is_resolved_with_the_other_connections() -> None:
+    registry = {"url": "${env:REGISTRY}", "username": "reader", "password": "${env:PASSWORD}"}
+    spec = kafka_source(SCHEMA, value={"format": "avro", "registry": registry})
+    texts = spec.connection_texts
+    assert {path[-1] for path in texts if path[:2] == ("value", "registry")} == {"url", "username", "password"}
+    resolved = spec.with_connection_texts(texts | {("value", "registry", "password"): "hunter2"})
+    assert resolved.value.registry is not None and resolved.value.registry.password == "hunter2"
+    assert spec.value.registry is not None and spec.value.registry.password == "${env:PASSWORD}"
 
 
 @pytest.mark.parametrize(

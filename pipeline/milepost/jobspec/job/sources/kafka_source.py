@@ -25,6 +25,8 @@ _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 """Debezium's own placeholder of a value that it does not have."""
 
+_REGISTRY = ("value", "registry")
+
 OWN_OPTIONS: Mapping[str, str] = {
     "bootstrap.servers": "write `bootstrap_servers`",
     "metadata.broker.list": "write `bootstrap_servers`",
@@ -94,6 +96,24 @@ Topic = Annotated[
 ClientOption = Annotated[str, AfterValidator(_check_option)]
 
 
+class RegistrySpec(SpecModel):
+    """The schema registry that messages were written with: Confluent's, or one with its API and wire format.
+
+    Attributes:
+        url: its URL. `${env:…}` is allowed.
+        username: of the login. null: no login. `${env:…}` is allowed.
+        password: of the login. `${env:…}` is required.
+        ca_location: path to a file of CA certificates (PEM). null: those of the library.
+    """
+
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"conn_id"})
+
+    url: Text
+    username: Text | None = None
+    password: Text | None = None
+    ca_location: Text | None = None
+
+
 class MessageValue(SpecModel):
     """How the value of a message becomes columns.
 
@@ -102,7 +122,9 @@ class MessageValue(SpecModel):
             a message without a value is skipped. raw: the bytes, or the text, in one column or none; a message without
             a value has null. debezium: the value is a change event of Debezium as JSON, with or without its schema; the
             columns are those of the row after the change, or of the row before its delete. A message without a value is
-            skipped.
+            skipped. avro: the value is a record in Avro, written with a schema of the `registry`; the columns are
+            fields of the record. A message without a value is skipped.
+        registry: needed for avro. Landings read it, epochs do not: the log has the schemas.
         time_precision_mode: only with debezium, for events without a schema: `time.precision.mode` of the connector.
             With adaptive, a timestamp[ms] column has milliseconds, a timestamp[us] column microseconds, a timestamp[ns]
             column nanoseconds. null: a number in a timestamp column is read only from events with a schema.
@@ -113,10 +135,10 @@ class MessageValue(SpecModel):
             with it in a column cannot be decoded, unless its `before` has the value.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"registry"})
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"avro", "protobuf"})}
+    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"protobuf"})}
 
-    format: Literal["json", "raw", "debezium"]
+    format: Literal["json", "raw", "debezium", "avro"]
+    registry: RegistrySpec | None = None
     time_precision_mode: Literal["adaptive", "connect", "isostring", "microseconds", "nanoseconds"] | None = None
     decimal_handling_mode: Literal["precise", "string", "double"] | None = None
     unavailable_value_placeholder: Text | None = None
@@ -231,6 +253,8 @@ class KafkaSourceSpec(LandedSourceSpec):
             return MessageLayout(tuple(carried), {}, carried)
         if self.value.format == "json":
             return MessageLayout(self.column_names, self.value_columns, carried)
+        if self.value.format == "avro":
+            return MessageLayout(self.column_names, self.value_columns, carried, registry_format="avro")
         fields = {name: item for name, item in self.metadata.items() if item in CHANGE_METADATA}
         decoded = self.value_columns | {name: CHANGE_METADATA[item] for name, item in fields.items()}
         rules = ChangeRules(
@@ -264,8 +288,15 @@ class KafkaSourceSpec(LandedSourceSpec):
     @property
     def connection_texts(self) -> dict[tuple[str, ...], str]:
         texts: dict[tuple[str, ...], str] = {("bootstrap_servers",): self.bootstrap_servers}
-        return texts | {("client", name): text for name, text in self.client.items()}
+        texts |= {("client", name): text for name, text in self.client.items()}
+        registry = {} if self.value.registry is None else self.value.registry.model_dump(exclude_none=True)
+        return texts | {(*_REGISTRY, key): text for key, text in registry.items()}
 
     def with_connection_texts(self, texts: Mapping[tuple[str, ...], str]) -> Self:
         client = {name: texts["client", name] for name in self.client}
-        return self.model_copy(update={"bootstrap_servers": texts["bootstrap_servers",], "client": client})
+        update: dict[str, Any] = {"bootstrap_servers": texts["bootstrap_servers",], "client": client}
+        if self.value.registry is not None:
+            resolved = {path[-1]: text for path, text in texts.items() if path[:-1] == _REGISTRY}
+            registry = self.value.registry.model_copy(update=resolved)
+            update["value"] = self.value.model_copy(update={"registry": registry})
+        return self.model_copy(update=update)

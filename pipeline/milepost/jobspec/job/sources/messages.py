@@ -89,10 +89,13 @@ class MessageLayout:
         order: all columns of a row, in order.
         decoded: columns that are read from the decoded value; {}: the value is not decoded.
         carried: columns that are taken from the message.
-        changes: the value is a Debezium change event, read by these rules; None: it is a JSON object.
+        changes: the value is a Debezium change event, read by these rules.
+        registry_format: the value was written in this format with a schema of a registry. Without any of both, it is a
+            JSON object.
     """
 
     order: tuple[str, ...]
     decoded: Mapping[str, ColumnType]
     carried: Mapping[str, CarriedColumn]
     changes: ChangeRules | None = None
+    registry_format: str | None = None
