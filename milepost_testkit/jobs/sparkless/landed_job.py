@@ -183,13 +183,13 @@ class LandedJob:
         )
         return None if base is None else base.sources["feed"].position
 
-    def assert_tables(self, rows: int) -> None:
-        """Both tables are what DuckDB says after the first rows that were produced."""
+    def assert_tables(self, rows: int, since: int = 0) -> None:
+        """Both tables are what DuckDB says after the first rows that were produced, without those before `since`."""
         numbered = (
             "SELECT k, row_number() OVER () - 1 AS n FROM read_csv($file, header = false, columns = {'k': 'BIGINT'})"
         )
-        produced = f"SELECT * FROM ({numbered}) WHERE n < $rows"
-        parameters = {"file": str(self.folder / "produced.csv"), "rows": rows}
+        produced = f"SELECT * FROM ({numbered}) WHERE n < $rows AND n >= $since"
+        parameters = {"file": str(self.folder / "produced.csv"), "rows": rows, "since": since}
         totals = f"SELECT k, count(*) AS rows, CAST(sum(n) AS BIGINT) AS total FROM ({produced}) GROUP BY k ORDER BY k"
         wanted: pa.Table = duckdb.sql(totals, params=parameters).to_arrow_table()
         assert self.master.reports.read("totals").select(["k", "rows", "total"]).sort_by("k").to_pylist() == (

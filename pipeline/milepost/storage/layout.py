@@ -38,6 +38,7 @@ from milepost.protocol.records import (
     OperatorUid,
     is_job_directory,
     key_fault,
+    landed_place,
     manifest_version,
     token_prefix,
 )
@@ -127,12 +128,14 @@ def require_own_prefix(prefix: str) -> str:
     Raises:
         StateCorrupt: any other prefix. Deleting by it could delete live objects (I8).
     """
+    if landed_place(prefix) is not None and key_fault(prefix) is None:
+        return prefix
     if not prefix.endswith("/"):
         return require_own_key(prefix)
     if not is_job_directory(prefix):
         raise StateCorrupt(
-            f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/, chk-<id>/t<token>/ or "
-            "chk-<id>/t<token>/metrics/. Nothing was deleted.",
+            f"the manifest's garbage list names prefix {prefix!r}; expected chk-<id>/, chk-<id>/t<token>/, "
+            "chk-<id>/t<token>/metrics/ or landed/<source>/objects/<sequence>/. Nothing was deleted.",
             prefix=prefix,
         )
     return prefix

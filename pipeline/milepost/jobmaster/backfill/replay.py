@@ -239,11 +239,19 @@ def _check_log_complete(
         landed = item.landed.get(source)
         if landed is None:
             continue
-        if landed.first != (1 if position is None else position.next):
+        follows = _begins(context, source, landed) if position is None else landed.first == position.next
+        if not follows:
             raise _broken_log(context, source, f"checkpoint {item.checkpoint_id} read from record {landed.first} on")
         position = landed.end
     if position != head:
         raise _broken_log(context, source, "they end at another position than the newest checkpoint")
+
+
+def _begins(context: JobContext, source: str, landed: LandedRange) -> bool:
+    """Return whether an epoch from checkpoint 0 may have read a range: from the first record that was retained then."""
+    log = context.source_log(source)
+    newest = log.newest()
+    return newest is not None and landed.first <= log.first(newest)
 
 
 def _broken_log(context: JobContext, source: str, problem: str) -> StateCorrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from milepost.errors import SourceChanged
+from milepost.errors import InvalidRequest, SourceChanged
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records import ObjectHandle
@@ -56,7 +56,22 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
 
 
 def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], name: str) -> None:
-    """Check that every landed object of a replay exists with its size. Raises StateCorrupt."""
+    """Check that every landed object of a replay exists with its size.
+
+    Raises:
+        InvalidRequest: records of the replay are below the floor of the log. StateCorrupt: an object is missing.
+    """
+    floor = context.source_log(name).floor
+    below = [item for item in ranges if floor and name in item.landed and item.landed[name].first < floor.next]
+    if below and floor is not None:
+        raise InvalidRequest(
+            f"job {context.spec.name}: the replay needs records {below[0].landed[name].first} to {floor.next - 1} of "
+            f"source {name}, which are older than `land.retain` and were deleted. Nothing was changed; the live "
+            "timeline continues.",
+            hint=f"backfill from a retained checkpoint: --from-checkpoint ID; milepost list {context.spec.name} shows "
+            "them",
+            source=name,
+        )
     store = open_store(context.log_store(name))
     objects = [obj for item in ranges for obj in item.objects.get(name, ())]
     parallel_map(store, lambda obj: stat_handle(store, ObjectHandle(obj.key, obj.size, obj.etag)), objects)

@@ -23,6 +23,7 @@ from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.job import JobSpec, SinkSpec, resolve_sink
 from milepost.jobspec.load import LoadedJob
 from milepost.language.times import in_ms
+from milepost.protocol.landed import floor_of
 from milepost.protocol.manifest.transaction import Answer
 from milepost.protocol.records import (
     CheckpointId,
@@ -45,7 +46,7 @@ from milepost.sources.planning import split_path
 from milepost.state.cache import node_cache
 from milepost.storage import ObjectCache, handle_of, open_store, read_handle
 from milepost.storage.concurrency import parallel_map
-from milepost.storage.log import Decide, Head, LandedTransition, ManifestLog
+from milepost.storage.log import Decide, Head, LandedTransition, ManifestLog, SourceLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -283,6 +284,14 @@ class JobContext:
         """
         recent = self.log.recent_head()
         return self.head().state if recent is None else recent.state
+
+    def source_log(self, source: str) -> SourceLog:
+        """Return the log of a landed source, from its floor. A recent floor is enough, since deletion waits longer."""
+        try:
+            floor = floor_of(self.recent_state(), source)
+        except NotFound:  # the job has never run
+            floor = None
+        return SourceLog(self.store, source, floor)
 
     def transact(
         self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0

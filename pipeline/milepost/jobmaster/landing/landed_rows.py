@@ -50,8 +50,10 @@ def _find(log: SourceLog, at: int | None) -> LogRecord:
         stored = log.first_reaching(last.total_rows, None, newest)
         assert stored is not None, newest
         return stored.record
-    if not last.first <= at <= last.sequence:
-        raise NotFound(f"source {log.source}: its log has no record {at}; it has {last.first} to {last.sequence}.")
+    first = log.first(newest)
+    if not first <= at <= last.sequence:
+        deleted = f"; records before {first} were deleted, see `land.retain`" if first > last.first else ""
+        raise NotFound(f"source {log.source}: its log has no record {at}: it has {first} to {last.sequence}{deleted}.")
     return last if at == last.sequence else log.record(at).record
 
 

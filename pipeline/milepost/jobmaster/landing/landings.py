@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound
 from milepost.extras import require
-from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
+from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
@@ -215,16 +215,19 @@ class Landings:
         self._require_landed(source)
         spec = self._context.spec.landed[source]
         schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
-        return read_landed_rows(SourceLog(self._context.store, source), schema, at, limit)
+        return read_landed_rows(self._context.source_log(source), schema, at, limit)
 
     def _land(self, name: str, state: ManifestState) -> Landing:
         context = self._context
-        spec, log = context.spec.landed[name], SourceLog(context.store, name)
+        spec, log = context.spec.landed[name], context.source_log(name)
         position = self._position(name, state)
         if position is not None:
             log.require_holds(position)  # else rows would be acknowledged that no checkpoint of this log can reach
-        elif (newest := log.newest()) is not None:
-            require_begun_at_start(name, newest)
+        else:
+            newest = log.newest()
+            log.require_continues(None, newest)
+            if newest is not None:
+                require_restored(name, newest, state)
         return Lander(log, open_source(context, name, spec), context.identity).land()
 
     def _position(self, name: str, state: ManifestState) -> LogPosition | None:

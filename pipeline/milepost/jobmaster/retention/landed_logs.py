@@ -11,16 +11,18 @@ from milepost.storage.log import SourceLog
 
 @dataclass(slots=True)
 class WalkedLog:
-    """What was read of one log, from its first record on.
+    """What was read of one log, from its first retained record on.
 
     Attributes:
+        floor: where it was read from; None: the first record of the log.
         end: the position after the newest record that was read; None: there was none.
         job: identity of the life of the job whose log it is; None: it has no record.
-        first: sequence of its first record.
+        first: sequence of the first record that was read.
         digests: of the records, in order. objects: of all records, with keys below the job's store.
     """
 
     source: str
+    floor: LogPosition | None = None
     end: LogPosition | None = None
     job: str | None = None
     first: int = 1
@@ -36,8 +38,10 @@ class WalkedLog:
         """Add the next record."""
         prefix = landed_objects_prefix(self.source)
         self.objects += (ObjectHandle(prefix + item.key, item.size, item.sha256) for item in stored.record.objects)
+        if not self.digests:
+            self.first = stored.record.sequence
         self.digests.append(stored.digest)
-        self.first, self.end, self.job = stored.record.first, stored.position, stored.record.identity.get(JOB)
+        self.end, self.job = stored.position, stored.record.identity.get(JOB)
 
     def position_fault(self, position: LogPosition) -> str | None:
         """Return why a position is not one of this log, or None."""
@@ -49,6 +53,9 @@ class WalkedLog:
             return f"{what}what is stored is log {self.end.log}"
         if last > self.newest:
             return f"{what}it ends at record {self.newest} now"
+        if self.floor is not None and last < self.first:
+            is_floor = position == self.floor
+            return None if is_floor else f"{what}its retained records begin with record {self.first} now"
         return (
             None
             if last >= self.first and self.digests[last - self.first] == position.digest
@@ -63,10 +70,15 @@ class LandedLogs:
         self._store = store
         self._walked: dict[str, WalkedLog] = {}
 
-    def walk(self, source: str) -> WalkedLog:
-        """Read a log up to its newest record. Raises StateCorrupt: a record is missing, unreadable or out of place."""
-        walked = self._walked.setdefault(source, WalkedLog(source))
-        log = SourceLog(self._store, source)
+    def walk(self, source: str, floor: LogPosition | None) -> WalkedLog:
+        """Read a log from its floor up to its newest record.
+
+        Args:
+            floor: by the head; None: the log has none.
+        Raises: StateCorrupt: a record is missing, unreadable or out of place.
+        """
+        log = SourceLog(self._store, source, floor)
+        walked = self._walked.setdefault(source, WalkedLog(source, floor))
         newest = log.newest()
         if newest is None:
             log.require_continues(walked.end, None)

@@ -23,7 +23,7 @@ from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.landed_logs import LandedLogs
 from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
 from milepost.jobmaster.retention.vetoes import is_expired
-from milepost.protocol.landed import LogPosition
+from milepost.protocol.landed import LogPosition, floor_of
 from milepost.protocol.log import aborted_by, completion_of
 from milepost.protocol.manifest.upkeep import without_expired_pins
 from milepost.protocol.records import (
@@ -317,7 +317,7 @@ class _ReferenceCollector:
 
     def _walk_log_of(self, source: str, logs: LandedLogs) -> None:
         try:
-            log = logs.walk(source)
+            log = logs.walk(source, floor_of(self._state, source))
         except StateCorrupt as error:
             self.faults.append(error.message)
             return
@@ -328,7 +328,8 @@ class _ReferenceCollector:
         faults = ((name, log.position_fault(position)) for name, own, position in self.positions if own == source)
         self.faults += [f"{name}: {fault}" for name, fault in faults if fault is not None]
         life = "" if log.job in (None, self._context.identity) else ", of an earlier life of the job"
-        extent = f"{counted(len(log.digests), 'record')}, {counted(len(log.objects), 'object')}{life}"
+        trimmed = "" if log.floor is None else f", from record {log.floor.next} on"
+        extent = f"{counted(len(log.digests), 'record')}, {counted(len(log.objects), 'object')}{trimmed}{life}"
         self.roots.append(f"log of source {source} ({extent})")
 
     def walk_vetoes(self, objects: Iterable[ObjectStat], now_ms: int) -> None:

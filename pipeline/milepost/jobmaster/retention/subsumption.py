@@ -19,6 +19,7 @@ from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import delete_unnamed_lists, fold_garbage, read_list, write_if_large
 from milepost.jobmaster.retention.job_tables import prefetch_job_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
+from milepost.jobmaster.retention.log_floors import propose_floors
 from milepost.jobmaster.retention.orphan_tables import orphan_table_records
 from milepost.jobmaster.retention.table_pruning import pruning_due
 from milepost.protocol.manifest.transaction import (
@@ -212,11 +213,14 @@ def _plan(
     except CheckpointError as error:
         _LOG.warning("no checkpoint is dropped now: the contents of an orphan table are unknown: %s", error.message)
         return None
-    garbage = unreferenced(
+    floors, trimmed = propose_floors(context, state, {item.checkpoint_id: needed[item.checkpoint_id] for item in stay})
+    unneeded = unreferenced(
         [orphan_records, *(_referenced(item, needed) for item in stay)],
         [[*_referenced(item, needed), *keys] for item, keys in zip(leave, own_objects(), strict=True)],
     )
-    return SubsumeRequest(session_id, policy, dropped, garbage, write_if_large(context.store, state, garbage))
+    garbage = (*unneeded, *trimmed)
+    listed = write_if_large(context.store, state, garbage)
+    return SubsumeRequest(session_id, policy, dropped, garbage, listed, floors=floors)
 
 
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:

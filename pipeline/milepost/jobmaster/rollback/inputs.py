@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.landed import LogPosition
 from milepost.sources.planning import list_objects
 from milepost.storage import open_store
 
@@ -28,7 +30,7 @@ def consumed_since(
 ) -> Mapping[str, InputSize]:
     """Return, per source, the size of the input that `after` has consumed and `before` has not."""
     sizes = {name: _input_size(versions) for name, versions in _consumed_between(context, before, after).items()}
-    return sizes | landed_between(before, after)
+    return sizes | landed_between(context, before, after)
 
 
 def replayed_input(
@@ -48,25 +50,48 @@ def replayed_input(
         replayed[name] = _input_size(versions)
         lost += _lost_objects(context, name, versions)
         lost += forgotten_input(now, then, name)
-    for name, size in landed_between(then, now).items():
+    for name, size in landed_between(context, then, now).items():
         reason = skip_reason(context, then, name)
         replayed |= {name: size} if reason is None else {}
-        lost += [] if reason is None else [reason]
+        lost += deleted_records(context, then, name) if reason is None else [reason]
     return replayed, lost
 
 
-def landed_between(before: CheckpointMetadata | None, after: CheckpointMetadata | None) -> dict[str, InputSize]:
-    """Return, per landed source, the size of the records of its log that `after` has read and `before` has not.
+def landed_between(
+    context: JobContext, before: CheckpointMetadata | None, after: CheckpointMetadata | None
+) -> dict[str, InputSize]:
+    """Return, per landed source, the size of the retained records of its log that `after` has read and `before` not.
 
     All timelines read one log, so of two checkpoints one has read everything that the other has.
     """
     sizes = {}
     for name, source in after.sources.items() if after is not None else ():
-        start = before.sources[name].position if before is not None and name in before.sources else None
+        if source.position is None:
+            continue
+        start = _position(before, name) or context.source_log(name).floor
         objects, size = (0, 0) if start is None else (start.total_objects, start.total_bytes)
-        if source.position is not None and source.position.total_objects > objects:
+        if source.position.total_objects > objects:
             sizes[name] = InputSize(source.position.total_objects - objects, source.position.total_bytes - size)
     return sizes
+
+
+def deleted_records(context: JobContext, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
+    """Yield, as text, which input before the retained records of a log is not read again from `then`."""
+    if _position(then, source) is not None:
+        return
+    log = context.source_log(source)
+    newest = log.newest()
+    first = 1 if newest is None else log.first(newest)
+    if first > 1:
+        at, why = log.record(first).record.start, "deleted (`land.retain`)" if log.floor else "not restored"
+        yield (
+            f"source {source}: the records before {first} of its log were {why}. What the external system had up to "
+            f"{json.dumps(at)} is not read again"
+        )
+
+
+def _position(metadata: CheckpointMetadata | None, source: str) -> LogPosition | None:
+    return metadata.sources[source].position if metadata is not None and source in metadata.sources else None
 
 
 def skip_reason(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:

@@ -21,7 +21,13 @@ from milepost.jobmaster.compatibility.preflight import mismatches, preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
 from milepost.jobmaster.leadership.table_previews import fate_of_dropped
-from milepost.jobmaster.rollback.inputs import InputSize, forgotten_input, landed_between, skip_reason
+from milepost.jobmaster.rollback.inputs import (
+    InputSize,
+    deleted_records,
+    forgotten_input,
+    landed_between,
+    skip_reason,
+)
 from milepost.jobmaster.rollback.plan import StateRows, state_rows
 from milepost.jobmaster.rollback.switched_tables import SwitchedTable, find_switched_tables
 from milepost.protocol.records import (
@@ -261,11 +267,11 @@ class _PointReader:
                 reason = skip_reason(self._context, then, name)
                 lost += forgotten_input(now, then, name) if reason is None else (reason,)
                 runs_again |= {name: _size(replayed)} if reason is None else {}
-        for name, size in landed_between(then, now).items():
+        for name, size in landed_between(self._context, then, now).items():
             reason = skip_reason(self._context, then, name)
-            lost += [] if reason is None else [reason]
+            lost += deleted_records(self._context, then, name) if reason is None else (reason,)
             runs_again |= {name: size} if reason is None else {}
-        return runs_again, counts_as_read | landed_between(now, then), lost
+        return runs_again, counts_as_read | landed_between(self._context, now, then), lost
 
     def _consumed(self, metadata: CheckpointMetadata | None, source: str) -> pa.Table:
         if metadata is None or source not in metadata.sources:

@@ -79,7 +79,7 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
     """
     elsewhere = {}
     for source, position in positions_of(saved.metadata).items():
-        log = SourceLog(context.store, source)
+        log = context.source_log(source)
         newest = log.newest()
         if newest is None:
             _require_continuable(context, saved, source, position)
@@ -89,6 +89,13 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
             require_own_log(source, newest.record.identity, context.identity)
             if log.holds(position):
                 continue
+            if log.floor is not None and log.floor.log == position.log and position.next < log.floor.next:
+                raise InvalidRequest(
+                    f"{_what(context, saved, source, position)}, and this job has deleted what follows: its retained "
+                    f"records begin with record {log.floor.next}, see `land.retain`. Nothing was changed.",
+                    hint="restore it into a new job, which lands what the external system still has",
+                    source=source,
+                )
         if not has_run or not _continues(log, newest, position):
             raise InvalidRequest(
                 f"{_what(context, saved, source, position)}, and this job's storage has another log of that source, "

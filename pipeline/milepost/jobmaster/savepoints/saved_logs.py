@@ -13,7 +13,6 @@ from milepost.protocol.landed import JOB, LogPosition, StoredRecord, decode_reco
 from milepost.protocol.records import ObjectHandle, ObjectStore, landed_objects_prefix, landed_record_key
 from milepost.storage import handle_of, read_handle
 from milepost.storage.concurrency import parallel_map
-from milepost.storage.log import SourceLog
 
 
 def positions_of(metadata: CheckpointMetadata) -> dict[str, LogPosition]:
@@ -32,7 +31,7 @@ def logs_to_save(
     logs: dict[str, SavedLog] = {}
     handles: list[ObjectHandle] = []
     for source, position in positions_of(metadata).items():
-        log = SourceLog(context.store, source)
+        log = context.source_log(source)
         log.require_holds(position)
         newest = log.newest()
         assert newest is not None, "it holds the position"

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.continuations import continuing_record as continuing_record
     from milepost.protocol.landed.continuations import copied_record as copied_record
     from milepost.protocol.landed.continuations import is_continued_by as is_continued_by
+    from milepost.protocol.landed.floors import floor_at as floor_at
+    from milepost.protocol.landed.floors import floor_of as floor_of
+    from milepost.protocol.landed.floors import highest_floor as highest_floor
+    from milepost.protocol.landed.floors import raised_floor as raised_floor
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
     from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of

@@ -3,17 +3,17 @@
 A log with records 1 to 6, of which records 1 to 4 are older than `retain`::
 
     lowest `next` of the retained checkpoints   4: records 1 to 3 are not needed
-    newest record                               6: it always stays, so that an idle log keeps its `to`
+    highest `next` of the retained checkpoints  7: record 6 exists, and stays, so that an idle log keeps its `end`
     records older than `retain`                 1 to 4
     floor                                       4, the least of 4, 6 and 5
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from milepost.protocol.landed.records import LogPosition, StoredRecord
-from milepost.protocol.records import LogFloor
+from milepost.protocol.records import LogFloor, ManifestState
 
 
 def floor_at(source: str, position: LogPosition) -> LogFloor:
@@ -30,8 +30,13 @@ def floor_at(source: str, position: LogPosition) -> LogFloor:
     )
 
 
+def floor_of(state: ManifestState, source: str) -> LogPosition | None:
+    """Return the position at which the retained records of a source's log begin; None: at its first record."""
+    return next((position_at(floor) for floor in state.floors if floor.source == source), None)
+
+
 def position_at(floor: LogFloor) -> LogPosition:
-    """Return the position at which the retained records begin."""
+    """Return the position of a floor."""
     return LogPosition(
         floor.log,
         floor.next,
@@ -43,19 +48,20 @@ def position_at(floor: LogFloor) -> LogPosition:
     )
 
 
-def highest_floor(positions: Iterable[LogPosition | None], newest: StoredRecord) -> int | None:
+def highest_floor(positions: Collection[LogPosition | None]) -> int | None:
     """Return the sequence up to which a floor may rise, or None: it must not rise.
 
+    The last record that a checkpoint has read stays, because it may be the newest of the log.
+
     Args:
-        positions: of all retained checkpoints. None, or a position in another log, holds every record.
-        newest: the newest record of the log, which always stays.
+        positions: of all retained checkpoints. A checkpoint without one, and positions in several logs, hold every
+            record.
     """
-    highest = newest.record.sequence
-    for position in positions:
-        if position is None or position.log != newest.record.log:
-            return None
-        highest = min(highest, position.next)
-    return highest
+    known = [position for position in positions if position is not None]
+    if len(known) < len(positions) or len({position.log for position in known}) != 1:
+        return None
+    ends = [position.next for position in known]
+    return min(*ends, max(ends) - 1)
 
 
 def raised_floor(records: Iterable[StoredRecord], highest: int, landed_until_ms: int) -> LogPosition | None:

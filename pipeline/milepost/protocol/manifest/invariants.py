@@ -14,6 +14,7 @@ from milepost.protocol.records.layout import (
     savepoint_root_of_key,
     token_prefix,
 )
+from milepost.protocol.records.log_floors import is_below_floor
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, CleanUp, ManifestState, TimelineRole
 from milepost.protocol.retention.retention import root_in_job
 
@@ -116,12 +117,14 @@ def _garbage_faults(state: ManifestState) -> list[str]:
         if key.startswith(entry.prefix)
     ]
     faults += [
-        f"I8: garbage {entry.prefix} must be below a checkpoint, or a savepoint's root"
+        f"I8: garbage {entry.prefix} must be below a checkpoint, a savepoint's root, or of a record below a floor"
         for entry in state.garbage
-        if checkpoint_of_key(entry.prefix) is None and savepoint_root_of_key(entry.prefix) != entry.prefix
+        if not is_below_floor(entry.prefix, state.floors)
+        and checkpoint_of_key(entry.prefix) is None
+        and savepoint_root_of_key(entry.prefix) != entry.prefix
     ]
     faults += [
-        f"I8: garbage {entry.prefix} must be an object, or the directory of a checkpoint, token, metrics or a savepoint"
+        f"I8: garbage {entry.prefix} must be an object, or a directory of a checkpoint, token, savepoint or record"
         for entry in state.garbage
         if entry.prefix.endswith("/") and not is_job_directory(entry.prefix)
     ]
@@ -134,7 +137,7 @@ def _garbage_faults(state: ManifestState) -> list[str]:
     faults += [
         f"I8: garbage list {garbage.sha256} must have remaining keys, below checkpoints, and a version up to this one"
         for garbage in state.garbage_lists
-        if not (0 <= garbage.done < garbage.count and 0 < garbage.newest < state.next_checkpoint_id)
+        if not (0 <= garbage.done < garbage.count and 0 <= garbage.newest < state.next_checkpoint_id)
         or not 0 < garbage.since_version <= state.version
         or _SHA256.fullmatch(garbage.sha256) is None
     ]

@@ -50,10 +50,12 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import is_job_directory as is_job_directory
     from milepost.protocol.records.layout import is_veto_key as is_veto_key
     from milepost.protocol.records.layout import key_fault as key_fault
+    from milepost.protocol.records.layout import landed_directory as landed_directory
     from milepost.protocol.records.layout import landed_object_place as landed_object_place
     from milepost.protocol.records.layout import landed_object_sequence as landed_object_sequence
     from milepost.protocol.records.layout import landed_objects_folder as landed_objects_folder
     from milepost.protocol.records.layout import landed_objects_prefix as landed_objects_prefix
+    from milepost.protocol.records.layout import landed_place as landed_place
     from milepost.protocol.records.layout import landed_record_key as landed_record_key
     from milepost.protocol.records.layout import landed_records_prefix as landed_records_prefix
     from milepost.protocol.records.layout import landed_sequence as landed_sequence
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.locations import file_url as file_url
     from milepost.protocol.records.locations import location_problem as location_problem
     from milepost.protocol.records.log_floors import LogFloor as LogFloor
+    from milepost.protocol.records.log_floors import is_below_floor as is_below_floor
     from milepost.protocol.records.manifest_state import ENDED_STATUSES as ENDED_STATUSES
     from milepost.protocol.records.manifest_state import CleanUp as CleanUp
     from milepost.protocol.records.manifest_state import Garbage as Garbage

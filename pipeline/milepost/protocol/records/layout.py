@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records.ids import CheckpointId, FencingToken
+from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken
 
 MANIFEST_PREFIX = "manifest/"
 INPUTS_PREFIX = "inputs/"
@@ -60,6 +60,7 @@ _REGISTERED_KEY = re.compile(rf"{SINKS_PREFIX}[^/]+/tables/[0-9a-f]{{64}}\.json"
 _STAGED_FILE = re.compile(rf"{SINKS_PREFIX}([^/]+)/files/")
 _LANDED_RECORD_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/records/(\d{{20}})\.json")
 _LANDED_OBJECT_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/[^/]+/[^/]+\.parquet")
+_LANDED_DIRECTORY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -138,6 +139,23 @@ def landed_source_of_key(key: str) -> str | None:
     """Return the source to whose log a record or a landed object belongs; None for any other key."""
     match = _LANDED_RECORD_KEY.fullmatch(key) or _LANDED_OBJECT_KEY.fullmatch(key)
     return None if match is None else match[1]
+
+
+def landed_directory(source: str, sequence: int) -> str:
+    """Return the directory of everything that any landing wrote for one record: ``landed/<source>/objects/<number>/``.
+
+    A trimmed log deletes it as a whole.
+    """
+    return f"{landed_objects_prefix(source)}{sequence:0{_DIGITS}d}/"
+
+
+def landed_place(entry: str) -> tuple[str, int] | None:
+    """Return the source and the sequence of a record's key or of a `landed_directory`; None for any other entry."""
+    match = _LANDED_DIRECTORY.fullmatch(entry)
+    if match is not None:
+        return match[1], int(match[2])
+    match = _LANDED_RECORD_KEY.fullmatch(entry)
+    return None if match is None else (match[1], _VERSION_CEILING - int(match[2]))
 
 
 def landed_objects_folder(sequence: int, write_id: str) -> str:
@@ -267,6 +285,14 @@ def checkpoint_of_key(key: str) -> CheckpointId | None:
     return None if match is None else CheckpointId(int(match[1]))
 
 
+def garbage_checkpoint(entry: str) -> CheckpointId | None:
+    """Return the checkpoint below which a garbage entry is. Records of a trimmed log are of checkpoint 0.
+
+    None for a savepoint's root, and for anything that cannot be garbage.
+    """
+    return NO_CHECKPOINT if landed_place(entry) is not None else checkpoint_of_key(entry)
+
+
 def token_prefix_of_key(key: str) -> str | None:
     """Return the ``chk-<id>/t<token>/`` that contains the key; None for any other key."""
     match = _CHECKPOINT_KEY.match(key)
@@ -280,8 +306,9 @@ def token_of_prefix(prefix: str) -> tuple[CheckpointId, FencingToken] | None:
 
 
 def is_job_directory(prefix: str) -> bool:
-    """Return whether a prefix is a whole directory of a checkpoint, token, token's metrics or savepoint."""
-    return _OWN_DIRECTORY.fullmatch(prefix) is not None or savepoint_root_of_key(prefix) == prefix
+    """Return whether a prefix is a directory of a checkpoint, token, token's metrics, savepoint or landed record."""
+    is_own = _OWN_DIRECTORY.fullmatch(prefix) is not None or _LANDED_DIRECTORY.fullmatch(prefix) is not None
+    return is_own or savepoint_root_of_key(prefix) == prefix
 
 
 def key_fault(key: str) -> str | None:

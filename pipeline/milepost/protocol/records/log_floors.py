@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from milepost.codec import Count, Sha256, Text
+from milepost.protocol.records.layout import landed_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +35,12 @@ class LogFloor:
     def check(self) -> str | None:
         """Return why this cannot be a floor, or None."""
         return None if self.next >= 2 else f"expected a floor after record 1, got next {self.next}"
+
+
+def is_below_floor(entry: str, floors: Iterable[LogFloor]) -> bool:
+    """Return whether a key or directory belongs to a record below the floor of its log. False for any other entry.
+
+    With the floor of `clicks` at record 4, ``landed/clicks/objects/00000000000000000003/`` is below it.
+    """
+    place = landed_place(entry)
+    return place is not None and any(floor.source == place[0] and place[1] < floor.next for floor in floors)

@@ -29,14 +29,16 @@ from milepost.protocol.records.layout import (
     is_mark_key,
     is_registered_table_key,
     is_veto_key,
+    landed_directory,
     landed_object_place,
-    landed_sequence,
+    landed_place,
     manifest_version,
     savepoint_root_of_key,
     token_of_prefix,
     token_prefix,
     token_prefix_of_key,
 )
+from milepost.protocol.records.log_floors import is_below_floor
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.retention import lowest_pending
 
@@ -94,6 +96,8 @@ class GarbageKeys:
         checkpoint_id = checkpoint_of_key(key)
         directories += [] if checkpoint_id is None else [checkpoint_prefix(checkpoint_id)]
         directories += [owner + METRICS_NAME] if owner is not None and key.startswith(owner + METRICS_NAME) else []
+        landed = landed_object_place(key)
+        directories += [] if landed is None else [landed_directory(*landed)]
         return key in self.keys or any(directory in self.keys for directory in directories)
 
 
@@ -127,7 +131,7 @@ def object_status(
         named = any(key == garbage_list_key(garbage.sha256) for garbage in state.garbage_lists)
         return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
     if key.startswith(LANDED_PREFIX):
-        return _of_a_log(key, logs or {})
+        return _of_a_log(state, key, listed, logs or {})
     if _INPUT_KEY.fullmatch(key):
         return ObjectStatus.UNCLAIMED
     if key.startswith(SAVEPOINTS_PREFIX):
@@ -189,17 +193,18 @@ def _of_a_copy(state: ManifestState, key: str, listed: GarbageKeys) -> ObjectSta
     return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
 
 
-def _of_a_log(key: str, logs: Mapping[str, int]) -> ObjectStatus:
-    """Return the status of a record, or of a landed object that no record names.
+def _of_a_log(state: ManifestState, key: str, listed: GarbageKeys, logs: Mapping[str, int]) -> ObjectStatus:
+    """Return the status of a record, or of a landed object that no retained record names.
 
     Such an object can still be named as long as its record's place is free. With record 7 as the newest one: an object
-    for record 7 has lost, because record 7 names others; one for record 8 may belong to a landing that is running.
+    for record 7 has lost, because record 7 names others; one for record 8 may belong to a landing that is running. With
+    the floor at record 4, whatever is stored for records 1 to 3 is unreachable.
     """
-    if landed_sequence(key) is not None:
-        return ObjectStatus.LOG
     place = landed_object_place(key)
+    if is_below_floor(key if place is None else landed_directory(*place), state.floors):
+        return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
     if place is None:
-        return ObjectStatus.FOREIGN
+        return ObjectStatus.FOREIGN if landed_place(key) is None else ObjectStatus.LOG
     source, sequence = place
     return ObjectStatus.LOST_LANDING if sequence <= logs.get(source, 0) else ObjectStatus.IN_USE
 
@@ -208,6 +213,8 @@ def proof(key: str, outcome: CheckpointOutcome | None) -> str:
     """Return, as one clause, why nothing can need an unreachable object again."""
     if savepoint_root_of_key(key) is not None:
         return "no listed savepoint names it, and no copy is in progress there"
+    if landed_place(key) is not None or landed_object_place(key) is not None:
+        return "its record is below the floor of the source's log, so no retained checkpoint reads it"
     checkpoint_id = checkpoint_of_key(key)
     prefix = token_prefix_of_key(key)
     owner = None if prefix is None else token_of_prefix(prefix)

@@ -15,7 +15,10 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId
 from milepost.protocol.records.layout import (
     METRICS_NAME,
     SAVEPOINTS_PREFIX,
-    checkpoint_of_key,
+    garbage_checkpoint,
+    landed_directory,
+    landed_object_place,
+    landed_place,
     savepoint_root_of_key,
     token_prefix_of_key,
 )
@@ -132,8 +135,8 @@ def unreferenced(retained: Iterable[Iterable[str]], dropped: Iterable[Iterable[s
 
     Checkpoints share state runs by reference. A token's directory is a single entry if nothing in it is retained, so
     that the manifest stays small. Otherwise its files are separate entries, except for its metrics, which are one. A
-    savepoint's root is garbage as a whole or not at all. Other keys (input records) are never garbage. With checkpoint
-    2 retained and 1 dropped::
+    savepoint's root is garbage as a whole or not at all, and so are the objects of a landed record. Other keys (input
+    records) are never garbage. With checkpoint 2 retained and 1 dropped::
 
         retained  {chk-2/t2/b, chk-1/t1/a}         2 refers to its own file and to one of 1
         dropped   {chk-1/t1/a, chk-1/t1/_metadata, chk-1/t1/metrics/m, inputs/x.json}
@@ -152,6 +155,9 @@ def unreferenced(retained: Iterable[Iterable[str]], dropped: Iterable[Iterable[s
             root = savepoint_root_of_key(key)
             if root is not None and root not in needed:
                 garbage.add(root)
+            landed = landed_object_place(key)
+            if landed is not None or landed_place(key) is not None:
+                garbage.add(key if landed is None else landed_directory(*landed))
             continue
         metrics = directory + METRICS_NAME
         if directory not in needed:
@@ -271,8 +277,8 @@ def _finished_lists(state: ManifestState, now_ms: int, grace_ms: int) -> Iterato
 
 
 def _below_finished(entry: Garbage, lowest: CheckpointId | None) -> bool:
-    """Return whether an entry is below a checkpoint older than the lowest pending one, or in a savepoint."""
-    checkpoint_id = checkpoint_of_key(entry.prefix)
+    """Return whether an entry is below a checkpoint older than the lowest pending one, a savepoint's or a record's."""
+    checkpoint_id = garbage_checkpoint(entry.prefix)
     if checkpoint_id is None:
         return savepoint_root_of_key(entry.prefix) is not None
     return lowest is None or checkpoint_id < lowest

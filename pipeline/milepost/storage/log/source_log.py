@@ -31,10 +31,12 @@ class SourceLog:
 
     Args:
         store: rooted at the job. source: name of the source, which is a column name and so safe in a key.
+        floor: where the retained records begin, by the job's manifest; None: at the log's first record. Records below
+            it may be deleted, and are not read.
     """
 
-    def __init__(self, store: ObjectStore, source: str) -> None:
-        self.store, self.source = store, source
+    def __init__(self, store: ObjectStore, source: str, floor: LogPosition | None = None) -> None:
+        self.store, self.source, self.floor = store, source, floor
 
     def newest(self) -> StoredRecord | None:
         """Return the newest record, or None if nothing was ever landed. Raises StateCorrupt."""
@@ -50,6 +52,10 @@ class SourceLog:
             raise StateCorrupt(f"{key}: expected record {sequence}, got {stored.record.sequence}. Nothing was changed.")
         return stored
 
+    def first(self, newest: StoredRecord) -> int:
+        """Return the sequence of the first retained record."""
+        return newest.record.first if self.floor is None else self.floor.next
+
     def since(self, position: LogPosition | None, newest: StoredRecord) -> Iterator[StoredRecord]:
         """Yield the records after a position, oldest first, up to a newest record. Reads ahead of the caller.
 
@@ -57,12 +63,17 @@ class SourceLog:
         something else wrote, is never read as if it went on.
 
         Args:
-            position: None is the begin of the log.
+            position: None is the first retained record.
         Raises:
             StateCorrupt: a record is missing or does not follow; or the log ends before the position.
         """
+        position = self.floor if position is None else position
         self.require_continues(position, newest)
         first, last = newest.record.first if position is None else position.next, newest.record.sequence
+        return self.records(position, first, last)
+
+    def records(self, position: LogPosition | None, first: int, last: int) -> Iterator[StoredRecord]:
+        """Yield the records of a range, which follow a position. Raises: as `since`."""
         sequences = ((sequence, _RECORD_BYTES) for sequence in range(first, last + 1))
         for stored in prefetched_map(self.store, self._existing, sequences, _PREFETCHED_BYTES):
             require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))
@@ -76,8 +87,9 @@ class SourceLog:
         binary search. The first record after a position mostly has rows, and then it is the only one that is read.
 
         Args:
-            rows: more than before `after`. after: None is the begin of the log.
+            rows: more than before `after`. after: None is the first retained record.
         """
+        after = self.floor if after is None else after
         if newest.record.total_rows < rows:
             return None
         first = newest.record.first if after is None else after.next
@@ -100,12 +112,14 @@ class SourceLog:
         """Check that the log still has what was read up to a position. Raises StateCorrupt.
 
         Args:
-            newest: the newest record; None: there is none.
+            position: None is the first retained record. newest: the newest record; None: there is none.
         """
+        position = self.floor if position is None else position
         if position is None:
             return
         record = None if newest is None else newest.record
-        has_it = record is not None and record.log == position.log and record.sequence >= position.next - 1
+        at_least = position.next - 1 if self.floor is None else max(position.next - 1, self.floor.next)
+        has_it = record is not None and record.log == position.log and record.sequence >= at_least
         is_end = record is not None and record.sequence == position.next - 1
         if not has_it or (is_end and newest is not None and newest.digest != position.digest):
             raise self._other_log(position, record)
@@ -146,7 +160,12 @@ class SourceLog:
             raise self._other_log(position, None if newest is None else newest.record)
 
     def holds(self, position: LogPosition) -> bool:
-        """Return whether a position is on this log. Reads the record before it. Raises StateCorrupt."""
+        """Return whether a position is on this log, at or above the floor. Raises StateCorrupt.
+
+        It reads the record before the position. At the floor that record may be deleted, and the floor has its digest.
+        """
+        if self.floor is not None and position.next <= self.floor.next:
+            return position == self.floor
         try:
             return self.record(position.next - 1).position == position
         except NotFound:

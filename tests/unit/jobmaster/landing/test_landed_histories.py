@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
@@ -33,17 +34,31 @@ class Killed(BaseException):
 
 
 class LandedHistory(RuleBasedStateMachine):
-    """A job, with the rows that its tables must have at each checkpoint and savepoint, and the ancestors of each."""
+    """A job, with the rows that its tables must have at each checkpoint and savepoint, and the ancestors of each.
+
+    Attributes:
+        since: of each checkpoint: rows before this number are not in its tables, because they were deleted from the log
+            before a timeline began from the empty state.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
-        self.job = LandedJob.create(Path(self._folder.name) / "job")
         self.produced = 0
         self.rows = {0: 0}
-        self.saved: dict[str, int] = {}
+        self.since = {0: 0}
+        self.saved: dict[str, tuple[int, int]] = {}
         self.ancestors: dict[int, tuple[int, ...]] = {0: ()}
         self.head = 0
+
+    @initialize(trims=st.booleans())
+    def begin(self, trims: bool) -> None:
+        """A job that deletes landed records as soon as no checkpoint needs them, or one that retains them for days."""
+        edit = {
+            "retained: {last: 50}": "retained: {last: 2}",
+            "    event_time: at": "    event_time: at\n    land: {retain: 0s}",
+        }
+        self.job = LandedJob.create(Path(self._folder.name) / "job", edit if trims else None)
 
     @rule(keys=st.lists(st.integers(1, 3), min_size=1, max_size=4))
     def produce(self, keys: list[int]) -> None:
@@ -83,15 +98,24 @@ class LandedHistory(RuleBasedStateMachine):
     def epoch(self) -> None:
         result = self.job.epoch() if self.job.context.log.head() is not None else None
         if result is not None and not isinstance(result, NothingToDo):
+            since = self._deleted() if self.head == 0 else self.since[self.head]
             self._advance(int(result.checkpoint_id), self.head)
             position = self.job.position()
             assert position is not None
-            self.rows[self.head] = position.total_rows
+            self.rows[self.head], self.since[self.head] = position.total_rows, since
+
+    @rule(count=st.integers(1, 4))
+    def go_on(self, count: int) -> None:
+        """Epochs of one record each, so that checkpoints are subsumed."""
+        for key in range(count):
+            self.produce([key])
+            self.land()
+            self.epoch()
 
     @precondition(lambda self: self.head)
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        target = data.draw(st.sampled_from(sorted(self.rows)))
+        target = data.draw(st.sampled_from(self._retained()))
         self.job.roll_back(target)
         self.head = target
         assert int(self.job.context.head().state.timeline().head) == target
@@ -99,14 +123,29 @@ class LandedHistory(RuleBasedStateMachine):
     @precondition(lambda self: self._replayable())
     @rule(data=st.data())
     def backfill(self, data: st.DataObject) -> None:
-        rows, start = self.rows[self.head], data.draw(st.sampled_from(self._replayable()))
+        rows, since, start = self.rows[self.head], self.since[self.head], data.draw(st.sampled_from(self._replayable()))
+        if start == 0 and since < self._deleted():
+            with pytest.raises(InvalidRequest, match="were deleted"):
+                self.job.backfill(from_checkpoint=start)
+            return
         self.job.backfill(from_checkpoint=start)
         self._advance(int(self.job.context.head().state.timeline().head), start)
-        self.rows[self.head] = rows
+        self.rows[self.head], self.since[self.head] = rows, since
+
+    def _deleted(self) -> int:
+        """Number of rows before the retained records of the log."""
+        log = self.job.context.source_log("feed")
+        newest = log.newest()
+        record = None if newest is None else log.record(log.first(newest)).record
+        return 0 if record is None else record.total_rows - record.rows
+
+    def _retained(self) -> list[int]:
+        return [0, *(int(item.checkpoint_id) for item in self.job.context.head().state.checkpoints)]
 
     def _replayable(self) -> list[int]:
         """The ancestors of the head since which something was read."""
-        return [at for at in self.ancestors[self.head] if self.rows[at] < self.rows[self.head]]
+        retained = self._retained() if self.head else []
+        return [at for at in self.ancestors[self.head] if at in retained and self.rows[at] < self.rows[self.head]]
 
     def _advance(self, head: int, since: int) -> None:
         self.head = head
@@ -122,12 +161,14 @@ class LandedHistory(RuleBasedStateMachine):
         collect_garbage(context, SessionId("collector"), context.timeout_ms)
         audit = self.job.master.reports.fsck()
         assert (audit.exit_code, audit.foreign, audit.unreachable) == (0, (), ()), audit
+        if self.head:
+            self.job.master.reports.verify(deep=True)
 
     @precondition(lambda self: self.head)
     @rule(write=st.integers(0, 40))
     def move(self, write: int) -> None:
         """The job goes on in another storage, from a savepoint with input. Its first restore ends at a write."""
-        rows, old, master = self.rows[self.head], self.job.folder, self.job.master
+        rows, since, old, master = self.rows[self.head], self.since[self.head], self.job.folder, self.job.master
         master.savepoints.export(self.head, f"{old}-saved", with_input=True)
         new = old.parent / f"{old.name}-moved"
         shutil.copytree(old / "config", new / "config")
@@ -154,14 +195,15 @@ class LandedHistory(RuleBasedStateMachine):
             with patch("milepost.jobmaster.rollback.imported_checkpoint.is_provably_dead", lambda holder: True):
                 self.job.master.restores.start(f"{old}-saved")
         self.head = int(self.job.context.head().state.timeline().head)
-        self.rows, self.saved, self.ancestors = {self.head: rows}, {}, {self.head: ()}
+        self.rows, self.since = {0: 0, self.head: rows}, {0: 0, self.head: since}
+        self.saved, self.ancestors = {}, {0: (), self.head: ()}
 
     @precondition(lambda self: self.head)
     @rule()
     def save(self) -> None:
         name = f"saved-{len(self.saved)}"
         self.job.master.savepoints.create(name)
-        self.saved[name] = self.rows[self.head]
+        self.saved[name] = self.rows[self.head], self.since[self.head]
 
     @precondition(lambda self: self.saved)
     @rule(data=st.data())
@@ -170,22 +212,24 @@ class LandedHistory(RuleBasedStateMachine):
         self.job.master.savepoints.cancel()
         self.job.master.restores.start(name)
         self.head = int(self.job.context.head().state.timeline().head)
-        self.rows[self.head], self.ancestors[self.head] = self.saved[name], ()
+        self.rows[self.head], self.since[self.head] = self.saved[name]
+        self.ancestors[self.head] = ()
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:
         """After a kill between a restore's switch and its tables, they follow at the next epoch."""
         if self.head and self.job.context.head().state.reconciliation is None:
-            self.job.assert_tables(self.rows[self.head])
+            self.job.assert_tables(self.rows[self.head], self.since[self.head])
 
     def teardown(self) -> None:
         """Land and process the rest: then the tables have every row that was produced."""
         try:
             self.land()
+            since = self.since[self.head] if self.head else self._deleted()
             while not isinstance(self.job.epoch(), NothingToDo):
                 pass
             if self.produced:
-                self.job.assert_tables(self.produced)
+                self.job.assert_tables(self.produced, since)
         finally:
             self._folder.cleanup()
 

@@ -194,12 +194,12 @@ def test_a_repeated_walk_reads_only_the_new_records() -> None:
             read.append(key)
 
     logs = LandedLogs(HookedStore(space, before=record))
-    assert logs.walk("numbers").newest == 9
+    assert logs.walk("numbers", None).newest == 9
     assert len(read) == 10, "each record once, and the newest one to begin with"
     read.clear()
     system.produced = 43
     landed(space, system)
-    walked = logs.walk("numbers")
+    walked = logs.walk("numbers", None)
     assert (walked.newest, len(walked.objects), len(read)) == (10, 18, 2)
 
 
@@ -207,10 +207,10 @@ def test_a_log_that_was_replaced_between_two_walks_is_damage_not_a_mixture() -> 
     space, system = MemoryStore("memory://job"), ExpiringSystem(produced=3)
     landed(space, system)
     logs = LandedLogs(space)
-    logs.walk("numbers")
+    logs.walk("numbers", None)
     space.delete([stat.key for stat in space.list("")])
     with pytest.raises(StateCorrupt, match="there is none"):
-        logs.walk("numbers")
+        logs.walk("numbers", None)
     landed(space, ExpiringSystem(produced=5))
     with pytest.raises(StateCorrupt, match="what is stored is not that log"):
-        logs.walk("numbers")
+        logs.walk("numbers", None)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.landed.appends import first_record, next_record
-from milepost.protocol.landed.floors import floor_at, highest_floor, position_at, raised_floor
+from milepost.protocol.landed.floors import floor_at, floor_of, highest_floor, raised_floor
 from milepost.protocol.landed.records import (
     LandedObject,
     LogPosition,
@@ -23,9 +23,11 @@ from milepost.protocol.landed.records import (
 from milepost.protocol.log.entry_codec import decode_entry, encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.invariants import faults
-from milepost.protocol.manifest.transaction.answers import Transition
+from milepost.protocol.manifest.transaction.answers import AlreadyDone
 from milepost.protocol.manifest.transaction.requests import FloorProposal, SubsumeRequest
+from milepost.protocol.manifest.upkeep.floors import holds_every_floor
 from milepost.protocol.records.ids import CheckpointId, SessionId
+from milepost.protocol.records.layout import landed_directory, landed_record_key
 from milepost.protocol.records.log_floors import LogFloor
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
@@ -105,12 +107,15 @@ class LandedJob:
         respected = tuple(
             item.checkpoint_id for item in self.state.checkpoints if item.checkpoint_id not in set(dropped)
         )
-        highest = highest_floor((self.positions[item] for item in respected), self.records[-1])
-        raised = None
-        if highest is not None:
+        highest, raised = highest_floor([self.positions[item] for item in respected]), None
+        if highest is not None and not holds_every_floor(self.state):
             raised = raised_floor(self.records[self.first - 1 :], highest, self.log.now_ms - self.retain_ms)
-        floors = () if raised is None else (floor_at(SOURCE, raised),)
-        return SubsumeRequest(SessionId(A), POLICY, dropped, (), floors=FloorProposal(floors, respected))
+        if raised is None:
+            return SubsumeRequest(SessionId(A), POLICY, dropped, ())
+        garbage = [landed_record_key(SOURCE, sequence) for sequence in range(self.first, raised.next)]
+        garbage += [landed_directory(SOURCE, sequence) for sequence in range(self.first, raised.next)]
+        proposal = FloorProposal((floor_at(SOURCE, raised),), respected)
+        return SubsumeRequest(SessionId(A), POLICY, dropped, tuple(garbage), floors=proposal)
 
     def epoch(self, count: int | None) -> None:
         self.begin(self.state.live)
@@ -120,6 +125,7 @@ class LandedJob:
     def check(self, before: ManifestState) -> None:
         """L5: what retained checkpoints, open timelines, pending epochs and `retain` need is above the floor."""
         assert not before.floors or before.floors[0].next <= self.first, "a floor never falls"
+        assert faults(self.state) == []
         retained = {int(item.checkpoint_id) for item in self.state.checkpoints}
         needed = [self.starts[item] for item in retained]
         for timeline in self.state.timelines:
@@ -132,7 +138,7 @@ class LandedJob:
         young = [r.record.sequence for r in self.records if r.record.landed_at_ms > self.log.now_ms - self.retain_ms]
         assert self.first <= min([*needed, *young, len(self.records)])
         if self.floor is not None:
-            assert position_at(self.floor) == self.records[self.first - 2].position
+            assert floor_of(self.state, SOURCE) == self.records[self.first - 2].position
 
 
 STEPS = 15
@@ -201,9 +207,10 @@ def test_a_floor_rises_to_the_oldest_retained_checkpoint() -> None:
     assert job.positions[4] is not None and job.first == job.positions[4].next == 6
 
 
-def test_the_newest_record_stays() -> None:
+def test_the_newest_record_that_was_read_stays() -> None:
     job = caught_up()
-    assert highest_floor([job.records[-1].position], job.records[-1]) == len(job.records)
+    assert highest_floor([job.records[-1].position]) == len(job.records)
+    assert highest_floor([job.records[-1].position, job.records[-2].position]) == len(job.records)
 
 
 @pytest.mark.parametrize(("retain_ms", "first"), [(1_000, 6), (2_000, 5), (3_000, 4), (9_000, 1)])
@@ -217,23 +224,53 @@ def test_a_checkpoint_without_a_position_in_the_log_holds_all_of_it() -> None:
     job = caught_up()
     other = replace(job.records[-1].position, log="another log")
     for position in (None, other):
-        assert highest_floor([job.records[-1].position, position], job.records[-1]) is None
+        assert highest_floor([job.records[-1].position, position]) is None
 
 
-def test_a_proposal_that_does_not_know_a_timeline_from_checkpoint_0_raises_nothing() -> None:
+def test_a_proposal_that_does_not_know_a_timeline_from_checkpoint_0_drops_nothing() -> None:
     job = caught_up()
     plan = job.plan()
     job.log.fork(A, 0)
-    assert isinstance(job.log.submit(plan), Transition), "the checkpoints are dropped all the same"
-    assert job.first == 1
+    before = job.state
+    assert isinstance(job.log.submit(plan), AlreadyDone), "the next epoch plans again"
+    assert job.state == before
 
 
-def test_a_proposal_that_does_not_know_a_checkpoint_raises_nothing() -> None:
+def test_a_proposal_that_does_not_know_a_checkpoint_drops_nothing() -> None:
     job = caught_up()
     plan = job.plan()
     job.epoch(0)
-    assert isinstance(job.log.submit(plan), Transition), "the checkpoints are dropped all the same"
-    assert job.first == 1
+    before = job.state
+    assert isinstance(job.log.submit(plan), AlreadyDone), "the next epoch plans again"
+    assert job.state == before
+
+
+def test_a_floor_of_another_log_than_the_one_that_was_trimmed_is_refused() -> None:
+    """Its records would have the keys of those that are listed for deletion."""
+    job = caught_up()
+    job.log.submit(job.plan())
+    job.epoch(0)
+    before, plan = job.state, job.plan()
+    later = replace(floor_at(SOURCE, job.records[-1].position), log="another log")
+    respected = tuple(
+        item.checkpoint_id for item in job.state.checkpoints if item.checkpoint_id not in plan.checkpoint_ids
+    )
+    job.log.submit(replace(plan, garbage=(), floors=FloorProposal((later,), respected)))
+    assert job.state == before
+
+
+@pytest.mark.parametrize(
+    "entry", [landed_record_key(SOURCE, 6), landed_directory(SOURCE, 6), landed_record_key("other", 1)]
+)
+def test_a_record_that_is_not_below_the_floor_of_its_log_cannot_become_garbage(entry: str) -> None:
+    job = caught_up()
+    plan = job.plan()
+    before = job.state
+    with pytest.raises(ProtocolViolation):
+        job.log.submit(replace(plan, garbage=(*plan.garbage, entry)))
+    assert job.state == before
+    job.log.submit(plan)
+    assert job.first == 6
 
 
 def test_a_timeline_that_starts_from_checkpoint_0_holds_the_floor_until_it_has_a_checkpoint() -> None:
@@ -254,8 +291,8 @@ def test_a_floor_is_never_lowered() -> None:
     first = job.first
     job.epoch(0)
     plan = job.plan()
-    assert plan.floors is not None
-    job.log.submit(replace(plan, floors=replace(plan.floors, floors=(early,))))
+    respected = tuple(item.checkpoint_id for item in job.state.checkpoints)
+    job.log.submit(replace(plan, garbage=(), floors=FloorProposal((early,), respected)))
     assert job.first == first
 
 

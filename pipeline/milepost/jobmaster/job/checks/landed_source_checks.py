@@ -33,13 +33,14 @@ def require_whole_logs(context: JobContext, state: ManifestState | None, use: st
             )
 
 
-def require_begun_at_start(source: str, newest: StoredRecord) -> None:
-    """Check that a job that has read nothing of a log can begin with its first record. Raises InvalidRequest.
+def require_restored(source: str, newest: StoredRecord, state: ManifestState) -> None:
+    """Check that no restore is unfinished, given that the checkpoint has read nothing of a log. Raises InvalidRequest.
 
-    Otherwise a restore is not finished. A landing in between would go on behind the records that were copied so far,
-    and a source that returns what it still has would skip the rest.
+    An unfinished one has begun a log that continues a savepoint, and the job has no checkpoint. A landing in between
+    would append after the records that were copied so far, and a source that returns what it still has would skip the
+    rest. Once the job has checkpoints, it may go back to the empty state, and read from the begin of its log.
     """
-    if newest.record.first > 1:
+    if newest.record.first > 1 and not state.checkpoints:
         raise InvalidRequest(
             f"source {source}: the checkpoint has read nothing, and its log begins with record {newest.record.first}: "
             "it continues the log of a savepoint, and does not have the rows before. Nothing was read or landed.",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.epoch import CheckpointMetadata
-from milepost.jobmaster.job.checks.landed_source_checks import require_begun_at_start
+from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LogPosition, StoredRecord, require_own_log
 from milepost.storage.log import SourceLog
@@ -12,17 +12,20 @@ from milepost.storage.log import SourceLog
 def open_log(
     context: JobContext, base: CheckpointMetadata | None, name: str
 ) -> tuple[SourceLog, LogPosition | None, StoredRecord | None]:
-    """Return the log of a landed source, where the base has read it up to, and its newest record.
+    """Return the log of a landed source, the position from which the base reads on, and its newest record.
+
+    A base that has read nothing begins at the floor; None is the first record of a log that has no floor.
 
     Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log.
     """
-    log = SourceLog(context.store, name)
+    log = context.source_log(name)
     snapshot = base.sources.get(name) if base is not None else None
     position = snapshot.position if snapshot is not None else None
     newest = log.newest()
     if newest is not None:
         require_own_log(name, newest.record.identity, context.identity)
         if position is None:
-            require_begun_at_start(name, newest)
+            require_restored(name, newest, context.recent_state())
+    position = log.floor if position is None else position
     log.require_continues(position, newest)
     return log, position, newest

@@ -24,6 +24,7 @@ from milepost.jobmaster.reports.tables.row_filter import rows_where
 from milepost.jobmaster.reports.tables.state_rows import StateSide, check_rows, rows_by_hash, rows_by_key
 from milepost.jobmaster.reports.tables.state_values import drop_total_column, show_row_counts, state_values
 from milepost.jobmaster.retention.landed_logs import LandedLogs
+from milepost.protocol.landed import floor_of
 from milepost.protocol.records import (
     CheckpointId,
     CompletedCheckpoint,
@@ -37,7 +38,6 @@ from milepost.sinks.records import TableContents, decode_schema
 from milepost.spill import SpilledRows
 from milepost.storage import check_handle, stat_handle
 from milepost.storage.concurrency import parallel_map
-from milepost.storage.log import SourceLog
 
 _MAX_LISTED = 12
 """Maximum number of problems in the error message. Its details have all."""
@@ -164,7 +164,7 @@ class Tables:
             (discarded if required.isdisjoint(by) else problems).append(f"{format_checkpoints(by)}: {problem}")
         problems += handle_conflicts(described)
         if deep:
-            log_problems, read = self._verify_logs()
+            log_problems, read = self._verify_logs(state)
             problems, checked = problems + log_problems, checked + read
         ids = [int(checkpoint.checkpoint_id) for checkpoint in checkpoints]
         if problems:
@@ -188,14 +188,14 @@ class Tables:
         target = newest_intact_ancestor(self._context, state)
         return "" if target is None else f", or go back: milepost rollback {state.job} --to {target}"
 
-    def _verify_logs(self) -> tuple[list[str], int]:
+    def _verify_logs(self, state: ManifestState) -> tuple[list[str], int]:
         """Read the logs of all landed sources to their ends. Returns the problems and the number of objects."""
         store, logs = self._context.store, LandedLogs(self._context.store)
         problems: list[str] = []
         checked = 0
         for source in sorted(self._context.spec.landed):
             try:
-                log = logs.walk(source)
+                log = logs.walk(source, floor_of(state, source))
             except StateCorrupt as error:
                 problems.append(error.message)
                 continue
@@ -235,7 +235,7 @@ class Tables:
             if position is None:
                 continue
             try:
-                if SourceLog(self._context.store, source).holds(position):
+                if self._context.source_log(source).holds(position):
                     continue
                 fault = "is missing or another one"
             except StateCorrupt as error:

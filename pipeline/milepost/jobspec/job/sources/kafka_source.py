@@ -159,7 +159,7 @@ class KafkaLandLimits(LandRules):
             partition that has new ones.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset()
 
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
     max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from milepost.jobspec.job.sources.source_spec import ObjectLayout, SourceSpec
-from milepost.language import PositiveDuration, Size, SpecModel
+from milepost.language import Duration, PositiveDuration, Size, SpecModel
 
 
 class LandedEpochLimits(SpecModel):
@@ -29,11 +30,14 @@ class LandRules(SpecModel):
 
     Attributes:
         every: how often Airflow lands the source, in a DAG of its own. null: before each epoch, by the epoch's DAG.
+        retain: landed records are retained for at least this time, and for as long as a retained checkpoint reads from
+            them. 0s: only what checkpoints need.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows", "max_bytes", "retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows", "max_bytes"})
 
     every: PositiveDuration | None = None
+    retain: Duration = timedelta(days=7)
 
 
 class LandedSourceSpec(SourceSpec):

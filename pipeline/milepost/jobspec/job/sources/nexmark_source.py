@@ -55,7 +55,7 @@ class LandLimits(LandRules):
         max_rows: maximum number of rows per record.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_bytes", "retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_bytes"})
 
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
 

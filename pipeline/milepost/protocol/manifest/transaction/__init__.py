@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from milepost.protocol.manifest.transaction.requests import DisposeSavepointRequest as DisposeSavepointRequest
     from milepost.protocol.manifest.transaction.requests import FastForwardRequest as FastForwardRequest
     from milepost.protocol.manifest.transaction.requests import FinishRequest as FinishRequest
+    from milepost.protocol.manifest.transaction.requests import FloorProposal as FloorProposal
     from milepost.protocol.manifest.transaction.requests import FoldGarbageRequest as FoldGarbageRequest
     from milepost.protocol.manifest.transaction.requests import ForgetCollectedRequest as ForgetCollectedRequest
     from milepost.protocol.manifest.transaction.requests import ForkRequest as ForkRequest

@@ -35,6 +35,7 @@ from milepost.protocol.records.layout import (
     token_prefix,
     token_prefix_of_key,
 )
+from milepost.protocol.records.log_floors import LogFloor, is_below_floor
 from milepost.protocol.records.manifest_state import (
     ENDED_STATUSES,
     CleanUp,
@@ -325,11 +326,16 @@ def check_pause(state: ManifestState, min_pause_ms: int, now_ms: int) -> None:
         )
 
 
-def check_garbage(state: ManifestState, retained: tuple[CompletedCheckpoint, ...], garbage: tuple[str, ...]) -> None:
+def check_garbage(
+    state: ManifestState,
+    retained: tuple[CompletedCheckpoint, ...],
+    garbage: tuple[str, ...],
+    floors: tuple[LogFloor, ...],
+) -> None:
     """I8: garbage entries are below checkpoints older than every pending one, and no retained checkpoint names them.
 
     An entry is one key, or the directory of a token or of its metrics, or the root of a savepoint that is neither
-    listed nor being copied.
+    listed nor being copied, or a record below the floor of its log, or the directory of its objects (L5).
     """
     roots = {root for root in map(root_in_job, state.savepoints) if root is not None}
     copied_to = {pin.name for pin in state.pins}
@@ -337,6 +343,8 @@ def check_garbage(state: ManifestState, retained: tuple[CompletedCheckpoint, ...
     referenced = {handle.key for checkpoint in retained for handle in (checkpoint.metadata, checkpoint.plan)}
     for key in garbage:
         if savepoint_root_of_key(key) == key and key not in roots and copy_pin_name(key) not in copied_to:
+            continue
+        if is_below_floor(key, floors):
             continue
         checkpoint_id = checkpoint_of_key(key)
         is_live = lowest is not None and checkpoint_id is not None and checkpoint_id >= lowest
@@ -350,5 +358,6 @@ def check_garbage(state: ManifestState, retained: tuple[CompletedCheckpoint, ...
             raise ProtocolViolation(
                 f"job {state.job}: garbage {key!r} refused: expected one object, or a token's directory, below a"
                 " checkpoint that is neither pending nor newer than a pending one, and that nothing retained names; or"
-                " the root of a savepoint that is neither listed nor being copied. Nothing was written."
+                " the root of a savepoint that is neither listed nor being copied; or of a record below a floor."
+                " Nothing was written."
             )

@@ -155,7 +155,7 @@ class SubsumeRequest:
         list_sha256: digest of the stored list of exactly these; None: they are few enough for the state.
         compacted: all log entries up to this version are tombstones.
         confirms: a confirmation to include in this transition. It is made even if nothing is dropped. None: none.
-        floors: to raise in this transition. If the proposal is outdated, they stay as they are. None: none.
+        floors: to raise in this transition. If the proposal is outdated, nothing is dropped. None: none.
     """
 
     session_id: SessionId

@@ -10,7 +10,7 @@ from milepost.protocol.manifest.transaction.events import CheckpointsSubsumed, S
 from milepost.protocol.manifest.transaction.preconditions import check_garbage, find_pending, is_live_leader
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, GarbageDeletedRequest, SubsumeRequest
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
-from milepost.protocol.manifest.upkeep.floors import raise_floors
+from milepost.protocol.manifest.upkeep.floors import raised_floors
 from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import drop_empty_timelines
@@ -78,7 +78,8 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
 
     Returns:
         A transition, or AlreadyDone: NOT_LEADER (the current leader does it), or NOTHING_TO_SUBSUME: they are dropped
-        already, or a sink must still follow a decision and its table may show one of them.
+        already, or a sink must still follow a decision and its table may show one of them, or a checkpoint may need
+        what is below the proposed floors.
     Raises:
         ProtocolViolation: the policy retains one of them, a garbage key is live, or an entry of the log that is said to
             be compacted must stay whole.
@@ -101,7 +102,12 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
             " Nothing was written."
         )
     checkpoints = tuple(checkpoint for checkpoint in state.checkpoints if checkpoint.checkpoint_id not in dropped)
-    check_garbage(state, checkpoints, request.garbage)
+    floors = raised_floors(state, checkpoints, request.floors)
+    if floors is None:
+        return AlreadyDone(
+            Outcome.NOTHING_TO_SUBSUME, "a checkpoint that the plan did not know may read landed records"
+        )
+    check_garbage(state, checkpoints, request.garbage, floors)
     garbage = add_garbage(state, request.garbage, request.list_sha256, now_ms)
     return advance(
         state,
@@ -111,7 +117,7 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
         garbage=garbage.entries,
         garbage_lists=garbage.lists,
         compacted=compacted_through(state, request.compacted),
-        floors=raise_floors(state, checkpoints, request.floors),
+        floors=floors,
     )
 
 

@@ -48,7 +48,7 @@ def list_garbage(state: ManifestState, request: ListGarbageRequest, now_ms: int)
         )
     garbage = tuple(sorted(new_entries))
     state = without_expired_pins(state, now_ms)
-    check_garbage(state, state.checkpoints, garbage)
+    check_garbage(state, state.checkpoints, garbage, state.floors)
     update = add_garbage(state, garbage, request.list_sha256, now_ms)
     return advance(
         state,

@@ -24,7 +24,7 @@ from milepost.protocol.manifest.transaction.requests import (
     ListProgress,
 )
 from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.records.layout import checkpoint_of_key, key_fault
+from milepost.protocol.records.layout import garbage_checkpoint, key_fault
 from milepost.protocol.records.manifest_state import Garbage, GarbageList, ManifestState
 
 MAX_STATE_ENTRIES = 8
@@ -41,8 +41,8 @@ PERIODS_PER_GRACE = 4
 
 
 def newest_checkpoint_of(keys: Iterable[str]) -> CheckpointId | None:
-    """Return the greatest checkpoint id among these keys; None: a key is below no checkpoint, or invalid."""
-    owners = [None if key_fault(key) is not None else checkpoint_of_key(key) for key in keys]
+    """Return the greatest checkpoint of these keys, by `garbage_checkpoint`; None: a key has none, or is invalid."""
+    owners = [None if key_fault(key) is not None else garbage_checkpoint(key) for key in keys]
     valid = [owner for owner in owners if owner is not None]
     return max(valid) if valid and len(valid) == len(owners) else None
 
@@ -64,7 +64,7 @@ class GarbageUpdate:
 
 def listable(keys: Iterable[str]) -> tuple[str, ...]:
     """Return the keys that a list may name. Savepoint roots stay in the state, which decides what is recorded there."""
-    return tuple(sorted(key for key in keys if checkpoint_of_key(key) is not None))
+    return tuple(sorted(key for key in keys if garbage_checkpoint(key) is not None))
 
 
 def add_garbage(state: ManifestState, keys: Iterable[str], list_sha256: str | None, now_ms: int) -> GarbageUpdate:
@@ -77,7 +77,7 @@ def add_garbage(state: ManifestState, keys: Iterable[str], list_sha256: str | No
     """
     keys = tuple(keys)
     new_list = None if list_sha256 is None else _new_list(state, listable(keys), list_sha256, now_ms)
-    new_entries = keys if new_list is None else tuple(key for key in keys if checkpoint_of_key(key) is None)
+    new_entries = keys if new_list is None else tuple(key for key in keys if garbage_checkpoint(key) is None)
     lists = state.garbage_lists if new_list is None else (*state.garbage_lists, new_list)
     return GarbageUpdate(new_entries, with_garbage(state, new_entries, now_ms), new_list, lists)
 
@@ -86,7 +86,7 @@ def _new_list(state: ManifestState, keys: tuple[str, ...], list_sha256: str, now
     newest = newest_checkpoint_of(keys)
     if newest is None:
         raise ProtocolViolation(
-            f"job {state.job}: garbage list {list_sha256} refused: expected keys below checkpoints."
+            f"job {state.job}: garbage list {list_sha256} refused: expected keys below checkpoints or floors."
             " Nothing was written."
         )
     return GarbageList(list_sha256, len(keys), 0, newest, state.version + 1, now_ms)
@@ -102,7 +102,7 @@ def plan_fold(state: ManifestState, grace_ms: int) -> FoldPlan | None:
     With a grace period of 40 ms, a period is 10 ms. Of lists made at 1, 5 | 12 | 25, 26, 27, 28 ms the first two are
     folded. Of lists made at 1 | 12 | 25, 26, 27, 28, 29 ms none: the old periods have one list each, the newest 5.
     """
-    entries = tuple(entry for entry in state.garbage if checkpoint_of_key(entry.prefix) is not None)
+    entries = tuple(entry for entry in state.garbage if garbage_checkpoint(entry.prefix) is not None)
     entries = entries if len(entries) > MAX_STATE_ENTRIES else ()
     lists = _foldable(state, max(1, grace_ms // PERIODS_PER_GRACE)) if len(state.garbage_lists) > MAX_LISTS else ()
     return FoldPlan(() if lists else entries, lists) if entries or lists else None
