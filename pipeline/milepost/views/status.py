@@ -104,7 +104,10 @@ def _landed(name: str, log: LogHealth) -> Row:
     unread = (show_count(log.unread_rows), show_bytes(log.unread_bytes), show_count(log.unread_records))
     landed = (show_count(log.rows), show_time(log.landed_at), behind)
     processed = "nothing" if log.processed is None else f"up to {_position(log.processed)}"
-    return Row((name, *landed, *unread, oldest), f"landed up to {_position(log.position)}, processed {processed}")
+    remark = f"landed up to {_position(log.position)}, processed {processed}"
+    if log.held_by is not None:
+        remark += f"; retained from record {log.retained_from}, by {log.held_by}"
+    return Row((name, *landed, *unread, oldest), remark)
 
 
 def _position(position: Any) -> str:

@@ -35,6 +35,14 @@ def floor(job: LandedJob) -> int:
     return only.next
 
 
+def held_by(job: LandedJob) -> tuple[int, str | None]:
+    """The oldest retained record, and what holds it, by `milepost status`."""
+    sources = job.master.reports.status().sources
+    log = None if sources is None else sources["feed"].log
+    assert log is not None
+    return log.retained_from, log.held_by
+
+
 def stored(job: LandedJob) -> tuple[list[int], list[int]]:
     """Sequences of the records that are stored, and of those with stored objects."""
     keys = [stat.key for stat in job.context.store.list("landed/")]
@@ -48,6 +56,7 @@ def test_an_epoch_raises_the_floor_to_what_its_retained_checkpoints_have_read(jo
     assert stored(job) == ([1, 2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7]), "nothing is deleted within the grace period"
     audit = job.master.reports.fsck()
     assert (audit.exit_code, audit.unreachable, audit.foreign) == (0, (), ())
+    assert held_by(job) == (7, "checkpoint 5 (checkpointing.retained)")
 
 
 def test_a_later_epoch_deletes_the_records_below_the_floor(job: LandedJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +73,7 @@ def test_records_younger_than_retain_stay(tmp_path: Path) -> None:
     for _ in range(4):
         job.land_and_run(1)
     assert job.context.head().state.floors == ()
+    assert held_by(job) == (1, "land.retain (7d)")
 
 
 def test_records_older_than_retain_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +94,7 @@ def test_a_checkpoint_with_a_savepoint_holds_what_it_has_not_read(tmp_path: Path
     for _ in range(4):
         job.land_and_run(1)
     assert floor(job) == 5, "checkpoint 3 has read record 4"
+    assert held_by(job) == (5, "checkpoint 3 (savepoint held)")
     job.roll_back(3)
     job.epoch()
     job.assert_tables(5)
@@ -98,6 +109,7 @@ def test_a_rollback_to_the_empty_state_begins_at_the_floor_and_its_plan_says_wha
     assert any("before 8 of its log were deleted" in line and '{"next": 6}' in line for line in plan.not_undone)
     assert plan.runs_again is not None and plan.runs_again["feed"].objects == 1
     job.roll_back(0)
+    assert held_by(job) == (8, "a timeline that begins with the empty state")
     job.epoch()
     job.assert_tables(7, since=6)
 

@@ -80,7 +80,7 @@ def test_a_state_of_the_coordinator_is_sound() -> None:
         (with_garbage(FIRST.metadata.key.removesuffix("_metadata")), "covers chk-.*which is live"),
         (with_garbage("chk-00000000000000000003/"), "I8: garbage chk-00000000000000000003/ covers"),
         (with_garbage("inputs/a.json"), "must be below a checkpoint"),
-        (with_garbage("chk-00000000000000000001/t00000000000000000002/state/"), "must be an object, or the directory"),
+        (with_garbage("chk-00000000000000000001/t00000000000000000002/state/"), "must be an object, or a directory"),
         (with_garbage("chk-00000000000000000001/t1", "chk-00000000000000000001/t1"), "listed once"),
     ],
 )

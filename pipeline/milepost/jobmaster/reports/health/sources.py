@@ -20,8 +20,10 @@ from milepost.jobmaster.job.input.next_input import (
     unknown_objects_note,
 )
 from milepost.jobmaster.job.input.unread_input import unread_input
+from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
 from milepost.protocol.landed import SourceBacklog
+from milepost.protocol.records import ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
 
@@ -47,7 +49,9 @@ class LogHealth:
     """The log of a landed source, how much of it the head has not read, and how far landing was behind.
 
     Attributes:
-        records, rows, bytes: of the whole log. records: also the sequence of the newest record; 0: nothing was landed.
+        records, rows, bytes: landed since the log began. records: also the sequence of the newest record; 0: nothing
+            was landed.
+        retained_from: sequence of the oldest retained record. held_by: why it is not deleted; None: it never was read.
         oldest_unread: when the oldest unread record with rows was landed; None: there is none.
         lag_ms: how long ago that was; 0: nothing is unread.
         landed_at: when the newest record was appended. position: of the external system, after it.
@@ -67,6 +71,8 @@ class LogHealth:
     landed_at: str | None
     position: Any
     processed: Any
+    retained_from: int
+    held_by: str | None
     backlog: OmitNone[SourceBacklog] = None
 
 
@@ -121,7 +127,7 @@ class Backlog:
     sources: Mapping[str, SourceHealth] | None = None
 
 
-def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
+def backlog(context: JobContext, state: ManifestState | None, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
     """Return the input that the head has not read. Lists each source once."""
     try:
         plans = unread_input(context, base)
@@ -136,7 +142,7 @@ def backlog(context: JobContext, base: CheckpointMetadata | None, now_ms: int) -
         unread_objects=sum(plan.unread for plan in plans.values()),
         unread_bytes=sum(sum(obj.size for obj in plan.objects) + plan.pending_bytes for plan in plans.values()),
         lag_ms=max(0, now_ms - oldest),
-        sources=_sources(context, base, plans, now_ms),
+        sources=_sources(context, state, base, plans, now_ms),
     )
 
 
@@ -205,9 +211,9 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
 
 
 def _sources(
-    context: JobContext, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
+    context: JobContext, state: ManifestState | None, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
 ) -> dict[str, SourceHealth]:
-    health = {}
+    health, holders = {}, {} if state is None else log_holders(context, state)
     for name, plan in plans.items():
         spec = context.spec.sources[name]
         snapshot = base.sources.get(name) if base is not None else None
@@ -231,19 +237,19 @@ def _sources(
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=snapshot is not None and snapshot.idle,
-            log=_log_health(plan, now_ms),
+            log=_log_health(context, name, plan, holders.get(name), now_ms),
         )
     return health
 
 
-def _log_health(plan: SourcePlan, now_ms: int) -> LogHealth | None:
+def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str | None, now_ms: int) -> LogHealth | None:
     """Return the health of a landed source's log; None: the source is files."""
     if plan.log is None:
         return None
     newest, position = plan.log.newest, plan.log.position
     if newest is None:
-        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None)
-    oldest_ms = plan.oldest_new_ms
+        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None, 1, None)
+    oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
     return LogHealth(
         records=newest.sequence,
         rows=newest.total_rows,
@@ -256,6 +262,8 @@ def _log_health(plan: SourcePlan, now_ms: int) -> LogHealth | None:
         landed_at=iso_ms(newest.landed_at_ms),
         position=newest.end,
         processed=None if position is None else position.at,
+        retained_from=newest.first if floor is None else floor.next,
+        held_by=held_by,
         backlog=newest.backlog,
     )
 

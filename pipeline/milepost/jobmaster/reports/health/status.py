@@ -83,7 +83,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     state = head.state if head is not None else None
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
     newest = state.head() if state is not None else None
-    unread = backlog(context, base, now_ms)
+    unread = backlog(context, state, base, now_ms)
     status = extend_record(
         Status,
         report_job(context.spec.name, state),
