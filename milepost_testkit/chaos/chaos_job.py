@@ -224,7 +224,8 @@ def _choose_sources(sources: dict[str, Any], landing: str, random: Random, folde
     """
     for name, source in sources.items():
         if name != STATIC and not on_spark and random.random() < _FEEDS:
-            sources[name] = feed_document(source, folder / "external" / name)
+            retain = random.choice(("0s", "7d"))
+            sources[name] = feed_document(source, folder / "external" / name) | {"land": {"retain": retain}}
             continue
         plain = name == STATIC or on_spark  # the replay of Spark's epochs reads Parquet
         how = {"format": "parquet", "suffix": ".parquet"} if plain else random_format(random)

@@ -239,8 +239,12 @@ def _done(job: LoadedJob, runner: CapturingRunner | SparkRunner, command: Comman
             if len(lineage) <= command.back:
                 return "too young"
             since = lineage[-1 - command.back]
+            if not since and master.context.head().state.floors:
+                return "its first records are deleted"
             return back_fill(master, runner, session=session, from_checkpoint=since, ranges_per_epoch=2)
         case Act.REBUILD:
+            if master.context.head().state.floors:
+                return "its first records are deleted"
             return back_fill(master, runner, session=session, from_checkpoint=0, ranges_per_epoch=2)
         case Act.SAVEPOINT:
             return master.savepoints.create(f"chaos-{command.number}")
