@@ -86,7 +86,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "jobspec": ("job", "graph", "column_lineage", "load picture"),
     "jobspec.job": (
-        "event_time_spec",
+        "catalog_spec event_time_spec",
         "checkpointing_spec connections notifier_spec prices_spec sources",
         "spec",
         "environment",
@@ -96,7 +96,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "source_spec",
         "file_source landed_source",
         "table_source",
-        "delta_source dlt_source kafka_source nexmark_source python_source",
+        "delta_source dlt_source iceberg_source kafka_source nexmark_source python_source",
         "source_kinds",
     ),
     "jobspec.graph": (

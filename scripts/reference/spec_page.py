@@ -41,6 +41,7 @@ HEADINGS = {
     "RegistrySpec": "sources: kafka.value.registry",
     "KafkaLandLimits": "sources: kafka.land",
     "DeltaSourceSpec": "sources: delta",
+    "IcebergSourceSpec": "sources: iceberg",
     "TableLandLimits": "sources: tables.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "LandRules": "sources: landed.land",

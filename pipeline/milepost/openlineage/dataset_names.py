@@ -11,7 +11,7 @@ from itertools import takewhile
 from urllib.parse import urlsplit
 
 from milepost.errors import CheckpointError
-from milepost.jobspec.job import PostgresAccess, referenced_variables
+from milepost.jobspec.job import CatalogSpec, IcebergSourceSpec, PostgresAccess, referenced_variables
 from milepost.jobspec.load import LoadedJob
 
 _POSTGRES_PORT = "5432"
@@ -46,6 +46,8 @@ def location_name(url: str) -> DatasetName:
 def source_name(job: LoadedJob, source: str) -> DatasetName:
     """Return the dataset name of a source: its external data set, or the folder above the first `*` of its path."""
     spec = job.spec.sources[source]
+    if isinstance(spec, IcebergSourceSpec):
+        return _in_catalog(spec.catalog, spec.table) or DatasetName(f"milepost://{job.spec.name}", source)
     if spec.dataset is not None:
         return DatasetName(*spec.dataset)
     path = spec.location
@@ -85,9 +87,13 @@ def _postgres_name(access: PostgresAccess, table: str) -> DatasetName | None:
 def catalog_table(job: LoadedJob, sink: str) -> DatasetName | None:
     """Return the name of a sink's table in its catalog. None if it has none, or if the URI may hold a secret."""
     spec = job.spec.sink(sink)
-    if spec.catalog is None or spec.table is None or referenced_variables(spec.catalog.uri):
+    return None if spec.catalog is None or spec.table is None else _in_catalog(spec.catalog, spec.table)
+
+
+def _in_catalog(catalog: CatalogSpec, table: str) -> DatasetName | None:
+    if referenced_variables(catalog.uri):
         return None
-    parts = urlsplit(spec.catalog.uri)
+    parts = urlsplit(catalog.uri)
     host = parts.hostname or ""
     place = f"{host}:{parts.port}" if parts.port else host
-    return DatasetName(f"{parts.scheme}://{place}{parts.path}", spec.table)
+    return DatasetName(f"{parts.scheme}://{place}{parts.path}", table)

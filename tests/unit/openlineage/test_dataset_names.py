@@ -48,6 +48,14 @@ def test_a_source_is_the_folder_above_the_first_pattern(path: str, named: tuple[
         ('format: python, source: "feeds.shop:Clicks", schema: {k: int64}', ("python://feeds.shop", "Clicks")),
         ("format: nexmark, events: bid", ("nexmark", "bid")),
         ("format: delta, path: s3://lake/tables/orders/, schema: {k: int64}", ("s3://lake", "tables/orders")),
+        (
+            "format: iceberg, table: sales.t, catalog: {type: rest, uri: 'https://c:8181/api'}, schema: {k: int64}",
+            ("https://c:8181/api", "sales.t"),
+        ),
+        (
+            'format: iceberg, table: sales.t, catalog: {type: sql, uri: "${env:LAKE}"}, schema: {k: int64}',
+            ("milepost://small", "rows"),
+        ),
         ('format: delta, path: "${env:LAKE}/orders", schema: {k: int64}', ("milepost://small", "rows")),
     ],
 )

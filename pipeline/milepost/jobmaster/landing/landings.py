@@ -21,6 +21,7 @@ from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import (
     DeltaSourceSpec,
     DltSourceSpec,
+    IcebergSourceSpec,
     KafkaSourceSpec,
     LandedSourceSpec,
     MessageValue,
@@ -41,10 +42,12 @@ from milepost.sources.landed import (
     WithSchemas,
     open_delta_source,
     open_dlt_source,
+    open_iceberg_source,
     open_kafka_source,
     open_nexmark_source,
     open_python_source,
 )
+from milepost.storage import open_store
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -289,6 +292,19 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             store,
             spec.columns,
             spec.event_time,
+            start=spec.start,
+            max_bytes=spec.land.max_bytes,
+        )
+    if isinstance(spec, IcebergSourceSpec):
+        require("iceberg", f"source {name} (format: iceberg)")
+        return open_iceberg_source(
+            name,
+            spec.catalog,
+            spec.table,
+            lambda url: open_store(context.job.store_config(url)),
+            spec.columns,
+            spec.event_time,
+            branch=spec.branch,
             start=spec.start,
             max_bytes=spec.land.max_bytes,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language import FORMAT_KEYS, SINK_FORMATS, Path, Problem, not_available
 
@@ -75,7 +76,10 @@ def _partitions(sink: SinkSpec, path: Path) -> Iterator[Problem]:
 
 
 def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
-    """Yield a problem for each sink that has the same table as another, in a database or in one catalog."""
+    """Yield a problem for each sink that has the same table as another, in a database or in one catalog.
+
+    A source that is such a table would read in each epoch what the one before wrote.
+    """
     tables: dict[tuple[str, ...], str] = {}
     for index, sink in enumerate(spec.sinks):
         if sink.table is None or "table" not in SINK_FORMATS[sink.format].keys:
@@ -85,3 +89,8 @@ def _shared_tables(spec: JobSpec) -> Iterator[Problem]:
         if other != sink.name:
             message = f"{sink.table} is also the table of sink {other}; give each sink its own table"
             yield Problem(("sinks", index, "table"), message)
+    for name, source in spec.sources.items():
+        if isinstance(source, IcebergSourceSpec):
+            writer = tables.get((source.format, source.catalog.uri, source.catalog.name, source.table))
+            if writer is not None:
+                yield Problem(("sources", name, "table"), f"this is the table of sink {writer}; read the sink's input")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.jobspec.job.catalog_spec import CatalogSpec as CatalogSpec
     from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec as CheckpointingSpec
     from milepost.jobspec.job.checkpointing_spec import ExponentialDelayRestart as ExponentialDelayRestart
     from milepost.jobspec.job.checkpointing_spec import FailureRateRestart as FailureRateRestart
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.dlt_source import DltSourceSpec as DltSourceSpec
     from milepost.jobspec.job.sources.file_source import EpochLimits as EpochLimits
     from milepost.jobspec.job.sources.file_source import FileSourceSpec as FileSourceSpec
+    from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec as IcebergSourceSpec
     from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec as KafkaSourceSpec
     from milepost.jobspec.job.sources.kafka_source import MessageValue as MessageValue
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.source_kinds import AnySource as AnySource
     from milepost.jobspec.job.sources.source_spec import BadRecordRules as BadRecordRules
     from milepost.jobspec.job.sources.source_spec import SourceSpec as SourceSpec
-    from milepost.jobspec.job.spec import CatalogSpec as CatalogSpec
     from milepost.jobspec.job.spec import Expectation as Expectation
     from milepost.jobspec.job.spec import JobSpec as JobSpec
     from milepost.jobspec.job.spec import QualitySpec as QualitySpec

@@ -5,13 +5,13 @@ Constraints on a single key are checked here (DESIGN 8.1). Constraints between k
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from milepost.jobspec.job.catalog_spec import CatalogSpec, QualifiedName
 from milepost.jobspec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
 from milepost.jobspec.job.notifier_spec import NotifierSpec
 from milepost.jobspec.job.prices_spec import PricesSpec
@@ -53,34 +53,6 @@ class StoreSpec(SpecModel):
     region: Text = "us-east-1"
 
 
-class CatalogSpec(SpecModel):
-    """The Iceberg catalog of a table. No setting is taken from the home folder or the environment.
-
-    Attributes:
-        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres.
-        uri: URI of the server, or SQLAlchemy URI of the database. A relative SQLite file is relative to the spec's
-            folder. `${env:…}` is allowed, and required for a password.
-        name: name of the catalog. In an sql catalog it is part of the table's key, so other engines must use the same
-            name.
-        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential` and
-            others. `${env:…}` is allowed, and required for a secret.
-    """
-
-    type: Literal["rest", "sql"]
-    uri: Text
-    name: Text = "milepost"
-    options: dict[Text, Text] = Field(default_factory=dict)
-
-
-_QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"
-
-
-def _qualified(name: str) -> str:
-    if re.fullmatch(_QUALIFIED, name) is None:
-        raise ValueError(f"expected a qualified table name such as `schema.name`, without spaces, got {name!r}")
-    return name
-
-
 class SinkSpec(SpecModel):
     """A published table.
 
@@ -116,7 +88,7 @@ class SinkSpec(SpecModel):
     path: Text | None = None
     mode: Literal["append", "upsert", "changelog"]
     catalog: CatalogSpec | None = None
-    table: Annotated[str, AfterValidator(_qualified), Field(json_schema_extra={"pattern": _QUALIFIED})] | None = None
+    table: QualifiedName | None = None
     dsn: Text | None = None
     conn_id: ConnId | None = None
     buckets: Annotated[int, Field(ge=1)] | None = None

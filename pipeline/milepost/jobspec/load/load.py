@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, NotFound
 from milepost.jobspec.graph.checks import structure_problems
+from milepost.jobspec.job.catalog_spec import CatalogSpec
 from milepost.jobspec.job.connections import (
     ConnectionLookup,
     PostgresAccess,
@@ -23,6 +24,7 @@ from milepost.jobspec.job.connections import (
     spark_server,
 )
 from milepost.jobspec.job.environment import referenced_variables, resolve_spec, resolve_text
+from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
@@ -72,14 +74,20 @@ class LoadedJob:
             InvalidRequest: a variable is not set.
         """
         spec = resolve_spec(self.spec, os.environ if environment is None else environment)
-        return spec.model_copy(update={"sinks": tuple(map(self.with_catalog_file, spec.sinks))})
+        sources = {
+            name: source.model_copy(update={"catalog": self._absolute(source.catalog)})
+            if isinstance(source, IcebergSourceSpec)
+            else source
+            for name, source in spec.sources.items()
+        }
+        return spec.model_copy(update={"sources": sources, "sinks": tuple(map(self.with_catalog_file, spec.sinks))})
 
     def with_catalog_file(self, sink: SinkSpec) -> SinkSpec:
         """Return a sink with an absolute catalog file, if any, so that it does not depend on the working directory."""
-        if sink.catalog is None:
-            return sink
-        catalog = sink.catalog.model_copy(update={"uri": database_uri(sink.catalog.uri, self.module_dir)})
-        return sink.model_copy(update={"catalog": catalog})
+        return sink if sink.catalog is None else sink.model_copy(update={"catalog": self._absolute(sink.catalog)})
+
+    def _absolute(self, catalog: CatalogSpec) -> CatalogSpec:
+        return catalog.model_copy(update={"uri": database_uri(catalog.uri, self.module_dir)})
 
     def graph(self, outputs: Outputs | None = None) -> JobGraph:
         """Return the job graph. Raises InvalidRequest with all problems and their positions in the file.

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.delta.delta_source import open_delta_source as open_delta_source
     from milepost.sources.landed.dlt_source import open_dlt_source as open_dlt_source
     from milepost.sources.landed.given_rows import GivenRows as GivenRows
+    from milepost.sources.landed.iceberg.iceberg_source import open_iceberg_source as open_iceberg_source
     from milepost.sources.landed.kafka.kafka_source import open_kafka_source as open_kafka_source
     from milepost.sources.landed.messages import MESSAGE_SCHEMA as MESSAGE_SCHEMA
     from milepost.sources.landed.messages import partition_name as partition_name

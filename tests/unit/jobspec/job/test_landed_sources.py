@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from milepost.errors import InvalidRequest
+from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
 from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS, NexmarkSourceSpec
 from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS, UNAVAILABLE_FORMATS
@@ -29,6 +30,8 @@ sinks:
 PYTHON = 'format: python, source: "feeds:Clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
 BIDS = "format: nexmark, events: bid"
 DELTA = "format: delta, path: s3://lake/clicks, schema: {user: string, at: 'timestamp[us, UTC]'}"
+
+ICEBERG = "format: iceberg, table: shop.clicks, catalog: {type: sql, uri: sqlite:///c.db}, schema: {user: string}"
 
 REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
 
@@ -51,6 +54,7 @@ def landed(source: str) -> LandedSourceSpec:
         (f"{BIDS}, seed: 7, events_per_second: 5, total: 9", {"seed": 7, "events_per_second": 5, "total": 9}),
         ("format: nexmark, events: person, event_time: event_time", {"time_column": "event_time"}),
         (DELTA, {"path": "s3://lake/clicks", "start": "earliest", "location": "s3://lake/clicks", "dataset": None}),
+        (ICEBERG, {"table": "shop.clicks", "branch": "main", "start": "earliest", "location": "iceberg:shop.clicks"}),
         (f"{DELTA}, start: 12, land: {{by: copy, max_bytes: 1MB}}", {"start": 12}),
         (f"{DELTA}, start: 2026-01-31T00:00:00Z, event_time: at", {"start": "2026-01-31T00:00:00Z"}),
     ],
@@ -68,7 +72,8 @@ def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None
 def test_an_invalid_landed_source_is_refused_with_its_place(case: dict[str, str]) -> None:
     with wording.raises(InvalidRequest) as refused:
         load(
-            {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA}[case["of"]] + case["source"], case.get("read", "events")
+            {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG}[case["of"]] + case["source"],
+            case.get("read", "events"),
         ).graph()
     assert refused.value.message.splitlines()[1:] == case["says"].splitlines()
 
@@ -80,7 +85,7 @@ def test_a_planned_format_is_not_available(format_: str) -> None:
 
 
 def test_each_format_has_a_kind_of_source() -> None:
-    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka", "delta"]
+    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka", "delta", "iceberg"]
     assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
     landed = [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed]
     assert landed == [
@@ -89,6 +94,7 @@ def test_each_format_has_a_kind_of_source() -> None:
         "nexmark",
         "kafka",
         "delta",
+        "iceberg",
     ]
 
 
@@ -129,6 +135,7 @@ def test_the_columns_of_nexmark_are_not_part_of_the_spec() -> None:
         (BIDS, f"{BIDS}, seed: 1", f"{BIDS}, total: 5"),
         (BIDS, "format: nexmark, events: person", f"{BIDS}, event_time: event_time"),
         (BIDS, f"{BIDS}, events_per_second: 1", BIDS),
+        (ICEBERG, f"{ICEBERG}, branch: audit", ICEBERG.replace("c.db", "moved.db")),
         (DELTA, f"{DELTA}, start: 7", DELTA.replace("lake", "other")),
     ],
 )
@@ -144,6 +151,15 @@ def test_options_are_resolved_from_the_environment() -> None:
     with wording.raises(InvalidRequest) as refused:
         job.resolved({})
     assert refused.value.message.startswith("sources.clicks.options.token: the environment variable TOKEN is not set")
+
+
+def test_the_catalog_of_an_iceberg_table_is_resolved_from_the_environment_and_the_folder_of_the_spec() -> None:
+    job = load(ICEBERG.replace("uri: sqlite:///c.db", 'uri: "${env:CATALOG}", options: {warehouse: "${env:W:-w}"}'))
+    source = job.resolved({"CATALOG": "sqlite:///c.db"}).sources["clicks"]
+    assert isinstance(source, IcebergSourceSpec)
+    assert (source.catalog.uri, source.catalog.options) == ("sqlite:////jobs/config/c.db", {"warehouse": "w"})
+    with pytest.raises(InvalidRequest, match="must not contain a secret"):
+        load(ICEBERG.replace("c.db}", "c.db, options: {token: s3cret}}"))
 
 
 def test_a_lookup_cannot_read_a_landed_source() -> None:

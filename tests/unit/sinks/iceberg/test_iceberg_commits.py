@@ -22,7 +22,7 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.sinks.formats.iceberg import catalogs
-from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
+from milepost.sinks.formats.iceberg.catalog_errors import translated_errors
 from milepost.sinks.records.reservation import TableOwner
 from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
@@ -225,7 +225,7 @@ def test_what_broke_off_in_tls_is_an_unknown_outcome_of_a_commit_and_no_answer_t
         assert lake.opened().number == 0
         catalog._session.verify = str(proxy.certificate)
         proxy.reset_when = lambda method, path, headers: method == "GET"
-        with wording.raises(StoreUnavailable), catalog_errors(lake.config, "reading"):
+        with wording.raises(StoreUnavailable), translated_errors(lake.config, "reading"):
             catalog.load_table(handle._table.name())
         proxy.reset_when = lambda method, path, headers: method == "POST" and "/tables/" in path
 

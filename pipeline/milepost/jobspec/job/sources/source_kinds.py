@@ -9,13 +9,20 @@ from pydantic import Field
 from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.sources.dlt_source import DltSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
+from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec
 from milepost.jobspec.job.sources.python_source import PythonSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 
 AnySource = Annotated[
-    FileSourceSpec | PythonSourceSpec | DltSourceSpec | NexmarkSourceSpec | KafkaSourceSpec | DeltaSourceSpec,
+    FileSourceSpec
+    | PythonSourceSpec
+    | DltSourceSpec
+    | NexmarkSourceSpec
+    | KafkaSourceSpec
+    | DeltaSourceSpec
+    | IcebergSourceSpec,
     Field(discriminator="format"),
 ]
 
@@ -26,5 +33,5 @@ SOURCE_KINDS: dict[str, type[SourceSpec]] = {
 }
 """Format -> the spec of its sources."""
 
-UNAVAILABLE_FORMATS = frozenset({"iceberg", "milepost", "postgres", "generator", "kinesis", "spark"})
+UNAVAILABLE_FORMATS = frozenset({"milepost", "postgres", "generator", "kinesis", "spark"})
 """Formats that are planned but not available in this version."""

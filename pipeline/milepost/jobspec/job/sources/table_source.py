@@ -45,7 +45,7 @@ class TableLandLimits(LandRules):
         max_bytes: maximum size of the data files per record. A record has at least one data file, and whole ones.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows", "retain"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows"})
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"by": frozenset({"reference"})}
 
     by: Literal["copy"] = "copy"

@@ -51,11 +51,9 @@ _DENIED_TEXTS = ("password authentication failed", "permission denied", "access 
            "no password supplied", "role ", "unable to open database file")  # fmt: skip
 """Parts of database messages, in lower case, for which a retry is useless."""
 
-_TRY_AGAIN = "try again; if it persists, check that it is up and reachable from this machine (`sinks[].catalog.uri`)"
-
 
 @contextmanager
-def catalog_errors(config: CatalogConfig, failure: str, *, may_land: bool = False) -> Iterator[None]:
+def translated_errors(config: CatalogConfig, failure: str, *, may_land: bool = False) -> Iterator[None]:
     """Translate errors of the catalog client that the block raises. Milepost's own errors pass through.
 
     Args:
@@ -90,7 +88,7 @@ def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: 
     if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
             f"{failure}: no TLS connection to {config.where} is possible ({reason}).",
-            hint="install its certificate (REQUESTS_CA_BUNDLE), or correct the scheme in `sinks[].catalog.uri`",
+            hint=f"install its certificate (REQUESTS_CA_BUNDLE), or correct the scheme in `{config.spec_key}.uri`",
         )
     if isinstance(error, ModuleNotFoundError):
         return EnvironmentUnusable(
@@ -100,12 +98,12 @@ def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: 
     if isinstance(error, _BAD_ADDRESS):
         return EnvironmentUnusable(
             f"{failure}: {config.where} cannot be used ({reason}).",
-            hint="correct `sinks[].catalog.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
+            hint=f"correct `{config.spec_key}.uri`; Postgres is postgresql+psycopg://USER@HOST/DATABASE",
         )
     if isinstance(error, UnreadableMetadata):
         return InvalidRequest(
             f"{failure}: table {config.table_name} of {config.where} is not a readable Iceberg table.",
-            hint="give the sink another table",
+            hint="name another table",
         )
     if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
         return CommitOutcomeUnknown(
@@ -113,10 +111,14 @@ def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: 
             hint="try again: the table is read first",
         )
     if isinstance(error, _UNANSWERED):
-        return StoreUnavailable(f"{failure}: {config.where} did not answer ({reason}).", hint=_TRY_AGAIN)
+        return StoreUnavailable(
+            f"{failure}: {config.where} did not answer ({reason}).",
+            hint="try again; if it persists, check that it is up and reachable from this machine "
+            f"(`{config.spec_key}.uri`)",
+        )
     return EnvironmentUnusable(
         f"{failure}: {config.where} refused the request ({reason}).",
-        hint="check `sinks[].catalog`: its uri, its type and its options",
+        hint=f"check `{config.spec_key}`: its uri, its type and its options",
     )
 
 
@@ -141,12 +143,13 @@ def _is_denied(error: Exception) -> bool:
 
 def _rights_hint(config: CatalogConfig) -> str:
     if config.uri.startswith("sqlite"):
-        return "create the folder of the file in `sinks[].catalog.uri`, with write access for this user"
+        return f"create the folder of the file in `{config.spec_key}.uri`, with write access for this user"
     if config.kind is CatalogKind.SQL:
         return (
-            "correct user and password in `sinks[].catalog.uri`, or grant that user access to the catalog's two tables"
+            f"correct user and password in `{config.spec_key}.uri`, or grant that user access to the catalog's two "
+            "tables"
         )
-    return "correct `sinks[].catalog.credential` or `.token`, or grant its role read and write access to the table"
+    return f"correct `{config.spec_key}.credential` or `.token`, or grant its role read and write access to the table"
 
 
 def _describe(error: Exception, config: CatalogConfig) -> str:

@@ -23,7 +23,7 @@ from requests import Session
 
 from milepost.errors import InvalidRequest
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg.file_io import STORE, StoreFileIO
+from milepost.sinks.formats.iceberg.file_io import OPEN_AT, STORE, ReaderFileIO, StoreFileIO, file_io
 from milepost.storage import is_loopback
 
 _TIMEOUTS_S = (5, 60)
@@ -56,6 +56,7 @@ class CatalogConfig:
         table: namespaces and name, at least two parts.
         name: of the catalog. In a SQL catalog it is part of the table's key, so other engines must use the same name.
         options: further options, as Iceberg clients name them.
+        spec_key: where the spec has the catalog, for messages.
     """
 
     kind: CatalogKind
@@ -63,6 +64,7 @@ class CatalogConfig:
     table: tuple[str, ...]
     name: str = "milepost"
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spec_key: str = "sinks[].catalog"
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.options) - _OPTIONS[self.kind])
@@ -108,11 +110,25 @@ def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
         store: rooted at the table.
     Raises: errors of pyiceberg, its HTTP client or its database (`catalog_errors.py`).
     """
+    return _connected(config, StoreFileIO, {STORE: store})
+
+
+def open_reader_catalog(config: CatalogConfig, open_at: Callable[[str], ObjectStore]) -> Catalog:
+    """Return the connected catalog of a table that is only read.
+
+    Args:
+        open_at: opens the store of a folder, by its URL.
+    Raises: as `open_catalog`.
+    """
+    return _connected(config, ReaderFileIO, {OPEN_AT: open_at})
+
+
+def _connected(config: CatalogConfig, files: type[StoreFileIO], options: Mapping[str, Any]) -> Catalog:
     properties: dict[str, Any] = {
         **config.options,
         "uri": config.uri,
-        PY_IO_IMPL: f"{StoreFileIO.__module__}.{StoreFileIO.__qualname__}",
-        STORE: store,
+        PY_IO_IMPL: f"{files.__module__}.{files.__qualname__}",
+        **options,
     }
     if config.kind is CatalogKind.SQL:
         return _SqlCatalog(config.name, **{"pool_pre_ping": "true", **properties})
@@ -125,14 +141,14 @@ class _SqlCatalog(SqlCatalog):
     """A SQL catalog that always uses `StoreFileIO`."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return StoreFileIO(self.properties)
+        return file_io(self.properties)
 
 
 class _RestCatalog(RestCatalog):
     """A REST catalog with request timeouts that always uses `StoreFileIO`, and so never requests file credentials."""
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
-        return StoreFileIO(self.properties)
+        return file_io(self.properties)
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
         self._set_timeouts(session)  # pyiceberg calls this for each new session, before a token is requested

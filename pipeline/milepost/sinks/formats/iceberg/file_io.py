@@ -7,7 +7,7 @@ refusal of the second would delete the files of a landed snapshot. So `delete` d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -23,6 +23,9 @@ from milepost.storage import open_store
 
 STORE = "milepost.store"
 """The catalog property that holds the table's store."""
+
+OPEN_AT = "milepost.open_at"
+"""The catalog property of a reader instead: a function that opens the store of a folder's URL."""
 
 
 class _FileBuffer(BytesIO):
@@ -51,37 +54,37 @@ class StoredFile(InputFile, OutputFile):
 
     def __init__(self, location: str, store: ObjectStore, key: str) -> None:
         super().__init__(location)
-        self._store = store
-        self._key = key
+        self.store = store
+        self.key = key
         self._size: int | None = None
 
     def __len__(self) -> int:
         if self._size is None:
-            self._size = self._store.stat(self._key).size
+            self._size = self.store.stat(self.key).size
         return self._size
 
     def exists(self) -> bool:
         try:
-            self._store.stat(self._key)
+            self.store.stat(self.key)
         except NotFound:
             return False
         return True
 
     def open(self, seekable: bool = True) -> BytesIO:
         try:
-            return BytesIO(self._store.get(self._key))
+            return BytesIO(self.store.get(self.key))
         except NotFound as error:
             raise StateCorrupt(
                 f"{self.location} is missing, but the table needs it. Nothing was changed.",
                 hint="restore that file, or give the sink a new path",
-                key=self._key,
+                key=self.key,
             ) from error
 
     def create(self, overwrite: bool = False) -> _FileBuffer:
         return _FileBuffer(self)
 
     def put(self, body: bytes) -> None:
-        self._store.put(self._key, body)
+        self.store.put(self.key, body)
         self._size = len(body)
 
     def to_input_file(self) -> StoredFile:
@@ -112,6 +115,29 @@ class StoreFileIO(FileIO):
         key = key_below(self._root, location)
         if "://" not in key:
             return StoredFile(location, self._store, key)
-        folder, _, name = normal_location(location).rpartition("/")
-        url = file_url(Path(folder.removeprefix("file://"))) if folder.startswith("file:") else folder
-        return StoredFile(location, open_store(replace(self._store.config, url=url)), name)
+        return _file_anywhere(location, lambda url: open_store(replace(self._store.config, url=url)))
+
+
+class ReaderFileIO(StoreFileIO):
+    """File IO for a table that is only read, at the locations that its catalog and its metadata name.
+
+    The property `OPEN_AT` holds a function that opens the store of a folder.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        FileIO.__init__(self)
+        self._open_at: Callable[[str], ObjectStore] = properties[OPEN_AT]
+
+    def _file(self, location: str) -> StoredFile:
+        return _file_anywhere(location, self._open_at)
+
+
+def file_io(properties: Mapping[str, Any]) -> StoreFileIO:
+    """Return the file IO for the properties of a catalog."""
+    return ReaderFileIO(properties) if OPEN_AT in properties else StoreFileIO(properties)
+
+
+def _file_anywhere(location: str, open_at: Callable[[str], ObjectStore]) -> StoredFile:
+    folder, _, name = normal_location(location).rpartition("/")
+    url = file_url(Path(folder.removeprefix("file://"))) if folder.startswith("file:") else folder
+    return StoredFile(location, open_at(url), name)

@@ -15,7 +15,7 @@ from pyiceberg.table.name_mapping import create_mapping_from_schema
 
 from milepost.errors import CommitConflict, InvalidRequest
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
+from milepost.sinks.formats.iceberg.catalog_errors import translated_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, open_catalog
 from milepost.sinks.formats.iceberg.locations import normal_location, table_location
 from milepost.sinks.formats.iceberg.mark import owner_properties
@@ -127,7 +127,7 @@ class IcebergFormat:
             return
 
     def _errors(self, failure: str) -> AbstractContextManager[None]:
-        return catalog_errors(self._config, failure)
+        return translated_errors(self._config, failure)
 
     def _catalog(self) -> Catalog:
         """Return the catalog. Each process opens its own, because connections must not cross a fork."""

@@ -37,7 +37,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records import ObjectStore, cached_property
-from milepost.sinks.formats.iceberg.catalog_errors import catalog_errors
+from milepost.sinks.formats.iceberg.catalog_errors import translated_errors
 from milepost.sinks.formats.iceberg.catalogs import CatalogConfig
 from milepost.sinks.formats.iceberg.data_files import data_file, foreign_file
 from milepost.sinks.formats.iceberg.locations import key_below
@@ -170,7 +170,7 @@ class IcebergTable:
         wider = to_iceberg(self._context.sink, schema)
         names = set(self._metadata.schema().column_names)
         base = self._metadata
-        with catalog_errors(self._context.catalog, f"{self._context.name} was not widened", may_land=True):
+        with translated_errors(self._context.catalog, f"{self._context.name} was not widened", may_land=True):
             with self._table.transaction() as transaction, transaction.update_schema() as update:
                 for field in wider.fields:
                     if field.name not in names:
@@ -310,7 +310,7 @@ class IcebergTable:
         """Send one request, without retries, and return the metadata that landed."""
         base = self._metadata
         required = (AssertTableUUID(uuid=base.table_uuid), *required)
-        with catalog_errors(self._context.catalog, failure, may_land=True):
+        with translated_errors(self._context.catalog, failure, may_land=True):
             landed = self._table.catalog.commit_table(self._table, required, updates)
         self._drop_old_metadata(base, landed.metadata)
         return landed.metadata

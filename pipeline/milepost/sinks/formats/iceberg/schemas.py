@@ -59,7 +59,7 @@ _CAST_TO = (
 )
 
 
-class _UnsupportedType(Exception):
+class UnsupportedType(Exception):
     """A type without an equivalent in the other format."""
 
 
@@ -76,7 +76,7 @@ def to_iceberg(sink: str, schema: pa.Schema) -> Schema:
     for field in schema:
         try:
             fields.append(_field(field, ids))
-        except _UnsupportedType:
+        except UnsupportedType:
             reason = f"has the type {field.type}, which an Iceberg table cannot hold"
             raise column_refused(sink, field.name, Refusal(reason, f"cast it to {_instead_of(field.type)}")) from None
     return Schema(*fields)
@@ -101,8 +101,8 @@ def _field(field: pa.Field, ids: Iterator[int]) -> NestedField:
 
 
 def _type(data_type: pa.DataType, ids: Iterator[int]) -> IcebergType:
-    for arrow_type, iceberg_type in _PRIMITIVES:
-        if data_type == arrow_type:
+    for equivalent, iceberg_type in _PRIMITIVES:
+        if data_type == equivalent:
             return iceberg_type
     if pa.types.is_decimal128(data_type) and data_type.scale >= 0:
         return DecimalType(data_type.precision, data_type.scale)
@@ -116,7 +116,7 @@ def _type(data_type: pa.DataType, ids: Iterator[int]) -> IcebergType:
     if pa.types.is_map(data_type) and not data_type.keys_sorted:
         key, item = _field(data_type.key_field, ids), _field(data_type.item_field, ids)
         return MapType(key.field_id, key.field_type, item.field_id, item.field_type, value_required=item.required)
-    raise _UnsupportedType
+    raise UnsupportedType
 
 
 def to_arrow(schema: Schema) -> pa.Schema | None:
@@ -128,7 +128,7 @@ def to_arrow(schema: Schema) -> pa.Schema | None:
         return None
     try:
         return pa.schema([_arrow_field(field) for field in schema.fields])
-    except _UnsupportedType as error:
+    except UnsupportedType as error:
         raise InvalidRequest(
             f"the table has a column of the type {error}, which is not available in this version. Nothing was changed.",
             hint="give the sink a new path",
@@ -136,13 +136,14 @@ def to_arrow(schema: Schema) -> pa.Schema | None:
 
 
 def _arrow_field(field: NestedField) -> pa.Field:
-    return pa.field(field.name, _arrow_type(field.field_type), nullable=not field.required)
+    return pa.field(field.name, arrow_type(field.field_type), nullable=not field.required)
 
 
-def _arrow_type(iceberg_type: IcebergType) -> pa.DataType:
-    for arrow_type, primitive in _PRIMITIVES:
+def arrow_type(iceberg_type: IcebergType) -> pa.DataType:
+    """Return the Arrow type of an Iceberg type. Raises UnsupportedType."""
+    for equivalent, primitive in _PRIMITIVES:
         if iceberg_type == primitive:
-            return arrow_type
+            return equivalent
     match iceberg_type:
         case DecimalType():
             return pa.decimal128(iceberg_type.precision, iceberg_type.scale)
@@ -153,5 +154,5 @@ def _arrow_type(iceberg_type: IcebergType) -> pa.DataType:
         case StructType():
             return pa.struct([_arrow_field(field) for field in iceberg_type.fields])
         case MapType():
-            return pa.map_(_arrow_type(iceberg_type.key_type), _arrow_field(iceberg_type.value_field))
-    raise _UnsupportedType(str(iceberg_type))
+            return pa.map_(arrow_type(iceberg_type.key_type), _arrow_field(iceberg_type.value_field))
+    raise UnsupportedType(str(iceberg_type))

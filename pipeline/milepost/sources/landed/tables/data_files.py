@@ -33,20 +33,32 @@ class DataFileMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class FieldNames:
+    """How data files name a column of an Iceberg table.
+
+    Attributes:
+        field_id: in files with field ids. names: in files without; (): the table maps none.
+    """
+
+    field_id: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile:
     """One Parquet file of a table.
 
     Attributes:
         store: that has it. key: below the store's root. size: in bytes, as the table states it.
         constants: declared column -> its value in all rows of the file.
-        field_ids: declared column -> its field id, by which files name columns. {}: files have the columns' names.
+        columns: declared column -> how the file names it. None: as it is declared.
     """
 
     store: ObjectStore = field(repr=False)
     key: str
     size: int
     constants: Mapping[str, Any] = field(default_factory=dict)
-    field_ids: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, FieldNames] | None = None
 
 
 def read_data_files(
@@ -91,10 +103,8 @@ def _columns_in(
     names = schema.names
     if len({*names}) < len(names):
         raise failures.invalid(f"has a data file {file.key} with two columns of one name", "rewrite the file")
-    if file.field_ids:
-        by_id = {(each.metadata or {}).get(b"PARQUET:field_id"): each.name for each in schema}
-        found = {name: by_id.get(str(file.field_ids[name]).encode()) for name in types}
-        return {name: stored for name, stored in found.items() if stored is not None and name not in file.constants}
+    if file.columns is not None:
+        return _by_field_id(failures, file, schema, file.columns)
     folded = {name.lower(): name for name in names}
     for name in types:
         if name not in names and name not in file.constants and (other := folded.get(name.lower())) is not None:
@@ -103,6 +113,25 @@ def _columns_in(
                 "rewrite the file with the engine that wrote it",
             )
     return {name: name for name in types if name in names and name not in file.constants}
+
+
+def _by_field_id(
+    failures: TableFailures, file: DataFile, schema: pa.Schema, columns: Mapping[str, FieldNames]
+) -> dict[str, str]:
+    ids = {(each.metadata or {}).get(b"PARQUET:field_id"): each.name for each in schema}
+    if ids.keys() - {None}:
+        found = {name: ids.get(str(column.field_id).encode()) for name, column in columns.items()}
+    elif any(column.names for column in columns.values()):
+        found = {
+            name: next((each for each in column.names if each in schema.names), None)
+            for name, column in columns.items()
+        }
+    else:
+        raise failures.invalid(
+            f"has a data file {file.key} without field ids, and no mapping of names (schema.name-mapping.default)",
+            "set the mapping, or rewrite the file",
+        )
+    return {name: stored for name, stored in found.items() if stored is not None}
 
 
 def _declared(

@@ -1,0 +1,41 @@
+"""The catalog of an Iceberg table, and names of tables in catalogs and databases."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from milepost.language import SpecModel, Text
+
+
+class CatalogSpec(SpecModel):
+    """The Iceberg catalog of a table. No setting is taken from the home folder or the environment.
+
+    Attributes:
+        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres.
+        uri: URI of the server, or SQLAlchemy URI of the database. A relative SQLite file is relative to the spec's
+            folder. `${env:…}` is allowed, and required for a password.
+        name: name of the catalog. In an sql catalog it is part of the table's key, so other engines must use the same
+            name.
+        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential` and
+            others. `${env:…}` is allowed, and required for a secret.
+    """
+
+    type: Literal["rest", "sql"]
+    uri: Text
+    name: Text = "milepost"
+    options: dict[Text, Text] = Field(default_factory=dict)
+
+
+_QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"
+
+
+def _qualified(name: str) -> str:
+    if re.fullmatch(_QUALIFIED, name) is None:
+        raise ValueError(f"expected a qualified table name such as `schema.name`, without spaces, got {name!r}")
+    return name
+
+
+QualifiedName = Annotated[str, AfterValidator(_qualified), Field(json_schema_extra={"pattern": _QUALIFIED})]

@@ -1,0 +1,1 @@
+"""Format `iceberg`: the rows that are appended to an Iceberg table."""

@@ -1,0 +1,238 @@
+"""Format `iceberg`: the rows that are appended to a branch of an Iceberg table.
+
+A landing reads up to the snapshot that was the newest of the branch at its start. It walks the snapshots after the one
+that was landed, and takes the files that each added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table.snapshots import Snapshot
+
+from milepost.errors import CheckpointError, StateCorrupt
+from milepost.jobspec.job import CatalogSpec, EventTimeSpec
+from milepost.language import ColumnType, start_time_ms
+from milepost.protocol.landed import Identity, Position, SourceBacklog
+from milepost.protocol.records import ObjectStore
+from milepost.sinks.formats.iceberg import (
+    CatalogConfig,
+    CatalogKind,
+    ReaderFileIO,
+    open_reader_catalog,
+    translated_errors,
+)
+from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.iceberg.places import Place
+from milepost.sources.landed.iceberg.snapshots import Snapshots
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
+from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
+from milepost.sources.landed.tables.table_failures import TableFailures
+
+
+def open_iceberg_source(
+    name: str,
+    catalog: CatalogSpec,
+    table: str,
+    open_at: Callable[[str], ObjectStore],
+    types: Mapping[str, ColumnType],
+    event_time: EventTimeSpec | None,
+    *,
+    branch: str,
+    start: str | int,
+    max_bytes: int,
+) -> LandedSource:
+    """Open a table for one landing. Connects at the first call.
+
+    Args:
+        name: of the source, for messages. catalog, table: as in the spec, resolved.
+        open_at: opens the store of a folder, by its URL.
+        types: the declared columns. event_time: the column of the event time; None: rows have none.
+        branch: whose snapshots are read. start: where a new log begins, as in the spec.
+        max_bytes: of the data files of one record.
+    """
+    kind, names = CatalogKind(catalog.type), tuple(table.split("."))
+    config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{name}.catalog")
+    failures = TableFailures(name, f"the Iceberg table {table}")
+    return IcebergSource(failures, config, open_at, types, event_time, branch, start, max_bytes)
+
+
+@dataclass
+class IcebergSource:
+    """A table, opened for one landing. Arguments: as in `open_iceberg_source`."""
+
+    failures: TableFailures
+    catalog: CatalogConfig
+    open_at: Callable[[str], ObjectStore]
+    types: Mapping[str, ColumnType]
+    event_time: EventTimeSpec | None
+    branch: str
+    start: str | int
+    max_bytes: int
+    _opened: Snapshots | None = field(default=None, init=False)
+    _initial: list[DataFile] | None = field(default=None, init=False)
+
+    def identity(self) -> Identity:
+        uuid = self._snapshots().metadata.table_uuid
+        return {"format": "iceberg", "table": str(uuid), "branch": self.branch}
+
+    def initial_position(self) -> Position:
+        snapshots = self._snapshots()
+        snapshots.check()
+        chain = snapshots.chain()
+        if not chain:
+            if not isinstance(self.start, int):
+                return _after(None).encode()
+            raise self._no_start("it has no snapshots")
+        head = chain[-1]
+        if self.start == "earliest":
+            return replace(_after(head), file=0, is_initial=True).encode()
+        if self.start == "latest":
+            return _after(head).encode()
+        if isinstance(self.start, int):
+            first = next((each for each in chain if each.snapshot_id == self.start), None)
+            if first is None:
+                raise self._no_start(f"branch {self.branch} begins with snapshot {chain[0].snapshot_id}")
+            return _before(first).encode()
+        since_ms = start_time_ms(self.start)
+        first = next((each for each in chain if each.timestamp_ms >= since_ms), None)
+        if first is chain[0] and not _is_root(first) and first.timestamp_ms > since_ms:
+            raise self.failures.invalid(
+                f"has no snapshots before {first.snapshot_id} any more, and that one is later than `start`",
+                "choose a later time, or `start: earliest`",
+            )
+        return (_after(head) if first is None else _before(first)).encode()
+
+    def next_pull(self, position: Position) -> Pull | None:
+        place, snapshots = Place.decode(position), self._snapshots()
+        snapshots.check()
+        following = self._following(place, snapshots.chain())
+        if not following and place.file is None:
+            return None
+        with self._missing_manifests(place):
+            end, files = take_files(place, self._steps(place, following), self.max_bytes)
+        backlog = SourceBacklog(len(following) + (place.file is not None), "snapshot")
+        return Pull([files] if files else [], end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog)
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        try:
+            yield from read_data_files(self.failures, split, self.types, self.event_time)
+        except DataFileMissing as missing:
+            raise self._expired(f"no longer has the data file {missing.args[0]}") from missing
+
+    def commit(self, end: Position) -> None:
+        """Nothing waits for an acknowledgement."""
+
+    def _snapshots(self) -> Snapshots:
+        """Return the table at the start of the landing. Raises: as `translated_errors`."""
+        if self._opened is None:
+            name = self.catalog.table_name
+            try:
+                with translated_errors(self.catalog, f"source {self.failures.source}: its table {name} was not opened"):
+                    try:
+                        table = open_reader_catalog(self.catalog, self.open_at).load_table(self.catalog.table)
+                    except NoSuchTableError as error:
+                        raise self.failures.invalid(
+                            f"does not exist in {self.catalog.where}", "correct `table`, or the `name` of the catalog"
+                        ) from error
+            except StateCorrupt as error:
+                raise self.failures.invalid(
+                    f"cannot be opened: its catalog names {error.details.get('key')}, which does not exist",
+                    "restore that file from a copy",
+                ) from error
+            assert isinstance(table.io, ReaderFileIO), table.io
+            self._opened = Snapshots(self.failures, table.io, table.metadata, self.types, self.branch)
+        return self._opened
+
+    def _following(self, place: Place, chain: list[Snapshot]) -> list[Snapshot]:
+        """Return the snapshots after a place, the oldest first. Raises: PositionExpired, SourceWentBack."""
+        at = next((at for at, each in enumerate(chain) if each.snapshot_id == place.snapshot), None)
+        if at is not None:
+            return chain[at + 1 :]
+        oldest, newest = (chain[0], chain[-1]) if chain else (None, None)
+        if place.snapshot is None and oldest is None:
+            return []
+        if oldest is not None and place.file is None and _follows(oldest, place):
+            return chain  # the snapshot that was landed is expired, and none after it is
+        # A history that reaches beyond the place, or ends before it, would have a snapshot of the branch.
+        if (
+            oldest is None
+            or newest is None
+            or _is_root(oldest)
+            or not (place.sequence < _sequence(oldest) and place.sequence < _sequence(newest))
+        ):
+            raise self.failures.went_back(
+                f"was rolled back: snapshot {place.snapshot}, which was landed, is not in the history of branch "
+                f"{self.branch}",
+                _after(newest).encode(),
+            )
+        raise self._expired(f"no longer has the snapshots after {place.snapshot}: they are expired")
+
+    def _steps(self, place: Place, following: list[Snapshot]) -> Iterator[tuple[Place, DataFile | None]]:
+        """Yield the files after a place, each with the place after it."""
+        snapshots = self._snapshots()
+        if place.file is not None:
+            assert place.snapshot is not None
+            snapshot = snapshots.metadata.snapshot_by_id(place.snapshot)
+            assert snapshot is not None, "it is in the chain"
+            if place.is_initial:
+                self._initial = self._initial or snapshots.all(snapshot)
+            files = self._initial if place.is_initial and self._initial is not None else snapshots.appended(snapshot)
+            for number, file in enumerate(files[place.file :], place.file + 1):
+                yield replace(place, file=number), file
+            yield _after(snapshot), None
+        for snapshot in following:
+            for number, file in enumerate(snapshots.appended(snapshot), 1):
+                yield replace(_after(snapshot), file=number), file
+            yield _after(snapshot), None
+
+    @contextmanager
+    def _missing_manifests(self, place: Place) -> Iterator[None]:
+        try:
+            yield
+        except StateCorrupt as error:
+            raise self._expired(
+                f"no longer has {error.details.get('key')}, a manifest of a snapshot after {place.snapshot}"
+            ) from error
+
+    def _no_start(self, has: str) -> CheckpointError:
+        return self.failures.invalid(
+            f"does not have the snapshot {self.start}, where `start` begins: {has}",
+            "correct `start`; `start: earliest` begins with the table as it is",
+        )
+
+    def _expired(self, problem: str) -> CheckpointError:
+        chain = self._snapshots().chain()
+        earliest, latest = (_before(chain[0]), _after(chain[-1])) if chain else (_after(None), _after(None))
+        return self.failures.expired(problem, earliest.encode(), latest.encode())
+
+
+def _after(snapshot: Snapshot | None) -> Place:
+    """Return the place at which everything up to a snapshot is read."""
+    return Place(None, 0) if snapshot is None else Place(snapshot.snapshot_id, _sequence(snapshot))
+
+
+def _before(snapshot: Snapshot) -> Place:
+    """Return the place before a snapshot. The one before it may be expired, and its id unknown."""
+    return Place(snapshot.parent_snapshot_id, _sequence(snapshot) - 1)
+
+
+def _follows(snapshot: Snapshot, place: Place) -> bool:
+    """Return whether no snapshot is missing between a place and the oldest snapshot that there is."""
+    if snapshot.parent_snapshot_id is not None:
+        return snapshot.parent_snapshot_id == place.snapshot
+    return _sequence(snapshot) == place.sequence + 1
+
+
+def _is_root(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot was the first of its table. Of any other one the parent is expired, if it has none."""
+    return snapshot.parent_snapshot_id is None and _sequence(snapshot) == 1
+
+
+def _sequence(snapshot: Snapshot) -> int:
+    return snapshot.sequence_number or 0
