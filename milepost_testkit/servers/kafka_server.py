@@ -48,6 +48,7 @@ _SETTINGS = {
     "num.network.threads": "2",
     "num.io.threads": "2",
     "num.partitions": "1",
+    "quota.window.num": "2",  # a client above its quota waits for a second or two
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN",
@@ -121,6 +122,17 @@ class KafkaServer:
         """Raise the number of a topic's partitions."""
         self.admin.create_partitions([NewPartitions(name, total)])[name].result(30)
         wait_until(lambda: self._has(name, total), seconds=30, what=f"partitions of {name}")
+
+    def limit_reading(self, client_id: str, bytes_per_s: int) -> None:
+        """Make the broker answer one client's fetches so slowly."""
+        quota = ["--add-config", f"consumer_byte_rate={bytes_per_s}", "--entity-type", "clients"]
+        subprocess.run(
+            [
+                *self._java(), "kafka.admin.ConfigCommand", "--bootstrap-server", self.bootstrap, "--alter", *quota,
+                "--entity-name", client_id,
+            ],
+            check=True, capture_output=True, cwd=self.directory,
+        )  # fmt: skip
 
     def producer(self, **options: object) -> Producer:
         """Return a producer. The names of options have underscores in place of dots."""

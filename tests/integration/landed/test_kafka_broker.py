@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -67,6 +68,27 @@ def test_only_aborted_messages_are_a_landing_without_rows_that_ends_at_once(kafk
     assert log.land(source) == []
     kafka.produce(topic, {0: [b"after"]})
     assert values(log.land(opened(kafka, topic))) == [b"after"]
+
+
+def test_aborted_messages_that_take_longer_than_the_time_limit_are_passed(kafka: KafkaServer) -> None:
+    """The consumer delivers none of them, and fetches on all the time."""
+    topic = kafka.new_topic()
+    producer = kafka.producer(transactional_id=topic)
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(60):
+        producer.produce(topic, os.urandom(100_000))
+    producer.flush()
+    producer.abort_transaction()
+    kafka.produce(topic, {0: [b"after"]})
+    kafka.limit_reading(f"slow-{topic}", 1_000_000)
+    small = {"client.id": f"slow-{topic}", "max.partition.fetch.bytes": "100000"}
+    options = {"bootstrap.servers": kafka.bootstrap, **small}
+    source = open_kafka_source("clicks", [topic], options, "earliest", max_rows=10, max_bytes=1 << 20, timeout_s=4)
+    log = KafkaLog()
+    began = time.monotonic()
+    assert values(log.land(source)) == [b"after"]
+    assert time.monotonic() - began > 4
 
 
 def test_a_compacted_topic_is_landed_to_its_end(kafka: KafkaServer) -> None:

@@ -91,6 +91,15 @@ class Failures:
         """Return the error for a source that cannot be read as its spec says."""
         return InvalidRequest(f"source {self.source}: {self.redact(what)}. {_NOTHING}", hint=hint, source=self.source)
 
+    def unreadable(self, partition: Partition, offset: int) -> InvalidRequest:
+        """Return the error for a message that Kafka's client cannot read."""
+        return self.invalid(
+            f"the message at offset {offset} of {partition.name} has a header whose name is not valid UTF-8, which "
+            "Kafka's client cannot read",
+            f"correct its producer. To go on, land the topic under another source name that starts at offset "
+            f"{offset + 1} of this partition",
+        )
+
     def _refused(self, what: str, hint: str) -> EnvironmentUnusable:
         return EnvironmentUnusable(
             f"source {self.source}: {what}. {_NOTHING}", hint=f"{hint}, then land again", source=self.source

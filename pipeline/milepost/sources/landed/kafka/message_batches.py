@@ -21,8 +21,14 @@ _TIMESTAMP_TYPES = pa.array([None, "create", "append"], pa.string())
 _HEADERS = MESSAGE_SCHEMA.field("headers").type
 
 
+class UnreadableHeader(Exception):
+    """The name of a header is not UTF-8; `args` is the offset of its message."""
+
+
 def record_batch(partition: Partition, messages: Sequence[Message]) -> pa.RecordBatch:
     """Return messages of one partition as rows, in the same order.
+
+    Raises UnreadableHeader.
 
     This is most of what the landing of a topic costs. `map` over a method calls it without running any of our code.
     """
@@ -35,7 +41,7 @@ def record_batch(partition: Partition, messages: Sequence[Message]) -> pa.Record
         [
             pa.array(list(map(Message.key, messages)), pa.binary()),
             pa.array(list(map(Message.value, messages)), pa.binary()),
-            _headers(list(map(Message.headers, messages))),
+            _headers(_read_headers(messages)),
             pa.repeat(pa.scalar(partition.topic, pa.string()), count),
             pa.repeat(pa.scalar(partition.number, pa.int32()), count),
             pa.array(offsets),
@@ -44,6 +50,19 @@ def record_batch(partition: Partition, messages: Sequence[Message]) -> pa.Record
         ],
         schema=MESSAGE_SCHEMA,
     )
+
+
+def _read_headers(messages: Sequence[Message]) -> list[Any]:
+    """Return the headers of each message. Raises UnreadableHeader."""
+    from confluent_kafka import Message
+
+    values: list[Any] = []
+    try:
+        values.extend(map(Message.headers, messages))  # keeps those before one that fails
+    except (UnicodeDecodeError, SystemError) as error:  # the client loses the first in the second
+        # Its headers are not read again: a second call returns a pointer to nothing.
+        raise UnreadableHeader(messages[len(values)].offset()) from error
+    return values
 
 
 def _headers(values: Sequence[Any]) -> pa.Array:

@@ -6,6 +6,7 @@ compacted, or are marks of transactions. What the consumer delivers beyond a sha
 
 from __future__ import annotations
 
+import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from milepost.sources.landed.kafka.client import KafkaCluster
-from milepost.sources.landed.kafka.message_batches import record_batch, row_bytes
+from milepost.sources.landed.kafka.message_batches import UnreadableHeader, record_batch, row_bytes
 from milepost.sources.landed.kafka.positions import Partition, Place, Share
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _CONSUME_S = 0.05
 _QUEUE_MESSAGES = 1_000_000
 _QUEUE_KB = (16 << 10, 256 << 10)
 _MAY_PASS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")
+_LOOKS = 4
+"""How often the consumer reports how far it has fetched, within the time in which it must."""
 _GROUP = "milepost"
 """The consumer needs the name of a group, but joins none and sets no offsets of it."""
 
@@ -110,6 +113,8 @@ class Reader:
             "allow.auto.create.topics": False,
             "queued.min.messages": _QUEUE_MESSAGES,
             "queued.max.messages.kbytes": min(high, max(low, max_bytes >> 10)),
+            "statistics.interval.ms": max(1, int(cluster.timeout_s * 1000) // _LOOKS),
+            "stats_cb": self._note_statistics,
         }
         tuned = {"fetch.wait.max.ms": "50", **cluster.client}
         try:
@@ -121,6 +126,8 @@ class Reader:
         self._at: dict[Partition, Place] = {}
         self._ends: dict[Partition, int] = {}
         self._waiting: dict[Partition, deque[_Delivered]] = {}
+        self._fetched: dict[tuple[str, str], int] = {}
+        self._has_fetched = False
 
     def close(self) -> None:
         self._consumer.close()
@@ -130,7 +137,7 @@ class Reader:
 
         Raises:
             PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
-                nothing came for the cluster's `timeout_s`. EnvironmentUnusable: the user may not read.
+                nothing was fetched for the cluster's `timeout_s`. EnvironmentUnusable: the user may not read.
         """
         taken = {share.partition: _Taken(share) for share in shares}
         self._go_to(taken)
@@ -146,8 +153,8 @@ class Reader:
                 pending.popleft()
             if all(item.is_done for item in pending):
                 continue
-            if self._consume(taken):
-                seen = time.monotonic()
+            if self._consume(taken) or self._has_fetched:
+                seen, self._has_fetched = time.monotonic(), False
             elif self._cluster.events.fatal is not None:
                 raise self._cluster.failures.of(self._cluster.events.fatal, "")
             elif time.monotonic() - seen > self._cluster.timeout_s:
@@ -209,7 +216,10 @@ class Reader:
         cuts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         for first, end in pairwise(cuts):
             partition, own = partitions[numbers[first]], messages[first:end]
-            delivered = record_batch(partition, own), own
+            try:
+                delivered = record_batch(partition, own), own
+            except UnreadableHeader as error:
+                raise self._cluster.failures.unreadable(partition, error.args[0]) from error
             rest = delivered if taken[partition].is_done else taken[partition].take(delivered)
             if rest is not None:
                 self._waiting[partition].append(rest)
@@ -239,6 +249,16 @@ class Reader:
             self._cluster.events.failed(error)
             return False
         raise self._cluster.failures.of(error, "the topics" if partition is None else partition.topic)
+
+    def _note_statistics(self, text: str) -> None:
+        """Note how far the consumer has fetched. It also fetches what it does not deliver, such as aborted messages."""
+        fetched = {
+            (topic, number): int(partition.get("next_offset", -1))
+            for topic, described in json.loads(text).get("topics", {}).items()
+            for number, partition in described.get("partitions", {}).items()
+        }
+        self._has_fetched |= any(self._fetched.get(key, -1) < offset for key, offset in fetched.items())
+        self._fetched = fetched
 
     def _pause(self, partitions: list[Partition]) -> None:
         from confluent_kafka import TopicPartition

@@ -15,8 +15,10 @@ from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.kafka_source import KafkaSource, Start, open_kafka_source
 from milepost.sources.landed.messages import MESSAGE_SCHEMA
+from milepost_testkit import wording
 from milepost_testkit.jobs.kafka_landing import KafkaLog
 from milepost_testkit.processes.processes import free_ports
+from milepost_testkit.servers.raw_producer import produce_with_header
 
 pytestmark = pytest.mark.long
 
@@ -225,3 +227,15 @@ def test_options_that_librdkafka_does_not_know_are_refused_without_their_values(
     with pytest.raises(InvalidRequest, match=r"sasl\.pasword") as refused:
         source.identity()
     assert secret not in refused.value.full_message()
+
+
+def test_a_header_whose_name_is_no_text_is_refused_with_its_offset(mock: Mock) -> None:
+    mock.write(1, b"a", b"b", headers=[("trace", b"1")])
+    produce_with_header(mock.servers, "clicks", 1, b"tr\xff")
+    mock.write(1, b"c")
+    log = KafkaLog()
+    with wording.raises(InvalidRequest):
+        log.land(mock.source())
+    assert log.records == []
+    start = {"clicks": {"1": 3}}
+    assert [value for _, _, value in KafkaLog().land(mock.source(start))] == [b"c"]
