@@ -44,10 +44,12 @@ class SpecModel(BaseModel):
     Attributes:
         unavailable_keys: keys that are planned but not available in this version. Null is accepted and means off.
         unavailable_values: key -> values that are planned but not available in this version.
+        refused_keys: key that similar models have -> why this one has none, and what to write instead.
     """
 
     unavailable_keys: ClassVar[frozenset[str]] = frozenset()
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {}
+    refused_keys: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, arbitrary_types_allowed=True

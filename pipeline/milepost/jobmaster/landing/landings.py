@@ -270,6 +270,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
             events_per_second=spec.events_per_second,
             total=spec.total,
             max_rows=spec.land.max_rows,
+            max_bytes=spec.land.max_bytes,
         )
     if isinstance(spec, KafkaSourceSpec):
         require("kafka", f"source {name} (format: kafka)")
@@ -315,7 +316,16 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
-    return open_python_source(name, spec.identity, code, spec.options, spec.columns, spec.event_time)
+    return open_python_source(
+        name,
+        spec.identity,
+        code,
+        spec.options,
+        spec.columns,
+        spec.event_time,
+        max_rows=spec.land.max_rows,
+        max_bytes=spec.land.max_bytes,
+    )
 
 
 def _registry(name: str, value: MessageValue) -> SchemaRegistry:

@@ -161,6 +161,8 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
 def _unknown_key(owner: type[SpecModel], key: str) -> str:
     if key in owner.unavailable_keys:
         return not_available(key)
+    if key in owner.refused_keys:
+        return f"`{key}` {owner.refused_keys[key]}"
     formats = [format_ for format_, spec in SOURCE_KINDS.items() if key in _keys(spec)]
     if owner in SOURCE_KINDS.values() and formats:
         return f"`{key}` is only for format: {', '.join(formats)}; remove it"

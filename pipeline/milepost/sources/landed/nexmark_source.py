@@ -7,6 +7,7 @@ bids, so a bid refers only to persons and auctions with smaller numbers. Event 7
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,13 +46,14 @@ def open_nexmark_source(
     events_per_second: int,
     total: int | None,
     max_rows: int,
+    max_bytes: int,
 ) -> LandedSource:
-    """Open the generator for one landing. Without a total, a landing is one record of `max_rows`.
+    """Open the generator for one landing. Without a total, a landing is one record.
 
     Args:
         schema: of the events of that kind. The others: as in the spec.
     """
-    return _Nexmark(identity, schema, events, seed, events_per_second, total, max_rows)
+    return _Nexmark(identity, schema, events, seed, events_per_second, total, max_rows, max_bytes)
 
 
 @dataclass
@@ -63,6 +65,7 @@ class _Nexmark:
     events_per_second: int
     total: int | None
     max_rows: int
+    max_bytes: int
     has_pulled: bool = False
 
     def identity(self) -> Identity:
@@ -79,12 +82,18 @@ class _Nexmark:
         else:
             end = min(end, self.total)
             is_read = first >= end
-        return None if is_read else Pull([range(first, end)], {"next": end})
+        return None if is_read else Pull([range(first, end)], None)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        for first in range(split.start, split.stop, _BATCH_ROWS):
-            rows = np.arange(first, min(first + _BATCH_ROWS, split.stop), dtype=np.uint64)
-            yield pa.RecordBatch.from_pydict(dict(self._columns(rows)), schema=self.schema)
+        at, room = split.start, self.max_bytes
+        while at < split.stop and room > 0:
+            rows = np.arange(at, min(at + _BATCH_ROWS, split.stop), dtype=np.uint64)
+            batch = pa.RecordBatch.from_pydict(dict(self._columns(rows)), schema=self.schema)
+            fitting = _rows_within(batch, room) if at > split.start else max(1, _rows_within(batch, room))
+            if fitting:
+                yield batch.slice(0, fitting)
+            at, room = at + fitting, room - batch.nbytes
+        yield Reached({"next": at})
 
     def commit(self, end: Position) -> None:
         """Nothing waits for an acknowledgement."""
@@ -162,3 +171,10 @@ def _price(random: Words) -> npt.NDArray[np.int64]:
     """Return prices from 100 to 10,000,000 cents, as many of each order of magnitude."""
     unit = (random >> np.uint64(11)).astype(np.float64) / 2.0**53
     return np.round(np.power(10.0, 2.0 + 5.0 * unit)).astype(np.int64)
+
+
+def _rows_within(batch: pa.RecordBatch, max_bytes: int) -> int:
+    """Return how many of the first rows have at most this size in memory."""
+    if batch.nbytes <= max_bytes:
+        return batch.num_rows
+    return max(0, bisect_right(range(batch.num_rows), max_bytes, key=lambda rows: batch.slice(0, rows).nbytes) - 1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
@@ -48,14 +48,19 @@ def open_python_source(
     options: Mapping[str, str],
     types: Mapping[str, ColumnType],
     event_time: EventTimeSpec | None = None,
+    *,
+    max_rows: int | None = None,
+    max_bytes: int | None = None,
 ) -> LandedSource:
     """Open the class of a source for one landing.
 
     Args:
         name: of the source, for messages. identity: as in the spec. options: given to the class.
         types: the declared columns. event_time: the column of the event time; None: rows have none.
+        max_rows, max_bytes: at most one limit, in place of the reader's own default.
     Raises:
-        InvalidRequest: the class is no `DataSource` with a stream reader. SourceUnreachable: it raised an error.
+        InvalidRequest: the class is no `DataSource` with a stream reader, or takes no limit and is given one.
+        SourceUnreachable: it raised an error.
     """
     calls = _UserCalls(name, code)
     with calls.guarded("the class of the source cannot be used", passed=(CheckpointError,)):
@@ -72,11 +77,19 @@ def open_python_source(
             reader: Any = source.streamReader(spark_schema)
         except PySparkNotImplementedError:
             reader = _simple_reader(name, code, source, spark_schema)
+    limit = ReadMaxRows(max_rows) if max_rows else ReadMaxBytes(max_bytes) if max_bytes else None
+    if limit is not None and not _takes_limit(reader):
+        raise InvalidRequest(
+            f"source {name}: `land` has a limit, and {code.name} takes none: its reader has no "
+            "`latestOffset(start, limit)`. Nothing was landed.",
+            hint="add the two arguments to `latestOffset`, or remove the limit: a landing is then one record",
+            source=name,
+        )
     batches = partial(record_batches, name, types=types, event_time=event_time)
     if isinstance(reader, SimpleDataSourceStreamReader):
         return _SimpleSource(identity, reader, batches, calls)
     if isinstance(reader, DataSourceStreamReader):
-        return _StreamSource(identity, reader, batches, calls)
+        return _StreamSource(identity, reader, batches, calls, limit)
     raise InvalidRequest(
         f"source {name}: expected {code.name} to return a DataSourceStreamReader or a SimpleDataSourceStreamReader, "
         f"got {type(reader).__name__}. Nothing was landed.",
@@ -164,14 +177,19 @@ class _StreamSource:
     """A `DataSourceStreamReader`.
 
     A landing ends where `prepareForTriggerAvailableNow` fixed its end, if the reader has that. Otherwise it reads once:
-    to the newest offset, or as far as the reader's own default limit allows.
+    to the newest offset, or as far as its limit allows: that of the spec, or the reader's own default.
     """
 
     def __init__(
-        self, identity: Identity, reader: DataSourceStreamReader, batches: _Batches, calls: _UserCalls
+        self,
+        identity: Identity,
+        reader: DataSourceStreamReader,
+        batches: _Batches,
+        calls: _UserCalls,
+        limit: ReadLimit | None,
     ) -> None:
         self._identity, self._reader, self._batches, self._calls = identity, reader, batches, calls
-        self._takes_limit = len(inspect.signature(reader.latestOffset).parameters) > 0
+        self._limit = limit
         self._pulls = _Pulls(reader, calls)
 
     def identity(self) -> Identity:
@@ -184,8 +202,8 @@ class _StreamSource:
         if not self._pulls.begin():
             return None
         arguments = []
-        if self._takes_limit:
-            arguments = [copy.deepcopy(position), self._calls.call(self._reader.getDefaultReadLimit)]
+        if _takes_limit(self._reader):
+            arguments = [copy.deepcopy(position), self._limit or self._calls.call(self._reader.getDefaultReadLimit)]
         end = self._calls.position(self._reader.latestOffset, *arguments)
         if end == position:
             return None
@@ -199,6 +217,10 @@ class _StreamSource:
 
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
+
+
+def _takes_limit(reader: Any) -> bool:
+    return isinstance(reader, DataSourceStreamReader) and bool(inspect.signature(reader.latestOffset).parameters)
 
 
 class _SimpleSource:

@@ -32,6 +32,8 @@ BIDS = "format: nexmark, events: bid"
 DELTA = "format: delta, path: s3://lake/clicks, schema: {user: string, at: 'timestamp[us, UTC]'}"
 
 ICEBERG = "format: iceberg, table: shop.clicks, catalog: {type: sql, uri: sqlite:///c.db}, schema: {user: string}"
+DLT = 'format: dlt, resource: "feeds:clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
+VALID = {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG, "DLT": DLT}
 
 REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
 
@@ -53,6 +55,8 @@ def landed(source: str) -> LandedSourceSpec:
         (BIDS, {"events": "bid", "seed": 0, "events_per_second": 10_000, "total": None}),
         (f"{BIDS}, seed: 7, events_per_second: 5, total: 9", {"seed": 7, "events_per_second": 5, "total": 9}),
         ("format: nexmark, events: person, event_time: event_time", {"time_column": "event_time"}),
+        (f"{BIDS}, land: {{max_rows: 5, max_bytes: 1KB}}", {"events": "bid"}),
+        (f"{PYTHON}, land: {{max_bytes: 1MB}}", {"source": "feeds:Clicks"}),
         (DELTA, {"path": "s3://lake/clicks", "start": "earliest", "location": "s3://lake/clicks", "dataset": None}),
         (ICEBERG, {"table": "shop.clicks", "branch": "main", "start": "earliest", "location": "iceberg:shop.clicks"}),
         (f"{DELTA}, start: 12, land: {{by: copy, max_bytes: 1MB}}", {"start": 12}),
@@ -71,10 +75,7 @@ def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["source"])
 def test_an_invalid_landed_source_is_refused_with_its_place(case: dict[str, str]) -> None:
     with wording.raises(InvalidRequest) as refused:
-        load(
-            {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG}[case["of"]] + case["source"],
-            case.get("read", "events"),
-        ).graph()
+        load(VALID[case["of"]] + case["source"], case.get("read", "events")).graph()
     assert refused.value.message.splitlines()[1:] == case["says"].splitlines()
 
 

@@ -12,33 +12,53 @@ from hypothesis import strategies as st
 
 from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
 from milepost.language.types import to_arrow
-from milepost.sources.landed.contract import LandedSource
+from milepost.sources.landed.contract import LandedSource, Reached
 from milepost.sources.landed.nexmark_source import open_nexmark_source
 from milepost_testkit import profiles
 
 
-def opened(events: str, *, seed: int = 7, total: int | None = None, max_rows: int = 1_000) -> LandedSource:
+def opened(
+    events: str, *, seed: int = 7, total: int | None = None, max_rows: int = 1_000, max_bytes: int = 10**9
+) -> LandedSource:
     schema = pa.schema([(name, to_arrow(type_)) for name, type_ in NEXMARK_COLUMNS[events].items()])
     return open_nexmark_source(
-        {"format": "nexmark"}, schema, events=events, seed=seed, events_per_second=100, total=total, max_rows=max_rows
+        {"format": "nexmark"},
+        schema,
+        events=events,
+        seed=seed,
+        events_per_second=100,
+        total=total,
+        max_rows=max_rows,
+        max_bytes=max_bytes,
     )
 
 
-def landed(events: str, total: int, **settings: Any) -> pa.Table:
-    """All rows of a source, landed record by record, each by a source of its own."""
-    batches: list[pa.RecordBatch] = []
+def records(events: str, total: int, **settings: Any) -> list[pa.Table]:
+    """The rows of each record, landed by a source of its own."""
+    found: list[pa.Table] = []
     position = opened(events).initial_position()
     while (pull := opened(events, total=total, **settings).next_pull(position)) is not None:
-        for split in pull.splits:
-            batches += opened(events, **settings).read(split)
-        position = pull.end
-    return pa.Table.from_batches(batches)
+        *batches, reached = (item for split in pull.splits for item in opened(events, **settings).read(split))
+        assert isinstance(reached, Reached)
+        found.append(pa.Table.from_batches(batches))
+        position = reached.position
+    return found
+
+
+def landed(events: str, total: int, **settings: Any) -> pa.Table:
+    """All rows of a source, landed record by record."""
+    return pa.concat_tables(records(events, total, **settings)).combine_chunks()
 
 
 @profiles.examples(share=0.5)
-@given(st.sampled_from(sorted(NEXMARK_COLUMNS)), st.integers(1, 400), st.integers(1, 120))
-def test_the_rows_do_not_depend_on_how_they_are_cut_into_records(events: str, total: int, max_rows: int) -> None:
-    assert landed(events, total, max_rows=max_rows).equals(landed(events, total).combine_chunks())
+@given(st.sampled_from(sorted(NEXMARK_COLUMNS)), st.integers(1, 400), st.integers(1, 120), st.integers(1, 20_000))
+def test_the_rows_do_not_depend_on_how_they_are_cut_into_records(
+    events: str, total: int, max_rows: int, max_bytes: int
+) -> None:
+    cut = records(events, total, max_rows=max_rows, max_bytes=max_bytes)
+    assert pa.concat_tables(cut).combine_chunks().equals(landed(events, total))
+    assert all(table.num_rows <= max_rows for table in cut)
+    assert all(table.nbytes <= max_bytes or table.num_rows == 1 for table in cut)
 
 
 @pytest.mark.parametrize("events", sorted(NEXMARK_COLUMNS))

@@ -15,6 +15,7 @@ from milepost.operators.process.user_code import read_function
 from milepost.sources.landed.contract import LandedSource
 from milepost.sources.landed.python_source import open_python_source
 from milepost.storage.log.source_log import SourceLog
+from milepost_testkit import wording
 from milepost_testkit.stores.memory_store import MemoryStore
 
 TYPES = {"k": parse_type("int64"), "v": parse_type("string")}
@@ -83,15 +84,15 @@ def simple(rows: str, end: str = '{"n": start["n"] + 1}', commit: str = "pass") 
     return SIMPLE.replace("ROWS", rows).replace("END", end).replace("COMMIT", commit)
 
 
-def opened(folder: Path, code: str, name: str = "Feed") -> LandedSource:
+def opened(folder: Path, code: str, name: str = "Feed", **limits: int) -> LandedSource:
     (folder / "feeds.py").write_text(code)
     function = read_function("feed", f"feeds:{name}", folder, owner="source feed")
-    return open_python_source("feed", {"format": "python"}, function, {}, TYPES)
+    return open_python_source("feed", {"format": "python"}, function, {}, TYPES, **limits)
 
 
-def land(folder: Path, code: str) -> tuple[SourceLog, Any]:
+def land(folder: Path, code: str, **limits: int) -> tuple[SourceLog, Any]:
     log = SourceLog(MemoryStore("memory://job"), "feed")
-    return log, Lander(log, opened(folder, code), "life 1").land()
+    return log, Lander(log, opened(folder, code, **limits), "life 1").land()
 
 
 def rows_of(source: LandedSource, position: Any) -> list[dict[str, Any]]:
@@ -111,6 +112,21 @@ def test_a_stream_reader_lands_its_partitions_in_order_as_one_record(tmp_path: P
 def test_a_reader_that_fixes_its_end_is_read_up_to_it_within_its_own_limit(tmp_path: Path) -> None:
     _, landing = land(tmp_path, LIMITED)
     assert (landing.records, landing.rows, landing.end) == (3, 7, {"n": 7})
+
+
+@pytest.mark.parametrize(("limits", "records"), [({"max_rows": 2}, 4), ({"max_bytes": 4}, 7)])
+def test_the_limit_of_the_spec_is_given_in_place_of_the_readers_own(
+    tmp_path: Path, limits: dict[str, int], records: int
+) -> None:
+    code = LIMITED.replace("limit.max_rows", 'getattr(limit, "max_rows", 1)')
+    _, landing = land(tmp_path, code, **limits)
+    assert (landing.records, landing.rows) == (records, 7)
+
+
+@pytest.mark.parametrize("code", [STREAM, simple('[(1, "a")]')], ids=["a stream reader", "a simple reader"])
+def test_a_limit_is_refused_for_a_class_that_takes_none(tmp_path: Path, code: str) -> None:
+    with wording.raises(InvalidRequest):
+        opened(tmp_path, code, max_rows=2)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,6 @@ class LandRules(SpecModel):
             them. 0s: only what checkpoints need.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows", "max_bytes"})
-
     every: PositiveDuration | None = None
     retain: Duration = timedelta(days=7)
 

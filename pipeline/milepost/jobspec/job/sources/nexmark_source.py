@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec, LandRules
-from milepost.language import ColumnType, parse_type
+from milepost.language import ColumnType, Size, parse_type
 
 _TIME = "timestamp[us, UTC]"
 
@@ -53,11 +53,11 @@ class LandLimits(LandRules):
 
     Attributes:
         max_rows: maximum number of rows per record.
+        max_bytes: maximum size of these rows in memory. A record has at least one row.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_bytes"})
-
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
+    max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
 
 
 class NexmarkSourceSpec(LandedSourceSpec):

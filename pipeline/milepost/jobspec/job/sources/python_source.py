@@ -5,10 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
-from milepost.language import ColumnName, Function, Text, Type
+from milepost.jobspec.job.sources.landed_source import LandedSourceSpec, LandRules
+from milepost.language import ColumnName, Function, Size, Text, Type
+
+
+class PythonLandLimits(LandRules):
+    """When the source is landed, and the limit that its class gets. Without one it gets its own default limit.
+
+    Only a class with `latestOffset(start, limit)` takes a limit, and it keeps to it by itself.
+
+    Attributes:
+        max_rows: maximum number of rows per record, as `ReadMaxRows`. null: not limited.
+        max_bytes: maximum size per record, by the class's own measure, as `ReadMaxBytes`. null: not limited. One limit
+            may be given.
+    """
+
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[Size, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _check_one_limit(self) -> Self:
+        if self.max_rows is not None and self.max_bytes is not None:
+            raise ValueError("expected `max_rows` or `max_bytes`, got both: PySpark's API takes one limit")
+        return self
 
 
 class PythonSourceSpec(LandedSourceSpec):
@@ -20,12 +41,14 @@ class PythonSourceSpec(LandedSourceSpec):
         options: options that are passed to the class. `${env:…}` is allowed, and required for a secret.
         columns: the columns of the rows, by name. The class must produce all of them, with these types. The order
             matters: a new table has its columns in this order, and it breaks ties between rows.
+        land: how the source is landed.
     """
 
     format: Literal["python"]
     source: Function
     options: dict[Text, str] = Field(default_factory=dict)
     columns: Annotated[dict[ColumnName, Type], Field(alias="schema", min_length=1)]
+    land: PythonLandLimits = PythonLandLimits()
 
     @property
     def identity(self) -> dict[str, str]:

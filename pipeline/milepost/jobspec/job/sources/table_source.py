@@ -45,7 +45,9 @@ class TableLandLimits(LandRules):
         max_bytes: maximum size of the data files per record. A record has at least one data file, and whole ones.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"max_rows"})
+    refused_keys: ClassVar[Mapping[str, str]] = {
+        "max_rows": "is not for a table: a record has whole data files; write `max_bytes`"
+    }
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"by": frozenset({"reference"})}
 
     by: Literal["copy"] = "copy"
