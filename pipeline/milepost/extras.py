@@ -14,7 +14,12 @@ EXTRAS: dict[str, dict[str, str]] = {
     "delta": {"deltalake": "deltalake"},
     "iceberg": {"pyiceberg": "pyiceberg"},
     "kafka": {"confluent_kafka": "confluent-kafka"},
-    "registry": {"confluent_kafka": "confluent-kafka", "fastavro": "fastavro", "requests": "requests"},
+    "registry": {
+        "confluent_kafka": "confluent-kafka",
+        "fastavro": "fastavro",
+        "google.protobuf": "protobuf",
+        "requests": "requests",
+    },
     "dlt": {"dlt": "dlt"},
     "lineage": {"openlineage": "openlineage-python"},
     "otel": {

@@ -9,8 +9,8 @@ from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.messages import CHANGE_METADATA
 from milepost.language import SOURCE_FORMATS, Path, Problem, did_you_mean
 
-_CONTENT = {"json": "value", "debezium": "table", "avro": "record"}
-_REGISTRY_FORMATS = ("avro",)
+_CONTENT = {"json": "value", "debezium": "table", "avro": "record", "protobuf": "message"}
+_REGISTRY_FORMATS = ("avro", "protobuf")
 _URL = re.compile(r"https?://[^\s/@?#]+(/[^\s@?#]*)?")
 _SERVERS = re.compile(r"[^\s,:/@]+:\d{1,5}|\[[0-9A-Fa-f:.]+\]:\d{1,5}")
 

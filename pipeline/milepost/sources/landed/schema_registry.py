@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import re
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ MAX_UNKNOWN_IDS = 1_000
 """A landing fails if the registry lacks more schemas: the messages were not written with it."""
 
 _LOGIN = re.compile(r"//([^/@]*)@")
+_PROTOBUF = "PROTOBUF"
 _OK, _NOT_FOUND, _TOO_MANY, _FAILED = 200, 404, 429, 500
 _REFUSED = (401, 403)
 _UNKNOWN_SCHEMA = (40403, 40401, 40402)
@@ -105,7 +107,7 @@ class SchemaRegistry:
         """Return a schema; None: the registry does not have it."""
         import requests
 
-        serialized = "" if self.kind != "PROTOBUF" else f"{'&' if '?' in path else '?'}format=serialized"
+        serialized = "" if self.kind != _PROTOBUF else f"{'&' if '?' in path else '?'}format=serialized"
         retrying = Retrying(
             retry=retry_if_exception_type(SourceUnreachable),
             stop=stop_after_attempt(TRIES),
@@ -142,7 +144,7 @@ class SchemaRegistry:
         try:
             if status != _OK:
                 raise ValueError(f"HTTP status {status}")
-            return _parsed(response.json())
+            return _parsed(response.json(), is_serialized=self.kind == _PROTOBUF)
         except (ValueError, LookupError, TypeError) as error:
             hint = "correct the `url` of `registry`"
             raise self._invalid(f"gave an answer that is not a registry's: {str(error)[:200]}", hint) from error
@@ -178,8 +180,12 @@ class SchemaRegistry:
         return f"source {self.source}: the schema registry at {_LOGIN.sub('//', self.url)} {what}. {_NOTHING}"
 
 
-def _parsed(value: Any) -> _Answer:
-    """Return a schema as the API has it. Raises LookupError, TypeError, ValueError: it is none."""
+def _parsed(value: Any, *, is_serialized: bool) -> _Answer:
+    """Return a schema as the API has it. Raises LookupError, TypeError, ValueError: it is none.
+
+    Args:
+        is_serialized: whether a descriptor of a Protobuf file was asked for, in base64, and not its text.
+    """
     if not isinstance(value, dict):
         raise TypeError("it is not a JSON object")
     references = tuple(
@@ -188,7 +194,13 @@ def _parsed(value: Any) -> _Answer:
     schema = value["schema"]
     if not isinstance(schema, str):
         raise TypeError("`schema` is not a text")
-    return _Answer(str(value.get("schemaType") or "AVRO"), schema, references)
+    kind = str(value.get("schemaType") or "AVRO")
+    if is_serialized and kind == _PROTOBUF:
+        try:
+            base64.b64decode(schema, validate=True)
+        except ValueError as error:
+            raise ValueError("it does not know `format=serialized`, which Protobuf needs") from error
+    return _Answer(kind, schema, references)
 
 
 def _error_code(response: Response) -> object:

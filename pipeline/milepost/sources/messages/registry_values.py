@@ -12,6 +12,7 @@ from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.landed import HEADER_BYTES, RegistrySchema, decode_schema, schema_id_of, stored_schema
 from milepost.sources.messages.avro_encodings import AvroEncodings, without_logical_types
 from milepost.sources.messages.exact_values import Convert, Unfit
+from milepost.sources.messages.protobuf_values import protobuf_decoder
 from milepost.sources.messages.rowwise_values import BadValue, RowwiseValues
 
 _Decode: TypeAlias = Callable[[bytes], Sequence[Any]]
@@ -140,5 +141,6 @@ def converted(record: Mapping[str, Any], plan: Sequence[tuple[int, str, Convert]
 
 FORMATS: Mapping[str, tuple[str, WriterSchema]] = {
     "avro": ("AVRO", avro_decoder),
+    "protobuf": ("PROTOBUF", protobuf_decoder),
 }
 """Format of a value -> what the registry calls its schemas, and what makes their decoders."""

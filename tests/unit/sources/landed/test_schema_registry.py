@@ -137,3 +137,22 @@ def test_batches_carry_the_schemas_of_their_values(registry: Registry) -> None:
         position = pull.end
     assert found == [[{"kind": "AVRO", "references": [], "schema": '{"type": "string"}'}], []]
     assert isinstance(batches[0], pa.RecordBatch)
+
+
+def test_a_protobuf_schema_is_read_as_a_descriptor(registry: Registry) -> None:
+    registry.register(1, "syntax", "a", 3, schemaType="PROTOBUF")
+    references = [{"name": "a.proto", "subject": "a", "version": 3}]
+    registry.register(2, "import", "b", 1, schemaType="PROTOBUF", references=references)
+    registry.serialized = {"syntax": "AAAA", "import": "AAEA", '{"type": "string"}': "not base64"}
+    client = SchemaRegistry("orders", "PROTOBUF", registry.url)
+    (found,) = client.schemas([2]).values()
+    schema = decode_schema(found)
+    assert (schema.kind, schema.schema, schema.references) == ("PROTOBUF", "AAEA", (("a.proto", "AAAA"),))
+    assert client.schemas([7]), "the message is bad, not the registry: the schema is of another kind"
+
+
+def test_a_registry_that_returns_texts_of_protobuf_is_refused(registry: Registry) -> None:
+    registry.register(1, 'syntax = "proto3";', "a", 3, schemaType="PROTOBUF")
+    registry.serialized = {'syntax = "proto3";': 'syntax = "proto3";'}
+    with wording.raises(InvalidRequest):
+        SchemaRegistry("orders", "PROTOBUF", registry.url).schemas([1])

@@ -122,9 +122,9 @@ class MessageValue(SpecModel):
             a message without a value is skipped. raw: the bytes, or the text, in one column or none; a message without
             a value has null. debezium: the value is a change event of Debezium as JSON, with or without its schema; the
             columns are those of the row after the change, or of the row before its delete. A message without a value is
-            skipped. avro: the value is a record in Avro, written with a schema of the `registry`; the columns are
-            fields of the record. A message without a value is skipped.
-        registry: needed for avro. Landings read it, epochs do not: the log has the schemas.
+            skipped. avro or protobuf: the value was written with a schema of the `registry`; the columns are fields of
+            the record or the message. A message without a value is skipped.
+        registry: needed for avro and protobuf. Landings read it, epochs do not: the log has the schemas.
         time_precision_mode: only with debezium, for events without a schema: `time.precision.mode` of the connector.
             With adaptive, a timestamp[ms] column has milliseconds, a timestamp[us] column microseconds, a timestamp[ns]
             column nanoseconds. null: a number in a timestamp column is read only from events with a schema.
@@ -135,9 +135,7 @@ class MessageValue(SpecModel):
             with it in a column cannot be decoded, unless its `before` has the value.
     """
 
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"format": frozenset({"protobuf"})}
-
-    format: Literal["json", "raw", "debezium", "avro"]
+    format: Literal["json", "raw", "debezium", "avro", "protobuf"]
     registry: RegistrySpec | None = None
     time_precision_mode: Literal["adaptive", "connect", "isostring", "microseconds", "nanoseconds"] | None = None
     decimal_handling_mode: Literal["precise", "string", "double"] | None = None
@@ -253,8 +251,8 @@ class KafkaSourceSpec(LandedSourceSpec):
             return MessageLayout(tuple(carried), {}, carried)
         if self.value.format == "json":
             return MessageLayout(self.column_names, self.value_columns, carried)
-        if self.value.format == "avro":
-            return MessageLayout(self.column_names, self.value_columns, carried, registry_format="avro")
+        if self.value.format in ("avro", "protobuf"):
+            return MessageLayout(self.column_names, self.value_columns, carried, registry_format=self.value.format)
         fields = {name: item for name, item in self.metadata.items() if item in CHANGE_METADATA}
         decoded = self.value_columns | {name: CHANGE_METADATA[item] for name, item in fields.items()}
         rules = ChangeRules(
