@@ -165,7 +165,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv_oracle expiring_system file_feed landed_rows oracle",
     ),
     f"{TESTKIT}.jobs": (
-        "avro_messages backfills debezium_events protobuf_messages rollbacks",
+        "avro_messages backfills debezium_events rollbacks",
         "flights job_log kafka_landing keyed_job landed_messages landed_table landing reference_job sparkless",
         "connected_job message_feed",
     ),
