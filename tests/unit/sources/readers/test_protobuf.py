@@ -133,7 +133,7 @@ OTHER = "in the schema, which is not read as"
         ("struct<size: int64>", PLACE, None, None),
         ("string", PLACE, set_size, f"is shop.Order.Place {OTHER} string"),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_a_value_is_converted_exactly_or_bad(type_: str, field: str, value: Any, read: Any) -> None:
     assert one(type_, field, value) == read
