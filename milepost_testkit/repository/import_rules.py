@@ -166,7 +166,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     f"{TESTKIT}.jobs": (
         "avro_messages backfills debezium_events rollbacks",
-        "flights job_log kafka_landing keyed_job landed_messages landed_table landing reference_job sparkless",
+        "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages reference_job",
+        "sparkless",
         "connected_job message_feed",
     ),
     f"{TESTKIT}.tasks": (
