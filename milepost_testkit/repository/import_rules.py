@@ -106,7 +106,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "compatibility in_flight",
         "read_columns",
     ),
-    "acts": ("fields", "act", "earlier_try", "backfill lifecycle rollback savepoints upkeep", "registry"),
+    "acts": ("fields", "act", "earlier_try", "backfill landing lifecycle rollback savepoints upkeep", "registry"),
     "airflow": (
         "connections page_urls spec_cache preload",
         "task_output",

@@ -11,11 +11,20 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from milepost.jobmaster import BackfillResult, CheckpointReport, JobMaster, LandingReport, NothingToDo, Session
+from milepost.jobmaster import (
+    AppendedGap,
+    BackfillResult,
+    CheckpointReport,
+    JobMaster,
+    LandingReport,
+    NothingToDo,
+    Session,
+)
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.landed.records import LogPosition
 from milepost.protocol.records.ids import CheckpointId
+from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -134,10 +143,36 @@ class LandedJob:
             file.writelines(f"{key}\n" for key in keys)
 
     def expire(self, count: int) -> None:
-        """Delete the oldest rows of the external system before they are landed."""
+        """Delete the oldest rows of the external system. Those that are not in the log are lost."""
         state = json.loads((self.folder / "feed.json").read_text())
+        end = self.landed_end
+        first = state["deleted"] if end is None else max(end, state["deleted"])
+        lost = [*self.lost_rows, *range(first, state["deleted"] + min(count, len(state["rows"])))]
+        (self.folder / "lost.json").write_text(json.dumps(lost))
         state = {"deleted": state["deleted"] + min(count, len(state["rows"])), "rows": state["rows"][count:]}
         (self.folder / "feed.json").write_text(json.dumps(state))
+
+    @property
+    def landed_end(self) -> int | None:
+        """Number of the row from which the next landing reads; None: nothing was landed yet."""
+        newest = SourceLog(self.context.store, "feed").newest()
+        return None if newest is None else int(newest.record.end["next"])
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the external system no longer has what follows the log."""
+        end = self.landed_end
+        return end is not None and end < json.loads((self.folder / "feed.json").read_text())["deleted"]
+
+    @property
+    def lost_rows(self) -> list[int]:
+        """Numbers of the rows that were deleted before they were landed."""
+        path = self.folder / "lost.json"
+        return json.loads(path.read_text()) if path.exists() else []
+
+    def approve_gap(self, resume_from: str = "earliest") -> AppendedGap:
+        """Plan and approve a gap in the log."""
+        return self.master.gaps.approve(self.master.gaps.plan("feed", resume_from).approved, "by a test")
 
     @property
     def left(self) -> int:
@@ -184,16 +219,18 @@ class LandedJob:
         return None if base is None else base.sources["feed"].position
 
     def assert_tables(self, rows: int, since: int = 0) -> None:
-        """Both tables are what DuckDB says after the first rows that were produced, without those before `since`."""
+        """Both tables are what DuckDB says after the first rows that were produced and not lost, without `since`."""
         numbered = (
             "SELECT k, row_number() OVER () - 1 AS n FROM read_csv($file, header = false, columns = {'k': 'BIGINT'})"
         )
-        produced = f"SELECT * FROM ({numbered}) WHERE n < $rows AND n >= $since"
-        parameters = {"file": str(self.folder / "produced.csv"), "rows": rows, "since": since}
+        has = f"SELECT * FROM ({numbered}) WHERE NOT list_contains($lost::BIGINT[], n)"
+        produced = f"{has} ORDER BY n LIMIT $rows OFFSET $since"
+        files = {"file": str(self.folder / "produced.csv"), "lost": self.lost_rows}
+        parameters = {**files, "rows": rows - since, "since": since}
         totals = f"SELECT k, count(*) AS rows, CAST(sum(n) AS BIGINT) AS total FROM ({produced}) GROUP BY k ORDER BY k"
         wanted: pa.Table = duckdb.sql(totals, params=parameters).to_arrow_table()
         assert self.master.reports.read("totals").select(["k", "rows", "total"]).sort_by("k").to_pylist() == (
             wanted.to_pylist()
         )
-        landed: pa.Table = duckdb.sql(f"{produced} ORDER BY n", params=parameters).to_arrow_table()
+        landed: pa.Table = duckdb.sql(produced, params=parameters).to_arrow_table()
         assert self.master.reports.read("rows").select(["k", "n"]).sort_by("n").to_pylist() == landed.to_pylist()

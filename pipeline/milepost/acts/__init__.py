@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from milepost.acts.backfill import BACKFILL as BACKFILL
     from milepost.acts.fields import TAKE_OVER as TAKE_OVER
     from milepost.acts.fields import Field as Field
+    from milepost.acts.landing import LAND as LAND
     from milepost.acts.lifecycle import ABORT as ABORT
     from milepost.acts.lifecycle import CANCEL as CANCEL
     from milepost.acts.lifecycle import RESUME as RESUME

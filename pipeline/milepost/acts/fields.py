@@ -17,7 +17,7 @@ _MOMENT = re.compile(
 _EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z"
 _UTC = "UTC unless it says otherwise"
 
-Suggestions = Literal["", "checkpoints", "savepoints", "sinks"]
+Suggestions = Literal["", "checkpoints", "savepoints", "sinks", "sources"]
 """Names of a job that a command line completes."""
 
 
@@ -31,7 +31,7 @@ class Kind:
         type: str, int or bool; a bool is a switch. metavar: the value's name on the command line.
         expected: what the form accepts, as it follows "expected …". accepts: takes a value of any type.
         lowest: of a number. examples: of a value.
-        suggests: what a command line completes. For the sinks of a job, the form has a list of choices.
+        suggests: what a command line completes. For sinks and landed sources, the form has a list of choices.
         or_moment: whether a command also takes a time, which means the newest checkpoint at or before it.
     """
 
@@ -134,6 +134,14 @@ ID_OR_SAVEPOINT = Kind(
     lambda value: _is_id(value) or _is_savepoint_name(value),
 )
 SINK = Kind(str, "SINK", suggests="sinks")
+SOURCE = Kind(str, "NAME", suggests="sources")
+RESUME_FROM = Kind(
+    str,
+    "earliest|latest|TIME",
+    f"earliest, latest, or a date or a time, as in {_EXAMPLES}",
+    lambda value: value in ("earliest", "latest") or _is_moment(value),
+    examples=f"earliest, latest, {_EXAMPLES}; {_UTC}",
+)
 URL = Kind(str, "URL")
 
 TAKE_OVER = switch(

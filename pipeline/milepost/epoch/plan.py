@@ -85,6 +85,11 @@ class SourceInput:
         return None if self.landed is None else self.landed.behind
 
     @property
+    def gaps(self) -> int:
+        """Number of gaps in the log of a landed source that the epoch passes: there, input was lost."""
+        return 0 if self.landed is None else self.landed.gaps
+
+    @property
     def has_input(self) -> bool:
         """Whether the epoch moves the source on, even if only over records without rows."""
         return self.landed is not None or bool(self.consumed)
@@ -155,14 +160,20 @@ class InputRecord:
         }
 
 
+_ABSENT_OF_RANGE: Mapping[str, Any] = {"behind": [], "gaps": 0}
+"""Fields of a landed range that are stored only if they differ from these values: older records do not have them."""
+
+
 def encode_input_record(record: InputRecord) -> bytes:
     """Return the canonical JSON of the input record, with its sources stored by name."""
     document = to_json(record)
     for source in document["sources"]:
         if source["landed"] is None:  # a source of files
             del source["landed"]
-        elif not source["landed"]["behind"]:
-            del source["landed"]["behind"]
+            continue
+        for name, absent in _ABSENT_OF_RANGE.items():
+            if source["landed"][name] == absent:
+                del source["landed"][name]
     document["sources"] = {source.pop("name"): source for source in document["sources"]}
     if not document["dimensions"]:
         del document["dimensions"]
@@ -178,7 +189,7 @@ def decode_input_record(body: bytes) -> InputRecord:
     named = [{**absent, **source, "name": name} for name, source in sorted(sources.items())]
     for source in named:
         if isinstance(source["landed"], dict):
-            source["landed"] = {"behind": [], **source["landed"]}
+            source["landed"] = {**_ABSENT_OF_RANGE, **source["landed"]}
     return from_json(InputRecord, {"dimensions": {}, **document, "sources": named}, _WHAT)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.job.session import Session as Session
     from milepost.jobmaster.job.warm_up import warm_up as warm_up
     from milepost.jobmaster.jobmaster import JobMaster as JobMaster
+    from milepost.jobmaster.landing.gaps import AppendedGap as AppendedGap
+    from milepost.jobmaster.landing.gaps import ApprovedGap as ApprovedGap
     from milepost.jobmaster.landing.lander import Landing as Landing
     from milepost.jobmaster.landing.landings import FailedLanding as FailedLanding
     from milepost.jobmaster.landing.landings import LandingReport as LandingReport

@@ -16,6 +16,7 @@ from milepost.protocol.records import cached_property
 
 if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import Backfills
+    from milepost.jobmaster.landing.gaps import Gaps
     from milepost.jobmaster.landing.landings import Landings
     from milepost.jobmaster.leadership.incarnations import Incarnations
     from milepost.jobmaster.leadership.leadership import Leadership
@@ -171,6 +172,12 @@ class JobMaster:
         from milepost.jobmaster.landing.landings import Landings
 
         return Landings(self.context, self._leadership)
+
+    @cached_property
+    def gaps(self) -> Gaps:
+        from milepost.jobmaster.landing.gaps import Gaps
+
+        return Gaps(self.context)
 
     @cached_property
     def epochs(self) -> Epochs:

@@ -24,6 +24,7 @@ class MilepostCheckpointRunFacet(RunFacet):
         base: checkpoint that it continues. 0 is the empty state.
         watermark: watermark after the checkpoint as ISO 8601, or "end". None: not yet known, or there is none.
         reason: name of the abort reason. None if it was not aborted.
+        gaps: number of gaps in a source's log that the epoch passed, by source: there, input was lost. None: no gap.
     """
 
     checkpointId: int
@@ -35,6 +36,7 @@ class MilepostCheckpointRunFacet(RunFacet):
     base: int
     watermark: str | None = None
     reason: str | None = None
+    gaps: dict[str, int] | None = None
 
     @staticmethod
     def _get_schema() -> str:

@@ -107,6 +107,8 @@ def _landed(name: str, log: LogHealth) -> Row:
     remark = f"landed up to {_position(log.position)}, processed {processed}"
     if log.held_by is not None:
         remark += f"; retained from record {log.retained_from}, by {log.held_by}"
+    if log.gaps:
+        remark += f"; {counted(log.gaps, 'gap')} of lost data"
     return Row((name, *landed, *unread, oldest), remark)
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from milepost.errors import CheckpointError, EnvironmentUnusable, SourceReplaced, SourceUnreachable
-from milepost.sources.landed import LandedSource, open_kafka_source
+from milepost.sources.landed import LandedSource, ResumableSource, open_kafka_source
 from milepost_testkit.jobs.kafka_landing import KafkaLog
 from milepost_testkit.processes.processes import wait_until
 from milepost_testkit.servers.kafka_server import KAFKA_IS_NOT_TO_BE_HAD, KafkaServer
@@ -118,6 +118,22 @@ def test_what_expired_before_it_was_landed_is_an_error(kafka: KafkaServer) -> No
     kafka.produce(topic, {0: [b"c"] * 10})
     kafka.admin.delete_records([TopicPartition(topic, 0, 12)])
     wait_until(lambda: _expired(log, kafka, topic), seconds=20, what="deletion of records")
+
+
+def test_a_log_goes_on_after_expired_messages_at_a_time(kafka: KafkaServer) -> None:
+    topic, log = kafka.new_topic(2), KafkaLog()
+    kafka.produce(topic, {0: [b"a"], 1: [b"b"]})
+    log.land(opened(kafka, topic))
+    kafka.produce(topic, {0: [b"c"] * 3})
+    between_ms = time.time_ns() // 1_000_000 + 1
+    wait_until(lambda: time.time_ns() // 1_000_000 > between_ms, seconds=5, what="a later millisecond")
+    kafka.produce(topic, {0: [b"d"] * 2, 1: [b"e"]})
+    next(iter(kafka.admin.delete_records([TopicPartition(topic, 0, 2)]).values())).result(30)
+    source = opened(kafka, topic)
+    assert isinstance(source, ResumableSource)
+    log.position = source.resume_position(between_ms, log.position).position
+    assert log.next(topic) == {"0": 4, "1": 1}
+    assert sorted(values(log.land(opened(kafka, topic)))) == [b"d", b"d", b"e"]
 
 
 def _expired(log: KafkaLog, kafka: KafkaServer, topic: str) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
+from confluent_kafka import TopicPartition
 
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobspec.load.load import load_job
@@ -79,3 +82,37 @@ def test_a_job_reads_each_message_once_and_again_after_a_rollback(
     kafka.new_topic(name=topic)
     (failed,) = job(tmp_path).landings.land().failed
     assert (failed.error, failed.may_pass) == ("SourceReplaced", False)
+
+
+def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
+    tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    topic = kafka.new_topic(2)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "clicks.yaml").write_text(SPEC.replace("TOPIC", topic))
+    produced = [{"user": f"u{number % 3}", "n": number} for number in range(90)]
+    for first in (0, 30, 60):  # partition 1 has what is divisible by 5, and loses nothing
+        part = produced[first : first + 30]
+        divided = {p: [json.dumps(row).encode() for row in part if (row["n"] % 5 == 0) == (p == 1)] for p in (0, 1)}
+        kafka.produce(topic, divided)
+        if first == 0:
+            assert not job(tmp_path).landings.land().failed
+            epoch(tmp_path)
+    next(iter(kafka.admin.delete_records([TopicPartition(topic, 0, 40)]).values())).result(30)
+    (failed,) = job(tmp_path).landings.land().failed
+    assert failed.error == "PositionExpired" and failed.hint.endswith(
+        "milepost land clicks --source clicks --resume-from earliest"
+    )
+    plan = job(tmp_path).gaps.plan("clicks", "earliest")
+    assert plan.changes[0] == f"{topic}.partitions.0.next: 24 -> 40"
+    job(tmp_path).gaps.approve(plan.approved, "by a test")
+    assert not job(tmp_path).landings.land().failed
+    epoch(tmp_path)
+    in_partition_0 = [row for row in produced if row["n"] % 5]
+    rows = [row for row in produced if row["n"] % 5 == 0] + in_partition_0[:24] + in_partition_0[40:]
+    table = pa.Table.from_pylist(rows)  # DuckDB reads it by its name
+    expected = duckdb.sql(
+        'SELECT user, count(*), CAST(sum(n) AS BIGINT) FROM "table" GROUP BY user ORDER BY user'
+    ).fetchall()
+    assert table.num_rows == 74 and totals(tmp_path) == expected

@@ -49,7 +49,13 @@ def refusal(job: LoadedJob, name: str, value: Any) -> str:
     return ""
 
 
-REQUIRED = {"rollback_to": "41", "savepoint_dispose_name": "v1", "realign_sink": "table"}
+REQUIRED = {
+    "rollback_to": "41",
+    "savepoint_dispose_name": "v1",
+    "land_source": "feed",
+    "land_resume_from": "earliest",
+    "realign_sink": "table",
+}
 
 MOMENTS = (
     ["2026-03-01", "2026-03-01T06:00Z"],
@@ -77,6 +83,8 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "savepoint_dispose_name": NAMES,
     "cancel_savepoint": SWITCH,
     "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", "4" * 19, "v1\n"], [41]),
+    "land_source": ([], [], ["", "feed", 1]),
+    "land_resume_from": (["earliest", "latest", *MOMENTS[0]], ["newest", *MOMENTS[1]], [41]),
     "realign_sink": (["table"], [], ["", "tables", 1]),
     "verify_checkpoint": IDS,
     "verify_deep": SWITCH,

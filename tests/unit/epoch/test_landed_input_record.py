@@ -1,4 +1,4 @@
-"""The input record of a landed source: partitions that are behind are stored, and absent where there are none."""
+"""The input record of a landed source: partitions that are behind, and gaps, are absent where there are none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ def record_of(landed: LandedRange | None) -> InputRecord:
     return InputRecord((SourceInput("clicks", (), (), {}, 0, 0, None, landed=landed),))
 
 
-@pytest.mark.parametrize("landed", [None, LandedRange(2, END), LandedRange(2, END, ("clicks/0",))])
+@pytest.mark.parametrize(
+    "landed", [None, LandedRange(2, END), LandedRange(2, END, ("clicks/0",)), LandedRange(2, END, gaps=1)]
+)
 def test_the_records_that_an_epoch_reads_are_stored(landed: LandedRange | None) -> None:
     record = record_of(landed)
     assert decode_input_record(encode_input_record(record)) == record
 
 
-def test_a_range_without_partitions_that_are_behind_is_stored_as_before_there_were_any() -> None:
+def test_a_range_without_gaps_and_partitions_that_are_behind_is_stored_as_before_there_were_any() -> None:
     stored = load(encode_input_record(record_of(LandedRange(2, END))), "input record")
     assert set(stored["sources"]["clicks"]["landed"]) == {"first", "end"}

@@ -175,7 +175,10 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
     "quality-gate-failed": (Situation(provoked.quality_gate_failed, land("1.csv"), values={"ID": "0"}),),
     "source-changed": (Situation(provoked.source_changed, IGNORES, {"rollback": nothing}, {"ID": "0"}),),
     "source-replaced": (Situation(provoked.source_replaced, provoked.move_log_away),),
-    "position-expired": (Situation(provoked.position_expired, provoked.bring_back),),
+    "position-expired": (
+        Situation(provoked.position_expired, provoked.bring_back, values={"S": "feed"}),
+        Situation(provoked.position_expired, nothing, values={"S": "feed"}),
+    ),
     "source-went-back": (Situation(provoked.source_went_back, provoked.bring_back),),
     "source-unreachable": (Situation(provoked.source_unreachable, provoked.answer),),
     "spark-lost": (Situation(raised_by_spark(SparkLost("the Spark of the epoch is gone"))),),

@@ -31,11 +31,12 @@ def switch(value: bool, title: str, description: str) -> Param:
 
 
 def field_param(field: Field, job: LoadedJob) -> Param:
-    """Return the param of an act's field. The sinks of the job are a list of choices."""
+    """Return the param of an act's field. The sinks and the landed sources of the job are lists of choices."""
     kind = field.kind
     if kind.type is bool:
         return switch(bool(field.default), field.title, field.help)
-    choices = {"enum": [None, *(sink.name for sink in job.spec.sinks)]} if kind.suggests == "sinks" else {}
+    named = {"sinks": [sink.name for sink in job.spec.sinks], "sources": sorted(job.spec.landed)}
+    choices = {"enum": [None, *named[kind.suggests]]} if kind.suggests in named else {}
     description = f"{field.help} Examples: {kind.examples}." if kind.examples else field.help
     json_type = "integer" if kind.type is int else "string"
     return Param(field.default, type=["null", json_type], title=field.title, description=description, **choices)

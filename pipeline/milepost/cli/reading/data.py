@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -86,6 +87,9 @@ def input_rows(
     landed = open_job(job).landings.rows(source, record, limit)
     rows, at = landed.rows, landed.record
     output.note(f"record {at.sequence}, landed {show_time(iso_ms(at.landed_at_ms))}: {counted(rows.num_rows, 'row')}")
+    if at.gap is not None:
+        lost = f"{json.dumps(at.start)} -> {json.dumps(at.end)}"
+        output.note(f"it is a gap, {lost} was lost: {at.gap.reason}; approved {at.gap.approved_by}")
     if left_out := rows.num_rows - rows.num_kept:
         output.note(f"{counted(left_out, 'more row')} left out (--limit)")
     show_rows(rows, format_, file, output)

@@ -1,4 +1,4 @@
-"""The command `land`, which appends the newest rows of external systems to the logs of their sources."""
+"""The command `land`: append rows of external systems to logs, or let a log go on after lost data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from milepost.acts import LAND
+from milepost.cli.terminal.act_command import ActCommand, Call
+from milepost.cli.terminal.completion import source_names
+from milepost.cli.terminal.confirmation import DryRun, Yes
 from milepost.cli.terminal.failures import note_problem
+from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
@@ -29,23 +34,47 @@ def land(
     job: Job,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", metavar="NAME", help="Land only this source. Default: all landed sources."),
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="Land only this source. Default: all landed sources.",
+            autocompletion=source_names,
+        ),
     ] = None,
+    resume_from: Annotated[
+        str | None,
+        typer.Option(
+            "--resume-from",
+            metavar="earliest|latest|TIME",
+            help="After PositionExpired: approve a gap, so that the log of --source goes on from there. Lands nothing.",
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Land new rows of external systems now. Epochs read them afterwards."""
-    from milepost.jobmaster import JobMaster
-    from milepost.jobspec.load import load_job
-
     output: Output = ctx.obj
-    report = JobMaster(load_job(job)).landings.land(source or None)
+    if resume_from is not None:
+        return _resume(job, source or [], resume_from, output, dry_run=dry_run, yes=yes)
+    if dry_run or yes:
+        raise typer.BadParameter("it confirms a gap, so it needs --resume-from", param_hint="--dry-run and --yes")
+    report = open_job(job).landings.land(source or None)
     if output.json:
         output.document(report, ok=not report.failed)
     else:
         show_landings(report, output)
     if report.failed:
         raise typer.Exit(NOT_LANDED)
+
+
+def _resume(job: str, sources: list[str], resume_from: str, output: Output, *, dry_run: bool, yes: bool) -> None:
+    """Plan a gap in the log of a source, ask for confirmation, and append it."""
+    if len(sources) != 1:
+        raise typer.BadParameter(f"expected one source, got {len(sources)}", param_hint="--source")
+    form = {"source": sources[0], "resume_from": resume_from}
+    ActCommand(LAND, asks=True, plans=True).carry_out(Call(output, open_job(job), form, dry_run, yes))
 
 
 def show_landings(report: LandingReport, output: Output) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from milepost.acts import Act, ActContext, ActPlan, Field
-from milepost.cli.terminal.completion import Complete, checkpoint_ids, savepoint_names, sink_names
+from milepost.cli.terminal.completion import Complete, checkpoint_ids, savepoint_names, sink_names, source_names
 from milepost.cli.terminal.confirmation import DryRun, Yes, agreed
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -26,6 +26,7 @@ _COMPLETIONS: dict[str, Complete] = {
     "checkpoints": checkpoint_ids,
     "savepoints": savepoint_names,
     "sinks": sink_names,
+    "sources": source_names,
 }
 
 
@@ -100,7 +101,7 @@ class ActCommand:
         if instead is not None:
             instead.run(call)
         else:
-            self._carry_out(call)
+            self.carry_out(call)
 
     def _require(self, form: Mapping[str, Any]) -> None:
         """Raise BadParameter: a field is missing that the act requires, and what the command does instead does not."""
@@ -109,7 +110,8 @@ class ActCommand:
                 other = f", or {self.instead.option} instead" if self.instead else ""
                 raise typer.BadParameter(f"expected {field.kind.metavar}{other}", param_hint=field.option)
 
-    def _carry_out(self, call: Call) -> None:
+    def carry_out(self, call: Call) -> None:
+        """Show the plan, ask for confirmation, and carry it out, as far as the command has these."""
         from milepost.jobmaster import Session
 
         act, output, approved = self.act, call.output, None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound
+from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound, PositionExpired, with_hint
 from milepost.extras import require
 from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
@@ -17,6 +17,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
+from milepost.jobmaster.landing.lost_positions import expired_hint
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import (
     DeltaSourceSpec,
@@ -104,7 +105,7 @@ class Landings:
         """
         names = sorted(self._context.spec.landed) if sources is None else list(sources)
         for name in names:
-            self._require_landed(name)
+            require_landed(self._context, name)
         state = self._existing_state() if names else None
         ended = None if state is None else _ended(state)
         return LandingReport(not_due=ended) if ended else self._land_each(names, progress)
@@ -156,7 +157,7 @@ class Landings:
         Raises:
             NotFound, InvalidRequest: as `land`. SourceReplaced: the log is a copy of an external system.
         """
-        self._require_landed(source)
+        require_landed(self._context, source)
         context, spec = self._context, self._context.spec.landed[source]
         self._leadership.head_or_create()
         given = GivenRows(source, rows, spec.columns, spec.event_time)
@@ -215,7 +216,7 @@ class Landings:
         Raises:
             NotFound: the spec has no such source, or its log no such record. InvalidRequest: it is not landed.
         """
-        self._require_landed(source)
+        require_landed(self._context, source)
         spec = self._context.spec.landed[source]
         schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
         return read_landed_rows(self._context.source_log(source), schema, at, limit)
@@ -223,34 +224,46 @@ class Landings:
     def _land(self, name: str, state: ManifestState) -> Landing:
         context = self._context
         spec, log = context.spec.landed[name], context.source_log(name)
-        position = self._position(name, state)
-        if position is not None:
-            log.require_holds(position)  # else rows would be acknowledged that no checkpoint of this log can reach
-        else:
-            newest = log.newest()
-            log.require_continues(None, newest)
-            if newest is not None:
-                require_restored(name, newest, state)
-        return Lander(log, open_source(context, name, spec), context.identity).land()
+        require_log_of_head(context, log, state)
+        source = open_source(context, name, spec)
+        with with_hint(PositionExpired, expired_hint(context.spec.name, name, source)):
+            return Lander(log, source, context.identity).land()
 
-    def _position(self, name: str, state: ManifestState) -> LogPosition | None:
-        """Return how far the live head has read a source's log; None: it has read none."""
-        checkpoint = state.checkpoint(state.timeline().head)
-        consumed = None if checkpoint is None else self._context.metadata(checkpoint).sources.get(name)
-        return None if consumed is None else consumed.position
 
-    def _require_landed(self, name: str) -> None:
-        spec = self._context.spec
-        if name in spec.landed:
-            return
-        known = ", ".join(sorted(spec.landed)) or "none"
-        if name in spec.sources:
-            raise InvalidRequest(
-                f"job {spec.name}: source {name} is files, which epochs read where they are. Nothing was landed.",
-                hint=f"landed sources of this job: {known}",
-                source=name,
-            )
-        raise NotFound(f"job {spec.name} has no source {name}; landed sources: {known}", source=name)
+def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestState) -> None:
+    """Check that a log has what the live head has read. Raises: StateCorrupt, InvalidRequest (an unfinished restore).
+
+    Else rows would be acknowledged that no checkpoint of this log can reach.
+    """
+    position = _position(context, log.source, state)
+    if position is not None:
+        return log.require_holds(position)
+    newest = log.newest()
+    log.require_continues(None, newest)
+    if newest is not None:
+        require_restored(log.source, newest, state)
+
+
+def _position(context: JobContext, name: str, state: ManifestState) -> LogPosition | None:
+    """Return how far the live head has read a source's log; None: it has read none."""
+    checkpoint = state.checkpoint(state.timeline().head)
+    consumed = None if checkpoint is None else context.metadata(checkpoint).sources.get(name)
+    return None if consumed is None else consumed.position
+
+
+def require_landed(context: JobContext, name: str) -> None:
+    """Check that the spec has a landed source of this name. Raises: NotFound, InvalidRequest."""
+    spec = context.spec
+    if name in spec.landed:
+        return
+    known = ", ".join(sorted(spec.landed)) or "none"
+    if name in spec.sources:
+        raise InvalidRequest(
+            f"job {spec.name}: source {name} is files, which epochs read where they are. Nothing was landed.",
+            hint=f"landed sources of this job: {known}",
+            source=name,
+        )
+    raise NotFound(f"job {spec.name} has no source {name}; landed sources: {known}", source=name)
 
 
 def _ended(state: ManifestState) -> str | None:

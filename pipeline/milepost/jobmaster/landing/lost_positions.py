@@ -1,4 +1,4 @@
-"""Report that a source cannot go on from the end of its log, the same way for every format (L7, L8)."""
+"""Report that a source cannot go on from the end of its log, in the same words for every format (L7, L8)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from milepost.errors import CheckpointError, PositionExpired, SourceWentBack
 from milepost.protocol.landed import Position
+from milepost.sources.landed import LandedSource, ResumableSource
 
 _AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
 
@@ -20,14 +21,15 @@ def named_positions(source: str, end: Position) -> Iterator[None]:
     except (PositionExpired, SourceWentBack) as error:
         earliest, latest = (error.details.get(name) for name in ("earliest", "latest"))
         lost: type[CheckpointError] = SourceWentBack
+        hint = _OTHER_NAME
         what = "the external system is not where the log ends, at"
         has = "" if latest is None else f" Its latest position is {position_text(latest)}."
         if isinstance(error, PositionExpired):
-            lost, what = PositionExpired, "the external system no longer has what follows"
+            lost, what, hint = PositionExpired, "the external system no longer has what follows", ""
             has = "" if earliest is None else f" It still has {position_text(earliest)} to {position_text(latest)}."
         raise lost(
-            f"source {source}: {what} position {position_text(end)}: {_clause(error.message)}.{has} {_AS_IT_WAS}",
-            hint=_GO_ON,
+            f"source {source}: {what} position {position_text(end)}: {clause(error.message)}.{has} {_AS_IT_WAS}",
+            hint=hint,
             source=source,
             position=end,
             earliest=earliest,
@@ -40,8 +42,37 @@ def position_text(position: Position) -> str:
     return json.dumps(position, sort_keys=True, default=str)
 
 
-def _clause(message: str) -> str:
+def position_changes(before: Position, after: Position, name: str = "") -> Iterator[str]:
+    """Yield what differs between two positions, as texts.
+
+    {"clicks": {"0": 120, "1": 7}} and {"clicks": {"0": 300, "1": 7}} -> "clicks.0: 120 -> 300"
+    """
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys([*before, *after]):
+            yield from position_changes(before.get(key), after.get(key), f"{name}.{key}" if name else key)
+    elif before != after:
+        yield f"{name + ': ' if name else ''}{position_text(before)} -> {position_text(after)}"
+
+
+def expired_hint(job: str, name: str, source: LandedSource) -> str:
+    """Return how a job goes on after lost data.
+
+    Args:
+        name: of the source.
+    """
+    if not isinstance(source, ResumableSource):
+        return f"bring the lost data back, or {_OTHER_NAME}"
+    return (
+        "bring the lost data back, or approve a gap in the log: "
+        f"milepost land {job} --source {name} --resume-from earliest"
+    )
+
+
+def clause(message: str) -> str:
+    """Return a message without its full stop, to be part of a sentence."""
     return message.strip().rstrip(".")
 
 
-_GO_ON = "give the source another name in the spec: it begins a log of its own, from where the external system is now"
+_OTHER_NAME = (
+    "give the source another name in the spec: it begins a log of its own, from where the external system is now"
+)

@@ -147,6 +147,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("source", "landedBytes", _G, _U.BYTES, "status.sources.*.log.bytes", "Stored bytes of those."),
     Metric("source", "oldestLandedRecord", _G, _U.NONE, "status.sources.*.log.retained_from",
            "Number of the oldest record that is retained."),
+    Metric("source", "landedGaps", _G, _U.NONE, "status.sources.*.log.gaps",
+           "Records by which its log goes on after lost data."),
     Metric("source", "pendingRecords", _G, _U.NONE, "status.sources.*.log.unread_rows",
            "Rows of its log that no epoch has read.", _FLINK),
     Metric("source", "pendingBytes", _G, _U.BYTES, "status.sources.*.log.unread_bytes", "Stored bytes of those.",

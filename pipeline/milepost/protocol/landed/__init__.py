@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.floors import floor_of as floor_of
     from milepost.protocol.landed.floors import highest_floor as highest_floor
     from milepost.protocol.landed.floors import raised_floor as raised_floor
+    from milepost.protocol.landed.gaps import gap_record as gap_record
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
     from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of
     from milepost.protocol.landed.ranges import within_limits as within_limits
+    from milepost.protocol.landed.records import Gap as Gap
     from milepost.protocol.landed.records import Identity as Identity
     from milepost.protocol.landed.records import LandedObject as LandedObject
     from milepost.protocol.landed.records import LandedRange as LandedRange

@@ -101,6 +101,7 @@ def next_record(
         behind=tuple(behind),
         first=before.first,
         backlog=backlog,
+        total_gaps=before.total_gaps,
     )
 
 

@@ -53,6 +53,7 @@ def copied_record(newest: StoredRecord, copied: LogRecord) -> LogRecord:
         previous=newest.digest,
         identity=log.identity,
         first=log.first,
+        total_gaps=log.total_gaps + (copied.gap is not None),
         landed_at_ms=max(copied.landed_at_ms, log.landed_at_ms),
     )
 

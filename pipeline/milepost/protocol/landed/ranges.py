@@ -49,9 +49,11 @@ def range_of(position: LogPosition | None, records: tuple[StoredRecord, ...]) ->
     if not records:
         return None
     first, last = records[0].record, records[-1]
-    return LandedRange(first.sequence if position is None else position.next, last.position, last.record.behind)
+    gaps = sum(stored.record.gap is not None for stored in records)
+    return LandedRange(first.sequence if position is None else position.next, last.position, last.record.behind, gaps)
 
 
 def joined_ranges(ranges: Sequence[LandedRange]) -> LandedRange | None:
     """Return consecutive ranges as one; None if there are none. Records 3 to 5 and 6 to 6 are 3 to 6."""
-    return replace(ranges[-1], first=ranges[0].first) if ranges else None
+    gaps = sum(item.gaps for item in ranges)
+    return replace(ranges[-1], first=ranges[0].first, gaps=gaps) if ranges else None

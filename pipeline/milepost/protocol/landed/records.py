@@ -10,7 +10,10 @@ Example: the log of a source whose position is a count of messages, after two la
     2  rows   0 -> 500      2 objects
     3  rows   500 -> 620    1 object
 
-A log that continues it elsewhere, from a savepoint that has read record 2, begins with a start record 2 at 500.
+A log that continues it elsewhere, from a savepoint that has read record 2, begins with a start record 2 at 500. If the
+external system deletes 620 to 700 before they are landed, a person may approve a gap, and the log goes on after it::
+
+    4  gap    620 -> 700
 """
 
 from __future__ import annotations
@@ -37,10 +40,12 @@ class RecordKind(Enum):
     Attributes:
         START: the log begins here. It has no rows.
         ROWS: these objects were landed. There may be none, if only the position moved.
+        GAP: what the external system had between `start` and `end` was lost before it was landed (L7).
     """
 
     START = "start"
     ROWS = "rows"
+    GAP = "gap"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,18 @@ class SourceBacklog:
 
 
 @dataclass(frozen=True, slots=True)
+class Gap:
+    """Why a log goes on at a later position, although what is before that was never landed.
+
+    Attributes:
+        reason: of the source. approved_by: who decided that the log goes on.
+    """
+
+    reason: Text
+    approved_by: Text
+
+
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record of a source's log.
 
@@ -91,6 +108,7 @@ class LogRecord:
         first: sequence of the log's first record: 1, unless the log continues another one.
         continues: in the first record: the position of a savepoint, on a log elsewhere, that this log continues.
         backlog: what the external system had after `end` when this record was read; None: the source cannot say.
+        gap: in a record of kind GAP: what was approved. total_gaps: gaps of this record and all before it in this log.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -113,6 +131,8 @@ class LogRecord:
     first: int = 1
     continues: LogPosition | None = None
     backlog: SourceBacklog | None = None
+    gap: Gap | None = None
+    total_gaps: Count = 0
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -129,6 +149,11 @@ class LogRecord:
             return f"record {self.sequence} of a log that begins with record {self.first} cannot say what it continues"
         if self.continues is not None and self._read_before != self.continues.totals:
             return "it does not begin at the position that it continues"
+        is_gap = self.kind is RecordKind.GAP
+        if is_gap != (self.gap is not None) or (is_gap and (self.objects or self.start == self.end)):
+            return "a gap moves the position for a reason, and has no rows; no other record has such a reason"
+        if self.total_gaps < is_gap or (is_first and self.total_gaps):
+            return f"a record of kind {self.kind.value} cannot be after {self.total_gaps} gaps"
         if self.rows > self.total_rows or self.bytes > self.total_bytes:
             return "its totals are less than its objects have"
         return None
@@ -206,17 +231,19 @@ class LandedRange:
 
     Attributes:
         first: sequence of the first record. end: the position after the last one.
-        behind: as in the last record.
+        behind: as in the last record. gaps: how many of the records are gaps.
     """
 
     first: int
     end: LogPosition
     behind: tuple[Text, ...] = ()
+    gaps: Count = 0
 
     def check(self) -> str | None:
         """Return why this cannot be a range, or None."""
-        is_range = 1 <= self.first < self.end.next
-        return None if is_range else f"expected records, got {self.first} to {self.end.next}, exclusive"
+        if not 1 <= self.first < self.end.next:
+            return f"expected records, got {self.first} to {self.end.next}, exclusive"
+        return None if self.gaps <= self.count else f"expected at most {self.count} gaps, got {self.gaps}"
 
     @property
     def count(self) -> int:
@@ -255,7 +282,14 @@ def require_follows(after: StoredRecord, before: LogPosition | None, what: str) 
         raise StateCorrupt(f"{what}: {problem}. Nothing was changed.", hint=_RESTORE)
 
 
-_ABSENT: Mapping[str, Any] = {"behind": [], "first": 1, "continues": None, "backlog": None}
+_ABSENT: Mapping[str, Any] = {
+    "behind": [],
+    "first": 1,
+    "continues": None,
+    "backlog": None,
+    "gap": None,
+    "total_gaps": 0,
+}
 """Fields that are stored only if they differ from these values, because older records do not have them."""
 
 _RESTORE = "restore the source's log (landed/) from a copy of the store; `milepost fsck JOB` shows what is broken"

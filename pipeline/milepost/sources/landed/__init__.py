@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.contract import LandedSource as LandedSource
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
+    from milepost.sources.landed.contract import ResumableSource as ResumableSource
     from milepost.sources.landed.contract import stored_position as stored_position
     from milepost.sources.landed.delta.delta_source import open_delta_source as open_delta_source
     from milepost.sources.landed.dlt_source import open_dlt_source as open_dlt_source

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -78,6 +78,21 @@ class LandedSource(Protocol):
 
     def commit(self, end: Position) -> None:
         """Acknowledge everything before a position to the external system. It may be called again with the same one."""
+
+
+@runtime_checkable
+class ResumableSource(LandedSource, Protocol):
+    """A source that knows where a log can go on after lost data (L7)."""
+
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Return where to go on, past what was lost after a position. What was not lost is not skipped.
+
+        Args:
+            where: earliest, latest, or a time in milliseconds since 1970-01-01T00:00Z. It applies to what was lost.
+            position: the `end` of the newest record, as it was stored.
+        Raises:
+            InvalidRequest: the source cannot go on from there. SourceWentBack: as `next_pull`.
+        """
 
 
 def stored_position(source: str, position: Any) -> Position:

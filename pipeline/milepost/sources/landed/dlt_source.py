@@ -91,6 +91,15 @@ class _DltSource:
     def commit(self, end: Position) -> None:
         """Nothing waits for an acknowledgement."""
 
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Refuse: a position is dlt's state, which only a run of the resource makes."""
+        raise InvalidRequest(
+            f"source {self._name}: format dlt never reports lost data, and its position is the state of the resource, "
+            "which only a run of it makes. Nothing was changed.",
+            hint="give the source another name in the spec: it begins a log of its own, from the start of the resource",
+            source=self._name,
+        )
+
     def _run(self, folder: Path, position: Position) -> dict[str, Any]:
         """Run the resource from a position. Returns the outcome of the process."""
         hints = {name: {"data_type": hint} for name, type_ in self._types.items() if (hint := _hint(type_))}

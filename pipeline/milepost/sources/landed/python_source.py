@@ -143,6 +143,17 @@ class _UserCalls:
         """Return the position that a method of the reader returns. Raises: SourceUnreachable, InvalidRequest."""
         return self.stored(f"`{method.__name__}`", self.call(method, *args))
 
+    def resumed(self, reader: DataSourceStreamReader | SimpleDataSourceStreamReader, where: str | int) -> Reached:
+        """Return where the reader begins now, which is `earliest`. Raises: InvalidRequest, SourceUnreachable."""
+        if where != "earliest":
+            raise InvalidRequest(
+                f"source {self.source}: format python goes on after lost data only from earliest, which is what "
+                "`initialOffset` of the reader returns. Nothing was changed.",
+                hint="give earliest",
+                source=self.source,
+            )
+        return Reached(self.position(reader.initialOffset))
+
     def stored(self, what: str, position: Any) -> Position:
         """Return a position as the log stores it, independent of the user's object. Raises InvalidRequest."""
         if position is None:
@@ -218,6 +229,9 @@ class _StreamSource:
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
 
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        return self._calls.resumed(self._reader, where)
+
 
 def _takes_limit(reader: Any) -> bool:
     return isinstance(reader, DataSourceStreamReader) and bool(inspect.signature(reader.latestOffset).parameters)
@@ -254,6 +268,9 @@ class _SimpleSource:
 
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
+
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        return self._calls.resumed(self._reader, where)
 
 
 class _Pulls:

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, SourceUnreachable
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import LandedSource, Pull, Reached, ResumableSource
 from milepost.sources.landed.registry_schemas import RegistrySchema, schema_ids, schema_key
 
 if TYPE_CHECKING:
@@ -236,3 +236,7 @@ class WithSchemas:
 
     def commit(self, end: Position) -> None:
         self.source.commit(end)
+
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        assert isinstance(self.source, ResumableSource), "messages are of Kafka"
+        return self.source.resume_position(where, position)

@@ -36,7 +36,14 @@ def test_the_form_has_the_choice_of_act_then_sections_then_run_options(job: Spar
 
 
 def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None:
-    filled = {"to": "1", "from": "2026-03-01", "name": "v1", "sink": "table"}
+    filled = {
+        "to": "1",
+        "from": "2026-03-01",
+        "name": "v1",
+        "sink": "table",
+        "source": "feed",
+        "resume_from": "earliest",
+    }
     for act in ACTS.values():
         own = {name: filled[field.name] for name, field in act.form_fields.items() if field.name in filled}
         if act.name == "backfill":

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.errors import CheckpointError, InvalidRequest
+from milepost.errors import CheckpointError, InvalidRequest, PlanOutdated
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
@@ -65,10 +65,45 @@ class LandedHistory(RuleBasedStateMachine):
         self.job.produce(*keys)
         self.produced += len(keys)
 
+    @rule(count=st.integers(1, 5))
+    def expire(self, count: int) -> None:
+        self.job.expire(count)
+
     @rule()
     def land(self) -> None:
+        if self.job.is_expired:
+            before = self.job.landed_end
+            (failed,) = self.job.land().failed
+            assert (failed.error, self.job.landed_end) == ("PositionExpired", before)
+            self.job.approve_gap()
         assert not self.job.land().failed
         assert self.job.left == 0
+
+    @precondition(lambda self: self.job.is_expired)
+    @rule(
+        effect=st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]) | st.none(),
+        after=st.booleans(),
+    )
+    def approve_a_gap_in_trouble(self, effect: Effect | None, after: bool) -> None:
+        """The record gets no reply, or the process ends before or after it. An approval appends one gap at most."""
+
+        def kill(operation: str, key: str) -> None:
+            if operation in WRITES:
+                raise Killed
+
+        approved, dying = self.job.master.gaps.plan("feed", "earliest").approved, self.job.master
+        hooks = {} if effect is not None else {"after": kill} if after else {"before": kill}
+        faults = [] if effect is None else [Fault(lambda operation, _: operation in WRITES, effect, 0)]
+        dying.context.__dict__["store"] = HookedStore(FaultyStore(dying.context.store, faults), **hooks)
+        with suppress(CheckpointError, Killed):
+            dying.gaps.approve(approved, "by a test")
+        master = self.job.master
+        if master.gaps.find(approved) is None:
+            assert self.job.is_expired
+            master.gaps.approve(approved, "by a test")
+        with pytest.raises(PlanOutdated):
+            master.gaps.approve(approved, "by a test")
+        assert not self.job.is_expired
 
     @rule(
         effect=st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]) | st.none(),
@@ -174,8 +209,9 @@ class LandedHistory(RuleBasedStateMachine):
         shutil.copytree(old / "config", new / "config")
         spec = new / "config" / "landed.yaml"
         spec.write_text(spec.read_text().replace(json.dumps(str(old)), json.dumps(str(new))))
-        for name in ("feed.json", "produced.csv"):
-            shutil.copy(old / name, new)
+        for name in ("feed.json", "produced.csv", "lost.json"):
+            if (old / name).exists():
+                shutil.copy(old / name, new)
         shutil.rmtree(old)
         self.job = LandedJob(new)
         seen = 0
@@ -222,14 +258,14 @@ class LandedHistory(RuleBasedStateMachine):
             self.job.assert_tables(self.rows[self.head], self.since[self.head])
 
     def teardown(self) -> None:
-        """Land and process the rest: then the tables have every row that was produced."""
+        """Land and process the rest: then the tables have every row that was produced and not lost."""
         try:
             self.land()
             since = self.since[self.head] if self.head else self._deleted()
             while not isinstance(self.job.epoch(), NothingToDo):
                 pass
-            if self.produced:
-                self.job.assert_tables(self.produced, since)
+            if rows := self.produced - len(self.job.lost_rows):
+                self.job.assert_tables(rows, since)
         finally:
             self._folder.cleanup()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,8 +21,9 @@ from milepost.errors import (
     StateCorrupt,
 )
 from milepost.jobmaster.landing.lander import Lander
+from milepost.protocol.landed.gaps import gap_record
 from milepost.protocol.landed.ranges import RecordLimits, range_of, within_limits
-from milepost.protocol.landed.records import LandedRange, LogPosition
+from milepost.protocol.landed.records import Gap, LandedRange, LogPosition
 from milepost.protocol.records.layout import landed_objects_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.source_log import SourceLog
@@ -160,9 +162,10 @@ def test_a_log_that_was_restored_from_an_older_copy_is_not_read_as_if_it_went_on
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a history: rows appear, then a landing runs into trouble, then an epoch reads or rolls back.
+    """One step of a history: rows appear and expire, a landing runs into trouble, an epoch reads or rolls back.
 
     Attributes:
+        expired: number of the oldest rows that the external system deletes before the landing.
         fault: (effect, number of the write that it strikes), or None.
         rival_at: number of the store operation before which a whole other landing runs, or None.
         killed_at: number of the call of the source or write to the store at which the landing is killed, or None.
@@ -171,6 +174,7 @@ class Step:
     """
 
     produced: int
+    expired: int
     fault: tuple[Effect, int] | None
     rival_at: int | None
     killed_at: int | None
@@ -181,6 +185,7 @@ class Step:
 steps = st.builds(
     Step,
     produced=st.integers(0, 12),
+    expired=st.just(0) | st.integers(1, 4),
     fault=st.none()
     | st.tuples(st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]), st.integers(0, 6)),
     rival_at=st.none() | st.integers(0, 12),
@@ -188,6 +193,15 @@ steps = st.builds(
     after_write=st.booleans(),
     reads=st.integers(0, 4),
 )
+
+
+def pass_gap_and_land(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> None:
+    """Append a gap if rows after the log have expired, then land."""
+    log = SourceLog(store, SOURCE)
+    newest, write_id = log.newest(), uuid.uuid4().hex
+    if newest is not None and newest.record.end["next"] < system.earliest:
+        log.append(gap_record(newest, write_id, {"next": system.earliest}, Gap("expired", "by a test"), 0))
+    lander(store, system, on_call).land()
 
 
 def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) -> None:
@@ -202,7 +216,7 @@ def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) ->
         operations += 1
         if operations - 1 == step.rival_at:
             with suppress(CheckpointError):
-                lander(inner, system).land()
+                pass_gap_and_land(inner, system)
         if operation in WRITES and not step.after_write:
             danger()
 
@@ -217,28 +231,38 @@ def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) ->
             raise Killed
 
     with suppress(CheckpointError, Killed):
-        lander(HookedStore(FaultyStore(inner, faults), before, after), system, danger).land()
+        pass_gap_and_land(HookedStore(FaultyStore(inner, faults), before, after), system, danger)
 
 
 @profiles.examples(share=5.0)
 @given(st.lists(steps, min_size=1, max_size=8))
-def test_each_row_is_read_once_and_in_order_whatever_happens_to_the_landings(history: list[Step]) -> None:
+def test_each_row_that_is_not_lost_is_read_once_and_in_order_whatever_happens_to_the_landings(
+    history: list[Step],
+) -> None:
     store, system = MemoryStore("memory://job"), ExpiringSystem()
     checkpoints: list[tuple[LogPosition | None, list[int]]] = [(None, [])]
+    lost: set[int] = set()
     for step in history:
         system.produced += step.produced
+        newest, first = SourceLog(store, SOURCE).newest(), system.earliest
+        system.expire(below=first + step.expired)
+        landed = 0 if newest is None else newest.record.end["next"]
+        lost |= set(range(max(first, landed), system.earliest))
         land_with_trouble(store, system, step)
+        newest = SourceLog(store, SOURCE).newest()
+        assert system.acknowledged <= (0 if newest is None else newest.record.end["next"])
+        expected = [row for row in range(system.produced) if row not in lost]
         if not step.reads:
             checkpoints = checkpoints[:-1] or checkpoints
         elif SourceLog(store, SOURCE).newest() is not None:
             position, seen = checkpoints[-1]
-            rows, landed = rows_of(store, position, RecordLimits(step.reads))
-            if landed is not None:
-                checkpoints.append((landed.end, seen + rows))
+            rows, read = rows_of(store, position, RecordLimits(step.reads))
+            if read is not None:
+                checkpoints.append((read.end, seen + rows))
         for _, seen in checkpoints:
-            assert seen == list(range(len(seen)))
-    lander(store, system).land()
+            assert seen == expected[: len(seen)]
+    pass_gap_and_land(store, system)
     position, seen = checkpoints[-1]
     rest, _ = rows_of(store, position, RecordLimits(1_000_000))
-    assert seen + rest == list(range(system.produced))
+    assert seen + rest == expected
     assert system.acknowledged == system.produced

@@ -39,12 +39,14 @@ class RecordsRead:
 
     Attributes:
         log: id of the log. first, last: sequences, inclusive. position: of the external system, after the last one.
+        gaps: how many of the records are gaps: data that was lost before it was landed.
     """
 
     log: str
     first: int
     last: int
     position: Any
+    gaps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +93,4 @@ def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
 
 
 def _records(landed: LandedRange) -> RecordsRead:
-    return RecordsRead(landed.end.log, landed.first, landed.end.next - 1, landed.end.at)
+    return RecordsRead(landed.end.log, landed.first, landed.end.next - 1, landed.end.at, landed.gaps)

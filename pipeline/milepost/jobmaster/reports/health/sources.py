@@ -58,6 +58,7 @@ class LogHealth:
         processed: position of the external system up to which the head has processed the log; None: it has read none.
         backlog: what the external system had after `position` when the newest record was read; omitted where the
             source cannot say.
+        gaps: records of the whole log by which it goes on after lost data.
     """
 
     records: int
@@ -73,6 +74,7 @@ class LogHealth:
     processed: Any
     retained_from: int
     held_by: str | None
+    gaps: int
     backlog: OmitNone[SourceBacklog] = None
 
 
@@ -248,7 +250,7 @@ def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str |
         return None
     newest, position = plan.log.newest, plan.log.position
     if newest is None:
-        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None, 1, None)
+        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None, 1, None, 0)
     oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
     return LogHealth(
         records=newest.sequence,
@@ -265,6 +267,7 @@ def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str |
         retained_from=newest.first if floor is None else floor.next,
         held_by=held_by,
         backlog=newest.backlog,
+        gaps=newest.total_gaps,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.positions import (
     Partition,
     Place,
+    Places,
     Share,
     backlog,
     behind,
@@ -110,16 +112,13 @@ class KafkaSource:
         return encode_position({name: topic.id for name, topic in seen.topics.items()}, places)
 
     def next_pull(self, position: Position) -> Pull | None:
-        ids, known = decode_position(position)
         seen = self._look()
-        self._require_same_topics(ids, known, seen)
-        places = known | resolve_places(known, seen.ends, seen.earliest, list(ids))
+        ids, places = self._places(position, seen)
         self._require_there({partition: places[partition] for partition in seen.ends}, seen)
         shares = plan_shares(places, seen.ends, self.max_rows, self.max_bytes)
         if not shares:
             self._close()
             return None
-        ids |= {name: topic.id for name, topic in seen.topics.items()}
         return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, seen.ends)))
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
@@ -151,6 +150,22 @@ class KafkaSource:
         ends = self.cluster.latest(list(self._seen.ends))
         yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
 
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Return a position in which only the partitions that have lost messages are moved."""
+        seen = self._look()
+        ids, places = self._places(position, seen)
+        lost = [partition for partition in seen.ends if places[partition].next < seen.earliest[partition].next]
+        moved: Places = seen.earliest if where == "earliest" else seen.ends
+        if isinstance(where, int):  # a message may have come after the ends were read
+            since = self.cluster.since(lost, where)
+            moved = {
+                partition: min(place, seen.ends[partition], key=itemgetter(0)) for partition, place in since.items()
+            }
+        places |= {partition: moved[partition] for partition in lost}
+        self._require_there({partition: places[partition] for partition in seen.ends}, seen)
+        left = tuple(partition.name for partition in behind(places, seen.ends))
+        return Reached(encode_position(ids, places), left, _offsets(backlog(places, seen.ends)))
+
     def commit(self, end: Position) -> None:
         """Set the group's offsets for dashboards, if the client names a group."""
         if self.group is not None:
@@ -163,6 +178,13 @@ class KafkaSource:
             earliest, ends = self.cluster.earliest(partitions), self.cluster.latest(partitions)
             self._seen = _Seen(topics, earliest, ends)
         return self._seen
+
+    def _places(self, position: Position, seen: _Seen) -> tuple[dict[str, str], dict[Partition, Place]]:
+        """Return the ids of all topics, and the place of each partition, with those that are new."""
+        ids, known = decode_position(position)
+        self._require_same_topics(ids, known, seen)
+        places = known | resolve_places(known, seen.ends, seen.earliest, list(ids))
+        return ids | {name: topic.id for name, topic in seen.topics.items()}, places
 
     def _named_places(self, start: Mapping[str, Mapping[str, int]], seen: _Seen) -> dict[Partition, Place]:
         named = {Partition(topic, int(number)): at for topic, of in start.items() for number, at in of.items()}

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import Producer
 
-from milepost.errors import CheckpointError, InvalidRequest, SourceReplaced, SourceUnreachable
+from milepost.errors import (
+    CheckpointError,
+    InvalidRequest,
+    PositionExpired,
+    SourceReplaced,
+    SourceUnreachable,
+    SourceWentBack,
+)
+from milepost.sources.landed import ResumableSource, SchemaRegistry, WithSchemas
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.kafka_source import KafkaSource, Start, open_kafka_source
@@ -50,6 +58,10 @@ class Mock:
         for value in values:
             self.producer.produce(topic, value, partition=partition, **keys)  # type: ignore[arg-type]
         assert self.producer.flush(10) == 0
+
+    def expire(self, partition: int) -> None:
+        """Write until the broker, which keeps 5 MB of each partition, has deleted its first messages."""
+        self.write(partition, *[b"x" * 900_000] * 9)
 
     def source(
         self, start: Start = "earliest", max_rows: int = 1_000, max_bytes: int = 10**6, **client: str
@@ -202,6 +214,67 @@ def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> No
         log.land(mock.source())
 
 
+def lost(mock: Mock) -> KafkaLog:
+    """A log of 3 messages, after which partition 0 has lost offsets 2 to 5 and partition 1 has a new message."""
+    mock.write(0, b"a", b"b")
+    mock.write(1, b"c")
+    log = KafkaLog()
+    log.land(mock.source())
+    mock.expire(0)
+    mock.write(1, b"d")
+    with pytest.raises(PositionExpired, match=r"clicks/0: expected to read from offset 2, .* before offset 6: 4 off"):
+        log.land(mock.source())
+    return log
+
+
+def test_a_log_goes_on_after_expired_messages_at_the_earliest_ones_and_skips_no_other_partition(mock: Mock) -> None:
+    log = lost(mock)
+    resumed = mock.source().resume_position("earliest", log.position)
+    assert resumed.behind == ("clicks/0", "clicks/1")
+    log.position = resumed.position
+    assert log.next("clicks") == {"0": 6, "1": 1, "2": 0}
+    rows = sorted((name, offset) for name, offset, _ in log.land(mock.source()))
+    assert rows == [*[("clicks/0", at) for at in range(6, 11)], ("clicks/1", 1)]
+
+
+@pytest.mark.parametrize("where", ["latest", 4_000_000_000_000], ids=["latest", "a time after the newest message"])
+def test_a_log_may_go_on_at_the_end_of_the_partitions_that_have_lost_messages(mock: Mock, where: str | int) -> None:
+    log = lost(mock)
+    resumed = mock.source().resume_position(where, log.position)
+    assert resumed.behind == ("clicks/1",), "it is not skipped, so its rows still come"
+    log.position = resumed.position
+    assert log.land(mock.source()) == [("clicks/1", 1, b"d")]
+
+
+def test_messages_of_a_new_partition_that_expired_before_it_was_seen_are_lost(mock: Mock) -> None:
+    mock.write(0, b"a")
+    log = KafkaLog()
+    log.land(mock.source())
+    mock.described["clicks"] = Topic("id-1", (0, 1, 2, 3))
+    mock.expire(3)
+    with pytest.raises(PositionExpired, match="clicks/3: expected to read from offset 0"):
+        log.land(mock.source())
+    log.position = mock.source().resume_position("earliest", log.position).position
+    assert log.next("clicks")["3"] > 0
+    assert {name for name, _, _ in log.land(mock.source())} == {"clicks/3"}
+
+
+def test_without_lost_messages_a_position_stays(mock: Mock) -> None:
+    mock.write(0, b"a")
+    log = KafkaLog()
+    log.land(mock.source())
+    mock.write(0, b"b")
+    for where in ("earliest", "latest", 0):
+        assert mock.source().resume_position(where, log.position).position == log.position
+
+
+def test_a_log_does_not_go_on_after_a_partition_that_went_back(mock: Mock) -> None:
+    log = lost(mock)
+    log.position["clicks"]["partitions"]["1"]["next"] = 5
+    with pytest.raises(SourceWentBack, match="clicks/1"):
+        mock.source().resume_position("earliest", log.position)
+
+
 def test_no_answer_ends_within_the_time_and_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "hush-5575"
@@ -239,3 +312,10 @@ def test_a_header_whose_name_is_no_text_is_refused_with_its_offset(mock: Mock) -
     assert log.records == []
     start = {"clicks": {"1": 3}}
     assert [value for _, _, value in KafkaLog().land(mock.source(start))] == [b"c"]
+
+
+def test_a_log_of_messages_with_schemas_goes_on_after_expired_messages_as_well(mock: Mock) -> None:
+    log = lost(mock)
+    source = WithSchemas(mock.source(), SchemaRegistry("clicks", "AVRO", "http://127.0.0.1:1"))
+    assert isinstance(source, ResumableSource)
+    assert source.resume_position("earliest", log.position) == mock.source().resume_position("earliest", log.position)

@@ -1,0 +1,263 @@
+"""Plan and approve a gap: a log goes on after data that was lost before it was landed (L7).
+
+A plan opens the external system and changes nothing. An approval holds for the record that was the newest one of the
+log then. It appends one record, and neither lands nor acknowledges anything: the next landing does that.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from milepost.epoch import counted, iso_ms
+from milepost.errors import CommitConflict, InvalidRequest, NotFound, PlanOutdated, PositionExpired
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.use_case import use_case
+from milepost.jobmaster.landing.landings import open_source, require_landed, require_log_of_head
+from milepost.jobmaster.landing.lost_positions import clause, named_positions, position_changes, position_text
+from milepost.language import start_time_ms
+from milepost.protocol.landed import (
+    JOB,
+    Gap,
+    LogRecord,
+    Position,
+    SourceBacklog,
+    StoredRecord,
+    gap_record,
+    require_identity,
+)
+from milepost.protocol.manifest.transaction import job_ended_error
+from milepost.protocol.records import ENDED_STATUSES
+from milepost.sources.landed import LandedSource, ResumableSource, stored_position
+
+_REASON_CHARACTERS = 1_000
+"""Maximum length of a reason in a record."""
+
+_EXPIRED = "the position has expired"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedGap:
+    """A gap that was planned, and the record that it follows.
+
+    Attributes:
+        sequence, digest: of the newest record of the log. end: where the log goes on.
+        behind, backlog: what was left to land after `end` then, as in a record.
+    """
+
+    source: str
+    sequence: int
+    digest: str
+    end: Position
+    behind: tuple[str, ...] = ()
+    backlog: SourceBacklog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GapPlan:
+    """What a gap would pass over.
+
+    Attributes:
+        start: the end of the log. changes: what differs between `start` and where the log would go on.
+        reason: of the source. text: the plan for people.
+    """
+
+    job: str
+    approved: ApprovedGap
+    start: Position
+    changes: tuple[str, ...]
+    reason: str
+    text: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedGap:
+    """A gap in a log.
+
+    Attributes:
+        sequence: of its record. start, end: positions between which nothing was landed.
+    """
+
+    job: str
+    source: str
+    sequence: int
+    start: Position
+    end: Position
+    reason: str
+    approved_by: str
+    next_step: str
+    outcome: str = "appended"
+
+
+class Gaps:
+    """The use cases of one job that let a log go on after lost data."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def plan(self, source: str, resume_from: str) -> GapPlan:
+        """Return what a gap would pass over. Reads the external system, and changes nothing.
+
+        Args:
+            source: a landed source. resume_from: earliest, latest, or a time in ISO 8601.
+        Raises:
+            InvalidRequest: nothing is lost, or the source cannot go on from there. NotFound: no such source or log.
+            SourceReplaced, SourceWentBack: a gap does not help. SourceUnreachable: the external system failed.
+            JobNotRunnable: the job has ended. StateCorrupt: the log is not the one that the job has read.
+        """
+        where, newest = _where(source, resume_from), self._newest(source)
+        start = newest.record.end
+        opened = self._open(source, newest)
+        if not isinstance(opened, ResumableSource):
+            form = self._context.spec.landed[source].format
+            raise InvalidRequest(
+                f"source {source}: format {form} has no position from which it could go on after lost data. Nothing "
+                "was changed.",
+                hint="give the source another name in the spec, which begins a log of its own",
+                source=source,
+            )
+        with named_positions(source, start):
+            resumed = opened.resume_position(where, copy.deepcopy(start))
+        end = stored_position(source, resumed.position)
+        reason = _reason_of_loss(self._context.spec.name, source, opened, start)
+        why = "it is the end of the log" if end == start else self._lost_after(source, newest, end)
+        if why is not None:
+            raise InvalidRequest(
+                f"source {source}: the external system no longer has what follows the log, and {resume_from} is "
+                f"position {position_text(end)}, from which it cannot go on either: {why}. Nothing was changed.",
+                hint="resume from a later time or from latest, if the source can",
+                source=source,
+            )
+        approved = ApprovedGap(source, newest.record.sequence, newest.digest, end, resumed.behind, resumed.backlog)
+        changes = tuple(position_changes(start, end))
+        text = tuple(_text(newest, resume_from, changes, reason))
+        return GapPlan(self._context.spec.name, approved, start, changes, reason, text)
+
+    @use_case
+    def approve(self, approved: ApprovedGap, approved_by: str) -> AppendedGap:
+        """Append the gap to the log.
+
+        Args:
+            approved: of the plan. approved_by: who approved it, for the record.
+        Raises:
+            PlanOutdated: the log has moved, or more is lost now.
+            InvalidRequest: the external system has what follows the log again. Nothing was changed.
+            CommitOutcomeUnknown: the record may be stored. Others: as `plan`.
+        """
+        source, newest = approved.source, self._newest(approved.source)
+        if (newest.record.sequence, newest.digest) != (approved.sequence, approved.digest):
+            raise _outdated(source, f"its log ends with record {newest.record.sequence} now, not {approved.sequence}")
+        opened = self._open(source, newest)
+        reason = _reason_of_loss(self._context.spec.name, source, opened, newest.record.end)
+        if (why := self._lost_after(source, newest, approved.end)) is not None:
+            raise _outdated(source, why)
+        log, gap = self._context.source_log(source), Gap(reason[:_REASON_CHARACTERS], approved_by)
+        left, now_ms = (approved.behind, approved.backlog), log.store.clock_ms()
+        record = gap_record(newest, uuid.uuid4().hex, approved.end, gap, now_ms, *left)
+        try:
+            log.append(record)
+        except CommitConflict as error:
+            raise _outdated(source, f"a landing has appended record {record.sequence}") from error
+        return self._appended(source, record)
+
+    def find(self, approved: ApprovedGap) -> AppendedGap | None:
+        """Return the gap of an approval if it was appended; None: it was not."""
+        try:
+            record = self._context.source_log(approved.source).record(approved.sequence + 1).record
+        except NotFound:
+            return None
+        is_same = record.gap is not None and (record.previous, record.end) == (approved.digest, approved.end)
+        return self._appended(approved.source, record) if is_same else None
+
+    def _newest(self, source: str) -> StoredRecord:
+        """Return the newest record of a log that can go on."""
+        require_landed(self._context, source)
+        state = self._context.head().state
+        if state.status in ENDED_STATUSES:
+            raise job_ended_error(state)
+        log = self._context.source_log(source)
+        newest = log.newest()
+        if newest is None:
+            raise NotFound(
+                f"source {source}: nothing was landed yet, so nothing can be missing. Nothing was changed.",
+                hint=f"milepost land {self._context.spec.name} --source {source}",
+                source=source,
+            )
+        require_log_of_head(self._context, log, state)
+        return newest
+
+    def _open(self, source: str, newest: StoredRecord) -> LandedSource:
+        """Open the external system that a log is a copy of. Raises SourceReplaced: it is another one."""
+        opened = open_source(self._context, source, self._context.spec.landed[source])
+        identity = {JOB: self._context.identity, **opened.identity()}
+        require_identity(source, newest.record.identity, identity)
+        return opened
+
+    def _lost_after(self, source: str, newest: StoredRecord, end: Position) -> str | None:
+        """Return why the external system does not have what follows a position; None: it has it."""
+        opened = self._open(source, newest)  # some sources read once per opening
+        with named_positions(source, end):
+            try:
+                pull = opened.next_pull(copy.deepcopy(end))
+                for split in pull.splits[:1] if pull is not None else ():
+                    next(iter(opened.read(split)), None)
+            except PositionExpired as error:
+                return clause(error.message) or _EXPIRED
+        return None
+
+    def _appended(self, source: str, record: LogRecord) -> AppendedGap:
+        assert record.gap is not None
+        job, gap = self._context.spec.name, record.gap
+        positions = record.start, record.end
+        return AppendedGap(
+            job, source, record.sequence, *positions, gap.reason, gap.approved_by, next_step=f"milepost land {job}"
+        )
+
+
+def _where(source: str, resume_from: str) -> str | int:
+    if resume_from in ("earliest", "latest"):
+        return resume_from
+    try:
+        return start_time_ms(resume_from)
+    except ValueError as error:
+        raise InvalidRequest(f"source {source}: {error}. Nothing was changed.", source=source) from error
+
+
+def _reason_of_loss(job: str, source: str, opened: LandedSource, start: Position) -> str:
+    """Return why the external system does not have what follows the log. Raises InvalidRequest: it has it.
+
+    One record's worth is read and dropped, because some sources notice only then that something is missing.
+    """
+    with named_positions(source, start):
+        try:
+            pull = opened.next_pull(copy.deepcopy(start))
+            for split in pull.splits if pull is not None else ():
+                for _ in opened.read(split):
+                    pass
+        except PositionExpired as error:
+            return clause(error.message) or _EXPIRED
+    raise InvalidRequest(
+        f"source {source}: the external system has what follows the log, from position {position_text(start)} on: "
+        "nothing is lost. Nothing was changed.",
+        hint=f"milepost land {job} --source {source}",
+        source=source,
+    )
+
+
+def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reason: str) -> Iterator[str]:
+    record = newest.record
+    landed = f"{counted(record.total_rows, 'row')}, the newest record of {iso_ms(record.landed_at_ms)}"
+    yield f"the log ends with record {record.sequence}: {landed}"
+    yield f"lost: {reason}"
+    yield f"record {record.sequence + 1} is a gap, and landing goes on from {resume_from}: {'; '.join(changes)}"
+    yield "the rows in between are never landed: all timelines, replays and savepoints pass the gap"
+
+
+def _outdated(source: str, why: str) -> PlanOutdated:
+    return PlanOutdated(
+        f"source {source}: the gap that was approved no longer fits: {why}. Nothing was changed.",
+        hint="look at a new plan",
+        source=source,
+    )
