@@ -100,6 +100,7 @@ mutants: env ## break rules on purpose in a copy of the tree: tests must fail (m
 
 fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or typed errors, nothing dies (minutes)
 	@$(PY) -m milepost_testkit.tasks.faults.reader_fuzz --objects $(OBJECTS) --seed $(SEED)
+	@$(PY) -m milepost_testkit.jobs.message_fuzz --objects $(OBJECTS) --seed $(SEED)
 
 law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
 	@$(PY) -m milepost_testkit.law.run --examples $(EXAMPLES) --seed $(SEED)

@@ -168,7 +168,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "avro_messages backfills debezium_events rollbacks",
         "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages reference_job",
         "sparkless",
-        "connected_job message_feed",
+        "connected_job message_feed message_fuzz",
     ),
     f"{TESTKIT}.tasks": (
         "clocks faults input_gate operators staging state_lineage subtask_driver",
