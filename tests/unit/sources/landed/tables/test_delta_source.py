@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import struct
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +30,18 @@ from milepost.storage.open import open_store
 from milepost_testkit.jobs.landed_table import TableLog
 
 TYPES = {"k": parse_type("int64"), "v": parse_type("string")}
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+def deletion_vector_of(row: int) -> dict[str, Any]:
+    """Return a deletion vector of one row, inline, as Delta's protocol has it: a RoaringBitmapArray in Z85."""
+    bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, row)
+    body = struct.pack("<IqI", 1681511377, 1, 0) + bitmap
+    text = ""
+    for at in range(0, len(body), 4):
+        number = int.from_bytes(body[at : at + 4].ljust(4, b"\0"), "big")
+        text += "".join(_Z85[number // 85**power % 85] for power in (4, 3, 2, 1, 0))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(body), "cardinality": 1}
 
 
 class Table:
@@ -509,3 +522,31 @@ def test_a_table_whose_log_lost_a_commit_is_refused(table: Table) -> None:
     table.log_file(1).unlink()
     refused = table.refusal()
     assert "cannot be opened" in refused.message and "the engine that wrote it" in refused.hint
+
+
+def test_a_table_with_deletion_vectors_cannot_begin_a_log_with_its_rows(table: Table) -> None:
+    table.append(1, 2, 3)
+    (added,) = [action["add"] for action in table.actions(0) if "add" in action]
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    table.commit(
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": added["path"], "dataChange": True, "deletionTimestamp": 1}},
+        {"add": {**added, "deletionVector": deletion_vector_of(1)}},
+    )
+    refused = table.refusal()
+    assert "has data files with deleted rows" in refused.message
+    assert "REORG TABLE" in refused.hint and "start: latest" in refused.hint
+    log = TableLog(table.open)
+    log.land(start="latest")
+    table.commit({"add": {**added, "path": "more.parquet"}})
+    shutil.copy(table.folder / added["path"], table.folder / "more.parquet")
+    log.land(start="latest")
+    assert log.column("k") == [1, 2, 3]
+
+
+def test_a_table_that_may_have_deletion_vectors_and_has_none_is_read(table: Table) -> None:
+    table.append(1)
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    table.commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
+    table.log.land()
+    assert table.keys() == [1]

@@ -1,0 +1,98 @@
+"""Tables on S3 are read with the connection of the job's store, and what is wrong with it is named without secrets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.jobspec.job import CatalogSpec
+from milepost.language import parse_type
+from milepost.protocol.records.object_store import Credentials, StoreConfig
+from milepost.sources.landed import LandedSource, open_delta_source, open_iceberg_source
+from milepost.storage.open import open_store
+from milepost_testkit.formats.delta_table import DeltaTableUnderTest
+from milepost_testkit.formats.iceberg_lake import lake_on_server
+from milepost_testkit.jobs.landed_table import TableLog
+from milepost_testkit.servers.s3_servers import Seaweed, SeaweedTables
+
+pytestmark = pytest.mark.long
+
+TYPES = {"k": parse_type("int64")}
+WRONG = Credentials("nobody", "s3cret-of-nobody")
+
+
+def config_of(server: Seaweed, url: str) -> StoreConfig:
+    return StoreConfig(
+        url, endpoint_url=server.endpoint_url, credentials=Credentials(server.access_key, server.secret_key)
+    )
+
+
+def open_delta(config: StoreConfig) -> LandedSource:
+    return open_delta_source("orders", config.url, open_store(config), TYPES, None, start="earliest", max_bytes=1 << 30)
+
+
+def test_a_delta_table_on_s3_is_landed_commit_by_commit(seaweed: Seaweed) -> None:
+    config = config_of(seaweed, f"s3://{seaweed.shared_bucket}/tables/{uuid4().hex}")
+    table, log = DeltaTableUnderTest(open_store(config)), TableLog(lambda: open_delta(config))
+    table.append_by_others(1, 2)
+    log.land()
+    for key in (3, 4, 5):
+        table.append_by_others(key)
+    table.others.optimize.compact()
+    log.land()
+    assert log.column("k") == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"url": "s3://no-such-bucket/orders"}, EnvironmentUnusable),
+        ({"credentials": WRONG}, EnvironmentUnusable),
+        ({"endpoint_url": "http://127.0.0.1:9"}, StoreUnavailable),
+        ({}, InvalidRequest),
+    ],
+)
+def test_a_delta_table_that_cannot_be_read_is_an_error_that_names_the_cause(
+    seaweed: Seaweed, change: dict[str, object], error: type[CheckpointError]
+) -> None:
+    config = replace(config_of(seaweed, f"s3://{seaweed.shared_bucket}/nothing/{uuid4().hex}"), **change)  # type: ignore[arg-type]
+    with pytest.raises(error) as raised:
+        open_delta(config).identity()
+    assert raised.value.hint and WRONG.secret_key not in raised.value.full_message()
+
+
+@pytest.mark.parametrize("credentials", [None, WRONG])
+def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot(
+    seaweed_tables: SeaweedTables, credentials: Credentials | None
+) -> None:
+    lake = lake_on_server(seaweed_tables).made()
+    lake.move(1, (lake.staged(1, 2),))
+    catalog = CatalogSpec(type="rest", uri=lake.config.uri, options=dict(lake.config.options))
+    used = lake.store.config if credentials is None else replace(lake.store.config, credentials=credentials)
+
+    def open_orders() -> LandedSource:
+        return open_iceberg_source(
+            "orders",
+            catalog,
+            lake.config.table_name,
+            lambda url: open_store(replace(used, url=url)),
+            TYPES,
+            None,
+            branch="main",
+            start="earliest",
+            max_bytes=1 << 30,
+        )
+
+    log = TableLog(open_orders)
+    if credentials is not None:
+        with pytest.raises(EnvironmentUnusable) as raised:
+            log.land()
+        assert WRONG.secret_key not in raised.value.full_message()
+        return
+    log.land()
+    lake.move(2, (lake.staged(3),))
+    log.land()
+    assert log.column("k") == [1, 2, 3]
