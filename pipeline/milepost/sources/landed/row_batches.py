@@ -158,6 +158,6 @@ def _fits(value: Any, type_: pa.DataType) -> bool:
 def _refused(source: str, problem: str) -> InvalidRequest:
     return InvalidRequest(
         f"source {source}: what it read does not fit its `schema`: {problem}. Nothing of this read was landed.",
-        hint="correct the class or the `schema`, then land again: it is read from the same position",
+        hint="correct what it reads, or the `schema`, then land again: it is read from the same position",
         source=source,
     )

@@ -29,6 +29,8 @@ from milepost.storage.concurrency import parallel_map
 
 _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _MAX_PARALLEL_READS = 64
+_FILE = ("path", "size_bytes", "modification_time", "partition")
+"""Columns that are read of a list of files. The others are statistics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class DeltaLog:
                 "has data files with deleted rows (deletion vectors)",
                 "purge them (REORG TABLE … APPLY (PURGE)), or begin with `start: latest`",
             )
-        rows = pa.table(state.table.get_add_actions()).to_pylist()
+        actions = pa.table(state.table.get_add_actions())
+        rows = actions.select([name for name in _FILE if name in actions.column_names]).to_pylist()
         return sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
 
     def commits(self, first: int, last: int) -> Iterator[tuple[int, bytes | None, list[dict[str, Any]]]]:
