@@ -7,7 +7,9 @@ below FOLDER, where it finds `request.json` and leaves `outcome.json` and Parque
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -172,5 +174,19 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
+def _end_with_parent() -> None:
+    """End this process when the landing that started it ends, which closes the pipe. User code gets an empty stdin."""
+    pipe = os.dup(sys.stdin.fileno())
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), sys.stdin.fileno())
+
+    def wait() -> None:
+        os.read(pipe, 1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 if __name__ == "__main__":
+    _end_with_parent()
     main(Path(sys.argv[1]))

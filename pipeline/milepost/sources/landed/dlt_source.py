@@ -114,17 +114,21 @@ class _DltSource:
         (folder / "data").mkdir()
         places = {"DLT_DATA_DIR": str(folder / "data"), "DLT_PROJECT_DIR": str(self._module_dir)}
         # What it prints may have secrets, and is not logged.
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, "-m", "milepost.sources.landed.dlt_process", str(folder)],
             cwd=folder,
             env={**os.environ, **places, **_NO_TELEMETRY},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # it ends when this end is closed, also because this process was killed
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            check=False,
         )
+        try:
+            exit_code = process.wait()
+        finally:
+            process.kill()
+            process.communicate()
         if not (folder / "outcome.json").exists():
-            raise self._failed(f"its process ended with {done.returncode} and without an outcome")
+            raise self._failed(f"its process ended with {exit_code} and without an outcome")
         outcome: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
         if "failed" in outcome:
             raise self._failed(outcome["failed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 import re
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+import psutil
 import pytest
 
 from milepost.errors import CheckpointError, InvalidRequest, SourceUnreachable
@@ -19,6 +21,7 @@ from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.language import parse_type
 from milepost.sources.landed import LandedSource, Reached, open_dlt_source
 from milepost.storage.log import SourceLog
+from milepost_testkit.processes.processes import wait_until
 from milepost_testkit.stores.memory_store import MemoryStore
 from scripts.processes import ROOT
 
@@ -224,6 +227,43 @@ def test_under_kills_and_lost_replies_each_row_is_landed_once(feed: Feed) -> Non
     assert newest is not None
     assert newest.record.total_rows == produced
     assert feed.read(newest.record.end)[0] == []
+
+
+WAITING = """\
+import os
+import time
+from pathlib import Path
+
+import dlt
+
+
+@dlt.resource(write_disposition="append")
+def rows():
+    Path(FILE).with_name("pid").write_text(str(os.getpid()))
+    time.sleep(600)
+    yield []
+"""
+
+
+def read_for_ever(folder: Path) -> None:
+    Feed(folder).write(WAITING)
+    feed = open_dlt_source("feed", IDENTITY, "feeds:rows", folder, TYPES)
+    pull = feed.next_pull({})
+    assert pull is not None
+    list(feed.read(pull.splits[0]))
+
+
+@pytest.mark.deep
+def test_the_process_of_a_killed_landing_ends_too(tmp_path: Path) -> None:
+    landing = multiprocessing.get_context("spawn").Process(target=read_for_ever, args=(tmp_path,))
+    landing.start()
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text() != "", seconds=60, what="the resource to begin")
+    resource = psutil.Process(int(pid.read_text()))
+    landing.kill()
+    landing.join()
+    resource.wait(timeout=30)
+    assert not resource.is_running()
 
 
 class _Orders(BaseHTTPRequestHandler):
