@@ -59,6 +59,9 @@ class OrdersTable(Protocol):
 
     def delete_first(self) -> None: ...
 
+    def lose_oldest(self) -> None:
+        """Delete the oldest commit that the log of the job has not landed: the second one."""
+
 
 @dataclass
 class DeltaOrders:
@@ -73,6 +76,10 @@ class DeltaOrders:
 
     def delete_first(self) -> None:
         DeltaTable(self.folder / "warehouse" / "orders").delete("n = 0")
+
+    def lose_oldest(self) -> None:
+        DeltaTable(self.folder / "warehouse" / "orders").create_checkpoint()
+        (self.folder / "warehouse" / "orders" / "_delta_log" / f"{1:020}.json").unlink()
 
 
 @dataclass
@@ -99,6 +106,9 @@ class IcebergOrders:
 
     def delete_first(self) -> None:
         self.table.delete(EqualTo("n", 0))
+
+    def lose_oldest(self) -> None:
+        self.table.maintenance.expire_snapshots().by_id(self.table.snapshots()[1].snapshot_id).commit()
 
 
 class SalesJob:
@@ -164,6 +174,26 @@ def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_b
     job.land()
     job.epoch()
     job.assert_tables(10)
+
+
+@pytest.mark.parametrize(("resume_from", "read"), [("earliest", [1, 3, 4]), ("latest", [1]), ("2100-01-01", [1])])
+def test_a_log_goes_on_after_commits_that_expired(job: SalesJob, resume_from: str, read: list[int]) -> None:
+    job.append(1)
+    job.land()
+    for key in (2, 3, 4):
+        job.append(key)
+    job.table.lose_oldest()
+    (failed,) = job.master.landings.land().failed
+    assert failed.error == "PositionExpired" and "--resume-from earliest" in failed.hint
+    plan = job.master.gaps.plan("orders", resume_from)
+    job.master.gaps.approve(plan.approved, "ada")
+    job.land()
+    job.append(5)
+    job.land()
+    while not isinstance(job.master.epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+        pass
+    rows = job.master.reports.read("rows").column("k").to_pylist()
+    assert sorted(rows) == [*read, 5]
 
 
 def test_a_change_of_rows_stops_the_landing_and_epochs_go_on_with_what_was_landed(job: SalesJob) -> None:

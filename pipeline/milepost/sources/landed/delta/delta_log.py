@@ -122,12 +122,14 @@ class DeltaLog:
         """Return the oldest version whose commit the log has; None: it has none."""
         return next((version for version, _ in self._listed()), None)
 
-    def first_since(self, time_ms: int, state: TableState) -> int:
+    def first_since(self, time_ms: int, state: TableState, *, may_be_cleaned: bool = False) -> int:
         """Return the oldest version that was committed at a time or later; that after the newest one if there is none.
 
         A commit has the time in it if the table has in-commit timestamps, otherwise that of its object, as in Spark.
 
-        Raises InvalidRequest: older commits, which may be later than the time, are deleted.
+        Args:
+            may_be_cleaned: whether older commits, which may be later than the time, may be deleted.
+        Raises InvalidRequest: they are.
         """
         listed = list(self._listed())
         is_within = state.configuration.get("delta.enableInCommitTimestamps", "").lower() == "true"
@@ -139,7 +141,7 @@ class DeltaLog:
             return stat.last_modified_ms if stated is None else stated
 
         at = bisect_left(listed, time_ms, key=time_of)
-        if at == 0 and listed and listed[0][0] > 0 and time_of(listed[0]) > time_ms:
+        if not may_be_cleaned and at == 0 and listed and listed[0][0] > 0 and time_of(listed[0]) > time_ms:
             raise self._failures.invalid(
                 f"has no commits before version {listed[0][0]} any more, and that one is later than `start`",
                 "choose a later time, or `start: earliest`",

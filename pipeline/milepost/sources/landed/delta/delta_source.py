@@ -23,7 +23,7 @@ from milepost.sources.landed.contract import LandedSource, Pull, Reached
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
-from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
 from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
 
@@ -96,6 +96,17 @@ class DeltaSource:
         backlog = SourceBacklog(state.version + 1 - place.version, "version")
         return Pull([files] if files else [], end.encode(), behind, backlog)
 
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Return a position after the newest commit that is lost, or of which a file is."""
+        place, state = Place.decode(position), self._checked()
+        self._require_there(place, state)
+        version = state.version + 1
+        if where != "latest":
+            version = self._after_loss(place, state.version)
+        if isinstance(where, int):
+            version = max(version, self.log.first_since(where, state, may_be_cleaned=True))
+        return Reached(self._before(version).encode(), (), SourceBacklog(state.version + 1 - version, "version"))
+
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         try:
             yield from read_data_files(self.failures, split, self.rows.types, self.event_time)
@@ -135,6 +146,14 @@ class DeltaSource:
             raise self.failures.went_back(
                 f"has another commit of version {place.landed} than the one that was landed", latest
             )
+
+    def _after_loss(self, place: Place, newest: int) -> int:
+        """Return the first version from which nothing is missing. The rest of an initial copy counts as lost."""
+        version = place.version + place.is_initial
+        for number, body, actions in self.log.commits(version, newest):
+            if body is None or has_missing([*self.rows.appended(number, actions)]):
+                version = number + 1
+        return version
 
     def _steps(self, place: Place, newest: int) -> Iterator[tuple[Place, DataFile | None]]:
         """Yield the files after a place, each with the place after it. A commit that is read moves on to the next."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.snapshots import Snapshot
 
-from milepost.errors import CheckpointError, StateCorrupt
+from milepost.errors import CheckpointError, PositionExpired, StateCorrupt
 from milepost.jobspec.job import CatalogSpec, EventTimeSpec
 from milepost.language import ColumnType, start_time_ms
 from milepost.protocol.landed import Identity, Position, SourceBacklog
@@ -30,7 +31,7 @@ from milepost.sinks.formats.iceberg import (
 from milepost.sources.landed.contract import LandedSource, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
-from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
 from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
 
@@ -119,6 +120,28 @@ class IcebergSource:
         backlog = SourceBacklog(len(following) + (place.file is not None), "snapshot")
         return Pull([files] if files else [], end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog)
 
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Return a position after the newest snapshot that is lost, or of which a file is."""
+        place, snapshots = Place.decode(position), self._snapshots()
+        snapshots.check()
+        chain = snapshots.chain()
+        try:
+            following = self._following(place, chain)
+        except PositionExpired:
+            following = chain
+        end = _after(chain[-1] if chain else None)
+        resumed = end
+        if where != "latest":
+            resumed = _before(following[0]) if following else end
+            for snapshot in following:
+                if self._has_loss(snapshot):
+                    resumed = _after(snapshot)
+        if isinstance(where, int):
+            since = next((_before(each) for each in chain if each.timestamp_ms >= where), end)
+            resumed = max(resumed, since, key=attrgetter("sequence"))
+        left = sum(_sequence(each) > resumed.sequence for each in chain)
+        return Reached(resumed.encode(), (), SourceBacklog(left, "snapshot"))
+
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         try:
             yield from read_data_files(self.failures, split, self.types, self.event_time)
@@ -172,6 +195,12 @@ class IcebergSource:
                 _after(newest).encode(),
             )
         raise self._expired(f"no longer has the snapshots after {place.snapshot}: they are expired")
+
+    def _has_loss(self, snapshot: Snapshot) -> bool:
+        try:
+            return has_missing(self._snapshots().appended(snapshot))
+        except StateCorrupt:  # a manifest is missing
+            return True
 
     def _steps(self, place: Place, following: list[Snapshot]) -> Iterator[tuple[Place, DataFile | None]]:
         """Yield the files after a place, each with the place after it."""

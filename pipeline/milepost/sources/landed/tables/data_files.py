@@ -22,6 +22,7 @@ from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.kernel.streams import open_object
 from milepost.sources.landed.row_batches import record_batches
 from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.storage.concurrency import parallel_map
 
 _BATCH_ROWS, _BATCH_BYTES = 16_384, 8 << 20
 _COLUMN_BYTES = 4 << 20
@@ -74,6 +75,19 @@ def read_data_files(
     """
     batches = (batch for file in files for batch in _batches(failures, file, types))
     return record_batches(failures.source, batches, types, event_time)
+
+
+def has_missing(files: Sequence[DataFile]) -> bool:
+    """Return whether one of these files was deleted."""
+
+    def is_missing(file: DataFile) -> bool:
+        try:
+            file.store.stat(file.key)
+        except NotFound:
+            return True
+        return False
+
+    return bool(files) and any(parallel_map(files[0].store, is_missing, files))
 
 
 def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:

@@ -382,6 +382,33 @@ def test_a_vacuumed_file_is_an_expired_position(table: Table) -> None:
     assert table.keys() == [1]
 
 
+def test_a_log_can_go_on_after_the_newest_commit_of_which_a_file_is_lost(table: Table) -> None:
+    for key in range(5):
+        table.append(key)
+        if key == 0:
+            table.log.land()
+    for version in (1, 3):
+        (file,) = [action["add"]["path"] for action in table.actions(version) if "add" in action]
+        (table.folder / file).unlink()
+    source: Any = table.open()
+    resumed = source.resume_position("earliest", table.log.position)
+    assert (resumed.position["version"], resumed.backlog.count) == (4, 1)
+    assert source.resume_position("latest", table.log.position).position["version"] == 5
+    pull = table.open().next_pull(resumed.position)
+    assert pull is not None and pull.end["version"] == 5
+
+
+def test_the_rest_of_an_initial_copy_that_expired_is_lost(table: Table) -> None:
+    for key in (1, 2):
+        table.append(key)
+    source = table.open(max_bytes=1)
+    first = source.next_pull(source.initial_position())
+    assert first is not None and first.end is not None and first.behind
+    table.append(3)
+    again: Any = table.open()
+    assert again.resume_position("earliest", first.end).position["version"] == 2
+
+
 def test_an_initial_copy_whose_version_was_cleaned_is_an_expired_position(table: Table) -> None:
     for key in (1, 2):
         table.append(key)

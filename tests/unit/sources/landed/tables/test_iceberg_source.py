@@ -393,6 +393,24 @@ def test_a_deleted_manifest_is_an_expired_position(table: Table) -> None:
         table.log.land()
 
 
+@pytest.mark.parametrize("pattern", ["data/*.parquet", "metadata/*-m0.avro"])
+def test_a_log_can_go_on_after_the_newest_snapshot_of_which_a_file_is_lost(table: Table, pattern: str) -> None:
+    table.append(0)
+    table.log.land()
+    table.append(1)
+    known = {*table.folder.rglob(pattern)}
+    second = table.append(2)
+    (added,) = {*table.folder.rglob(pattern)} - known
+    added.unlink()
+    third = table.append(3)
+    source: Any = table.open()
+    resumed = source.resume_position("earliest", table.log.position)
+    assert (resumed.position["snapshot"], resumed.backlog.count) == (second, 1)
+    assert source.resume_position("latest", table.log.position).position["snapshot"] == third
+    pull = table.open().next_pull(resumed.position)
+    assert pull is not None and pull.end["snapshot"] == third
+
+
 def test_a_branch_that_was_rolled_back_went_back(table: Table) -> None:
     first = table.append(1)
     second = table.append(2)
