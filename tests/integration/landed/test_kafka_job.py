@@ -12,9 +12,11 @@ from confluent_kafka import TopicPartition
 
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.avro_messages import avro, record_schema
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.kafka_server import KAFKA_IS_NOT_TO_BE_HAD, KafkaServer
+from milepost_testkit.servers.schema_registry import schema_registry
 
 pytestmark = pytest.mark.deep
 if KAFKA_IS_NOT_TO_BE_HAD:
@@ -116,3 +118,28 @@ def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
         'SELECT user, count(*), CAST(sum(n) AS BIGINT) FROM "table" GROUP BY user ORDER BY user'
     ).fetchall()
     assert table.num_rows == 74 and totals(tmp_path) == expected
+
+
+def test_avro_messages_are_read_without_kafka_and_without_the_registry(
+    tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.new_topic(3)
+    schema = record_schema(user="string", n="int")
+    (tmp_path / "config").mkdir()
+    value = 'value: {format: avro, registry: {url: "${env:REGISTRY}"}}'
+    spec = SPEC.replace("TOPIC", topic).replace("value: {format: json}", value)
+    (tmp_path / "config" / "clicks.yaml").write_text(spec)
+    rows = [{"user": f"u{number % 5}", "n": number} for number in range(150)]
+    kafka.produce(topic, {p: [avro(7, schema, row) for row in rows[p::3]] for p in range(3)})
+    with schema_registry() as registry:
+        registry.register(7, schema, f"{topic}-value")
+        monkeypatch.setenv("KAFKA", kafka.bootstrap)
+        monkeypatch.setenv("REGISTRY", registry.url)
+        report = job(tmp_path).landings.land()
+        assert not report.failed and registry.asked == ["/schemas/ids/7"]
+    kafka.delete_topic(topic)
+    while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+        pass
+    users = {row["user"] for row in rows}
+    expected = {user: [int(str(row["n"])) for row in rows if row["user"] == user] for user in users}
+    assert totals(tmp_path) == sorted((str(user), len(n), sum(n)) for user, n in expected.items())
