@@ -9,7 +9,14 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceUnreachable
-from milepost.sources.landed import Reached, SchemaRegistry, WithSchemas, decode_schema, schema_registry
+from milepost.sources.landed import (
+    Reached,
+    ResumableSource,
+    SchemaRegistry,
+    WithSchemas,
+    decode_schema,
+    schema_registry,
+)
 from milepost_testkit import wording
 from milepost_testkit.jobs.avro_messages import header
 from milepost_testkit.jobs.message_feed import MessageFeed
@@ -129,6 +136,8 @@ def test_batches_carry_the_schemas_of_their_values(registry: Registry) -> None:
     feed = MessageFeed(2)
     feed.add([(header(7) + b"a", None, 0), (None, None, 0), (b"{}", None, 0)])
     source = WithSchemas(feed, opened(registry))
+    assert isinstance(source, ResumableSource), "a gap can be approved"
+    assert source.resume_position("latest", {"next": 0}) == Reached({"next": 3})
     position = source.initial_position()
     found = []
     while (pull := source.next_pull(position)) is not None:
