@@ -15,7 +15,7 @@ from milepost.errors import EnvironmentUnusable
 from milepost.extras import EXTRAS
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
-from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.processes.processes import REPOSITORY, run_python
 from milepost_testkit.repository.distribution import OF_EXTRAS, link_libraries, run_installed
 
 COMES_WITH = {"grpcio": "pyspark", "psycopg-binary": "psycopg"}
@@ -157,3 +157,10 @@ def test_the_doctor_says_which_extras_are_there(
             assert check["ok"] is (extra not in missing or extra != "spark")
             assert (f'pip install "milepost[{extra}]"' in check["detail"]) is (extra in missing)
             assert check["warning"] is (extra in missing and check["ok"])
+
+
+def test_use_cases_of_landed_sources_are_imported_without_the_library_of_any_format() -> None:
+    modules = "milepost.jobmaster.landing.landings, milepost.jobmaster.landing.gaps, milepost.cli.main"
+    libraries = ("deltalake", "pyiceberg", "pyspark", "confluent_kafka", "dlt", "sqlalchemy")
+    code = f"import sys, {modules}; print([name for name in {libraries!r} if name in sys.modules])"
+    assert run_python(code).stdout == "[]\n"

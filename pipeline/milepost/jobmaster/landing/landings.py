@@ -41,12 +41,9 @@ from milepost.sources.landed import (
     LandedSource,
     SchemaRegistry,
     WithSchemas,
-    open_delta_source,
     open_dlt_source,
-    open_iceberg_source,
     open_kafka_source,
     open_nexmark_source,
-    open_python_source,
 )
 from milepost.storage import open_store
 from milepost.storage.log import SourceLog
@@ -272,7 +269,10 @@ def _ended(state: ManifestState) -> str | None:
 
 
 def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> LandedSource:
-    """Open the external system of a source for one landing. Raises: InvalidRequest, SourceUnreachable."""
+    """Open the external system of a source for one landing. Raises: InvalidRequest, SourceUnreachable.
+
+    What needs the library of an extra is imported where it is used.
+    """
     schema = _declared_schema(spec)
     if isinstance(spec, NexmarkSourceSpec):
         return open_nexmark_source(
@@ -299,6 +299,8 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
         return source if spec.value.registry is None else WithSchemas(source, _registry(name, spec.value))
     if isinstance(spec, DeltaSourceSpec):
         require("delta", f"source {name} (format: delta)")
+        from milepost.sources.landed import open_delta_source
+
         store = context.store_at(spec.path)
         return open_delta_source(
             name,
@@ -311,6 +313,8 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
         )
     if isinstance(spec, IcebergSourceSpec):
         require("iceberg", f"source {name} (format: iceberg)")
+        from milepost.sources.landed import open_iceberg_source
+
         return open_iceberg_source(
             name,
             spec.catalog,
@@ -328,6 +332,8 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
         return open_dlt_source(name, spec.identity, spec.resource, folder, spec.columns, spec.event_time)
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
+    from milepost.sources.landed import open_python_source
+
     code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
     return open_python_source(
         name,
