@@ -10,9 +10,10 @@ from functools import partial
 
 from milepost.codec import dump
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CheckpointError, SourceUnreachable
+from milepost.errors import CheckpointError, PositionExpired, SourceUnreachable, with_hint
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.lost_positions import expired_hint, named_positions
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
 from milepost.sources.landed import Pull, stored_position
 from milepost.storage.concurrency import run_in_background
@@ -66,7 +67,9 @@ def _connect(context: JobContext, name: str) -> str:
     else:
         require_identity(name, newest.record.identity, {JOB: context.identity, **identity})
         position = newest.record.end
-    pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
+    hint = expired_hint(context.spec.name, name, source)
+    with with_hint(PositionExpired, hint), named_positions(name, position):
+        pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
     return f"{spec.location} is opened; {_log(newest)}; {_ahead(name, position, pull)}"
 
 

@@ -50,6 +50,16 @@ def test_a_failure_names_its_error_and_what_to_do(job: LandedJob) -> None:
     assert "FileNotFoundError" in probed.detail
 
 
+def test_rows_that_expired_are_found_before_a_landing_fails(job: LandedJob) -> None:
+    job.produce(1, 2)
+    job.land()
+    job.produce(3, 4)
+    job.expire(1)
+    detail = probe(job).detail
+    assert detail.startswith("PositionExpired: source feed: the external system no longer has what follows")
+    assert "milepost land landed --source feed --resume-from earliest" in detail
+
+
 def test_the_log_of_another_system_is_found_before_a_landing_fails(job: LandedJob) -> None:
     job.land()
     feeds = job.folder / "config" / "feeds.py"
