@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Protocol, TypeAlias
 
+from milepost.errors import EnvironmentUnusable
 from milepost.language import ColumnType
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.landed import HEADER_BYTES, RegistrySchema, decode_schema, schema_id_of, stored_schema
@@ -21,6 +23,7 @@ _Decode: TypeAlias = Callable[[bytes], Sequence[Any]]
 _MALFORMED = (EOFError, ValueError, LookupError, TypeError, OverflowError, ArithmeticError, RecursionError)
 """What decoders raise because of the bytes."""
 
+_LIBRARIES = {"avro": "fastavro", "protobuf": "google.protobuf.message"}
 _MAX_SCHEMAS = 1_000
 
 
@@ -35,6 +38,15 @@ class RegistryValues:
     """Makes the decoder of values, by the metadata of the object that has them; picklable."""
 
     def __init__(self, declared: DeclaredColumns, format_: str) -> None:
+        """Raises EnvironmentUnusable: the library of the format is not installed."""
+        try:
+            import_module(_LIBRARIES[format_])
+        except ModuleNotFoundError as error:
+            raise EnvironmentUnusable(
+                f"source {declared.source} (value: {{format: {format_}}}) needs {error.name}, which is not installed.",
+                hint='install it: pip install "milepost[registry]"',
+                source=declared.source,
+            ) from error
         self._declared, self._format = declared, format_
         self._made: dict[tuple[int, bytes], _Decode | BadValue] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.errors import EnvironmentUnusable
 from milepost.jobspec.job import KafkaSourceSpec
 from milepost.sources.contract import TOMBSTONES, BadMessage, BadRecord, SourceObject, whole_object
 from milepost.sources.formats import build_reader
@@ -230,3 +232,9 @@ def test_a_message_that_cannot_be_decoded_is_named_and_all_others_are_read(value
 def test_the_ids_of_a_batch_are_those_that_its_values_begin_with(values: list[Any], ids: list[int]) -> None:
     assert schema_ids(pa.array(values, pa.binary())) == ids
     assert schema_ids(pa.array([b"\0\0\0\0\1", *values, b"\0\0\0\0\2"], pa.binary())[1:-1]) == ids
+
+
+def test_a_reader_without_the_libraries_of_its_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with wording.raises(EnvironmentUnusable):
+        build_reader("clicks", avro_source({"n": "int32"}))
