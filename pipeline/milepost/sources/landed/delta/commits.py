@@ -49,11 +49,23 @@ class DeltaRows:
     store: ObjectStore
     types: Mapping[str, ColumnType]
 
-    def appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> Iterator[DataFile]:
-        """Yield the files that a commit appended, in its order. Raises InvalidRequest: it did something else as well.
+    def appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
+        """Return the files that a commit appended, in its order.
 
         Files that it only moved rows to (OPTIMIZE) have no new rows, and are skipped.
+
+        Raises InvalidRequest: it did something else as well, or does not follow Delta's protocol.
         """
+        try:
+            return [*self._appended(version, actions)]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self.failures.invalid(
+                f"has a commit of version {version} that does not follow Delta's protocol ({type(error).__name__}: "
+                f"{str(error)[:80]})",
+                "repair the table with the engine that wrote it",
+            ) from error
+
+    def _appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> Iterator[DataFile]:
         operation = _operation(actions)
         at = f" in version {version}"
         if operation == "RESTORE":

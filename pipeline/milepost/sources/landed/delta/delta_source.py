@@ -151,7 +151,7 @@ class DeltaSource:
         """Return the first version from which nothing is missing. The rest of an initial copy counts as lost."""
         version = place.version + place.is_initial
         for number, body, actions in self.log.commits(version, newest):
-            if body is None or has_missing([*self.rows.appended(number, actions)]):
+            if body is None or has_missing(self.rows.appended(number, actions)):
                 version = number + 1
         return version
 
@@ -165,7 +165,7 @@ class DeltaSource:
         for version, body, actions in self.log.commits(place.version, newest):
             if body is None:
                 raise self._expired(f"no longer has the commit of version {version}: its log was cleaned")
-            files = list(self.rows.appended(version, actions))
+            files = self.rows.appended(version, actions)
             for number, file in enumerate(files[place.file :], place.file + 1):
                 yield Place(version, number, digest=_digest(body)), file
             place = Place(version + 1, digest=_digest(body))

@@ -6,6 +6,7 @@ that was landed, and takes the files that each added.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,9 @@ from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
 from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
+
+_UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
+"""What the library raises for a file that is no manifest."""
 
 
 def open_iceberg_source(
@@ -227,6 +231,11 @@ class IcebergSource:
         except StateCorrupt as error:
             raise self._expired(
                 f"no longer has {error.details.get('key')}, a manifest of a snapshot after {place.snapshot}"
+            ) from error
+        except _UNREADABLE as error:
+            raise self.failures.invalid(
+                f"has a manifest that is not readable ({type(error).__name__}), of a snapshot after {place.snapshot}",
+                "restore the file from a copy",
             ) from error
 
     def _no_start(self, has: str) -> CheckpointError:

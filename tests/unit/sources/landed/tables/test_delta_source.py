@@ -490,6 +490,24 @@ def test_a_commit_or_a_file_that_is_not_readable_is_named(table: Table) -> None:
     assert f"has a data file {file} that is not readable as Parquet" in table.refusal().message
 
 
+@pytest.mark.parametrize(
+    "actions",
+    [
+        [{"add": {"dataChange": True}}],
+        [{"add": "everything"}],
+        [{"add": {"path": 5, "size": "many", "dataChange": True}}],
+        [{"metaData": {"schemaString": "no json"}}],
+        [{"protocol": {}}],
+        [{"remove": []}],
+    ],
+    ids=str,
+)
+def test_a_commit_that_does_not_follow_the_protocol_is_refused(table: Table, actions: list[dict[str, Any]]) -> None:
+    source: Any = table.open()
+    with pytest.raises(InvalidRequest, match="does not follow Delta's protocol"):
+        source.rows.appended(1, actions)
+
+
 def test_a_declared_column_that_the_table_does_not_have_is_refused_by_name(table: Table) -> None:
     table.append(1)
     refused = table.refusal(types={"k": parse_type("int64"), "V": parse_type("string")})

@@ -393,6 +393,19 @@ def test_a_deleted_manifest_is_an_expired_position(table: Table) -> None:
         table.log.land()
 
 
+@pytest.mark.parametrize("pattern", ["metadata/*-m0.avro", "metadata/snap-*.avro"])
+@pytest.mark.parametrize("kept", [0, 0.01, 0.5, 0.99])
+def test_a_manifest_that_is_not_readable_is_refused(table: Table, pattern: str, kept: float) -> None:
+    table.append(1)
+    table.log.land()
+    known = {*table.folder.rglob(pattern)}
+    table.append(2)
+    (added,) = {*table.folder.rglob(pattern)} - known
+    body = added.read_bytes()
+    added.write_bytes(body[: int(kept * len(body))])
+    assert "has a manifest that is not readable" in table.refusal().message
+
+
 @pytest.mark.parametrize("pattern", ["data/*.parquet", "metadata/*-m0.avro"])
 def test_a_log_can_go_on_after_the_newest_snapshot_of_which_a_file_is_lost(table: Table, pattern: str) -> None:
     table.append(0)
