@@ -131,9 +131,9 @@ class LandedHistory(RuleBasedStateMachine):
 
     @rule()
     def epoch(self) -> None:
+        since = self._deleted() if self.head == 0 else self.since[self.head]  # the epoch's end may raise the floor
         result = self.job.epoch() if self.job.context.log.head() is not None else None
         if result is not None and not isinstance(result, NothingToDo):
-            since = self._deleted() if self.head == 0 else self.since[self.head]
             self._advance(int(result.checkpoint_id), self.head)
             position = self.job.position()
             assert position is not None
