@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
 
 from milepost.protocol.landed import Position
-from milepost.sources.landed import MESSAGE_SCHEMA, LandedSource, Reached, stored_position
+from milepost.sources.landed import MESSAGE_SCHEMA, LandedSource, PartRows, Reached, stored_position
 
 
 @dataclass
@@ -31,24 +32,29 @@ class KafkaLog:
             self.position = stored_position("clicks", source.initial_position())
         first = len(self.records)
         while len(self.records) - first < most and (pull := source.next_pull(self.position)) is not None:
-            batches: list[pa.RecordBatch] = []
+            batches: list[tuple[int, pa.RecordBatch]] = []
             for item in source.read(pull.splits[0]):
                 if isinstance(item, Reached):
                     position = stored_position("clicks", item.position)
                     self.behind.append(item.behind)
                     assert item.backlog is not None and item.backlog.unit == "offset", item
                     self.backlogs.append(item.backlog.count)
-                else:
-                    batches.append(item)
+                elif isinstance(item, PartRows):
+                    batches.append((item.part, item.rows))
             if not batches:  # the lander appends nothing, and stops
                 break
-            self.records.append(pa.Table.from_batches(batches, MESSAGE_SCHEMA))
+            self.records.append(_in_order(batches))
             self.position = position
         return [row for table in self.records[first:] for row in messages(table)]
 
     def next(self, topic: str) -> dict[str, int]:
         """Return the next offset of each partition."""
         return {number: place["next"] for number, place in self.position[topic]["partitions"].items()}
+
+
+def _in_order(batches: list[tuple[int, pa.RecordBatch]]) -> pa.Table:
+    """Return the rows of all parts, part by part."""
+    return pa.Table.from_batches([rows for _, rows in sorted(batches, key=itemgetter(0))], MESSAGE_SCHEMA)
 
 
 def messages(table: pa.Table) -> list[tuple[str, int, bytes | None]]:

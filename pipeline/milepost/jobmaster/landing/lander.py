@@ -29,7 +29,7 @@ from milepost.protocol.landed import (
     next_record,
     require_identity,
 )
-from milepost.sources.landed import LandedSource, Pull, Reached, stored_position
+from milepost.sources.landed import LandedSource, PartRows, Pull, Reached, stored_position
 from milepost.storage.log import SourceLog
 
 
@@ -119,13 +119,15 @@ class Lander:
         return self._log.store.clock_ms()
 
 
-def _rows(items: Iterator[pa.RecordBatch | Reached], reached: list[Reached]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a split, and append what it reached."""
+def _rows(
+    items: Iterator[pa.RecordBatch | PartRows | Reached], reached: list[Reached]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of a split with the number of their part, and append what it reached."""
     for item in items:
         if isinstance(item, Reached):
             reached.append(item)
         else:
-            yield item
+            yield (item.part, item.rows) if isinstance(item, PartRows) else (0, item)
 
 
 def _landing(source: str, before: LogRecord, newest: LogRecord) -> Landing:

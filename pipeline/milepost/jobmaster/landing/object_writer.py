@@ -1,6 +1,9 @@
 """Write the rows of a landing as Parquet objects, before any record names them (L2).
 
-Objects are encoded by two threads, while the source reads on. They are stored by the caller's thread, in order.
+One thread encodes while the source reads on; the caller's thread stores. A split may have parts that are read
+concurrently, such as the partitions of a topic. A part with many rows has objects of its own, and adjacent small ones
+share an object. Example: parts 0 and 2 have a million rows each, parts 1, 3 and 4 a thousand. Then the objects are
+those of part 0, one of part 1, those of part 2, and one of parts 3 and 4.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import io
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -26,22 +29,87 @@ OBJECT_BYTES = 64 << 20
 _GROUP_ROWS, _GROUP_BYTES = 100_000, 16 << 20
 """A row group is closed once it has this many rows, or bytes in memory."""
 
-_THREADS = 2
-_WAITING_OBJECTS = 3
-"""So many objects may be encoded, or wait to be stored, while the source reads on."""
+_WAITING_OBJECTS, _WAITING_GROUPS = 2, 8
+"""So many closed objects may wait to be stored, and row groups to be encoded, while the source reads on."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Encoded:
-    content: bytes
-    sha256: str
-    rows: int
+@dataclass
+class _Rows:
+    """Rows that are not a row group yet, and the schema metadata of all their batches."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    metadata: dict[bytes, bytes] = field(default_factory=dict)
+    rows: int = 0
+    size: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> bool:
+        """Add rows. Returns whether they are enough for a row group."""
+        self.metadata |= batch.schema.metadata or {}
+        self.batches.append(batch.replace_schema_metadata(None))
+        self.rows, self.size = self.rows + batch.num_rows, self.size + batch.nbytes
+        return self.rows >= _GROUP_ROWS or self.size >= _GROUP_BYTES
+
+    def join(self, other: _Rows) -> bool:
+        """Add the rows that follow. Returns whether they are enough for a row group."""
+        self.batches += other.batches
+        self.metadata |= other.metadata
+        self.rows, self.size = self.rows + other.rows, self.size + other.size
+        return self.rows >= _GROUP_ROWS or self.size >= _GROUP_BYTES
+
+    def take(self) -> pa.Table:
+        """Return the rows, and begin anew."""
+        table = pa.Table.from_batches(self.batches).replace_schema_metadata(self.metadata)
+        self.batches, self.metadata, self.rows, self.size = [], {}, 0, 0
+        return table
+
+
+class _Body:
+    """An object that is being encoded, by one thread."""
+
+    def __init__(self) -> None:
+        self._content = io.BytesIO()
+        self._writer: pq.ParquetWriter | None = None
+        self._metadata: dict[bytes, bytes] = {}
+        self._rows = 0
+        self._failure: BaseException | None = None
+
+    def append(self, group: pa.Table) -> None:
+        """Encode a row group. A failure is raised by `close`."""
+        if self._failure is not None:
+            return
+        try:
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._content, group.schema.remove_metadata(), compression="zstd")
+            self._writer.write_table(group.replace_schema_metadata(None), row_group_size=group.num_rows)
+        except BaseException as error:  # noqa: BLE001 - raised where the caller waits
+            self._failure = error
+        self._metadata |= group.schema.metadata or {}
+        self._rows += group.num_rows
+
+    def close(self) -> tuple[bytes, str, int]:
+        """Return its content, the SHA-256 of that, and its number of rows."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._writer is not None, "an object has rows"
+        if self._metadata:
+            self._writer.add_key_value_metadata(self._metadata)
+        self._writer.close()
+        content = self._content.getvalue()
+        return content, hashlib.sha256(content).hexdigest(), self._rows
+
+
+@dataclass
+class _Part:
+    """The rows of one part, and its object that is not closed yet. size: of the rows of that object, in memory."""
+
+    waiting: _Rows = field(default_factory=_Rows)
+    body: _Body | None = None
+    size: int = 0
+    closed: int = 0
 
 
 class ObjectWriter:
     """Writes the objects of one record, below a folder that no other landing uses. A context manager.
-
-    The schema metadata of batches becomes the metadata of their object: of one key, they have one value.
 
     Args:
         store: rooted at the job. sequence, write_id: of the record that will name the objects.
@@ -50,8 +118,9 @@ class ObjectWriter:
     def __init__(self, store: ObjectStore, source: str, sequence: int, write_id: str) -> None:
         self._store, self._prefix = store, landed_objects_prefix(source)
         self._folder = landed_objects_folder(sequence, write_id)
-        self._pool = ThreadPoolExecutor(_THREADS, "landed-objects")
-        self._waiting = deque[tuple[str, Future[_Encoded]]]()
+        self._encoder = ThreadPoolExecutor(1, "landed-objects")  # one thread: row groups of an object keep their order
+        self._appended = deque[Future[None]]()
+        self._closed = deque[tuple[str, Future[tuple[bytes, str, int]]]]()
         self._objects: list[LandedObject] = []
 
     def __enter__(self) -> Self:
@@ -60,71 +129,60 @@ class ObjectWriter:
     def __exit__(
         self, type_: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.shutdown(cancel_futures=True)
+        self._encoder.shutdown(cancel_futures=True)
 
-    def write(self, split: int, batches: Iterator[pa.RecordBatch]) -> None:
-        """Write the rows of one split. Objects are named by split and number."""
-        for number, groups in enumerate(_objects(_row_groups(batches))):
-            key = f"{self._folder}{split:05d}-{number:05d}.parquet"
-            self._waiting.append((key, self._pool.submit(_encode, groups)))
-            while len(self._waiting) > _WAITING_OBJECTS:
-                self._store_oldest()
+    def write(self, split: int, batches: Iterator[tuple[int, pa.RecordBatch]]) -> None:
+        """Write the rows of one split, each batch with the number of its part."""
+        parts: dict[int, _Part] = {}
+        for number, batch in batches:
+            if not batch.num_rows:
+                continue
+            part = parts.setdefault(number, _Part())
+            if part.waiting.add(batch):
+                self._append(split, number, part)
+        small, first = _Part(), 0
+        for number, part in sorted(parts.items()):
+            if part.body is None and not part.closed:
+                first = number if not small.waiting.rows and small.body is None else first
+                if small.waiting.join(part.waiting):
+                    self._append(split, first, small)
+                continue
+            self._close(split, first, small)
+            self._close(split, number, part)
+            small = _Part()
+        self._close(split, first, small)
 
     def finish(self) -> list[LandedObject]:
         """Return all objects once they are stored, in the order of their rows."""
-        while self._waiting:
+        while self._closed:
             self._store_oldest()
-        return self._objects
+        return sorted(self._objects, key=lambda item: item.key)
+
+    def _append(self, split: int, number: int, part: _Part) -> None:
+        """Encode the waiting rows as a row group, and close the object if it is large enough."""
+        part.body = part.body or _Body()
+        part.size += part.waiting.size
+        self._appended.append(self._encoder.submit(part.body.append, part.waiting.take()))
+        while len(self._appended) > _WAITING_GROUPS:
+            self._appended.popleft().result()
+        if part.size >= OBJECT_BYTES:
+            self._close(split, number, part)
+
+    def _close(self, split: int, number: int, part: _Part) -> None:
+        """Close the object of a part with the rows that are left, if there is one or are any."""
+        if part.waiting.rows:
+            part.body = part.body or _Body()
+            self._encoder.submit(part.body.append, part.waiting.take())
+        if part.body is None:
+            return
+        key = f"{self._folder}{split:05d}-{number:05d}{part.closed:05d}.parquet"
+        self._closed.append((key, self._encoder.submit(part.body.close)))
+        part.body, part.size, part.closed = None, 0, part.closed + 1
+        while len(self._closed) > _WAITING_OBJECTS:
+            self._store_oldest()
 
     def _store_oldest(self) -> None:
-        key, future = self._waiting.popleft()
-        encoded = future.result()
-        self._store.put(self._prefix + key, encoded.content)
-        self._objects.append(LandedObject(key, len(encoded.content), encoded.sha256, encoded.rows))
-
-
-def _encode(groups: list[pa.Table]) -> _Encoded:
-    body = io.BytesIO()
-    metadata: dict[bytes, bytes] = {}
-    with pq.ParquetWriter(body, groups[0].schema.remove_metadata(), compression="zstd") as writer:
-        for group in groups:
-            metadata |= group.schema.metadata or {}
-            writer.write_table(group.replace_schema_metadata(None), row_group_size=group.num_rows)
-        if metadata:
-            writer.add_key_value_metadata(metadata)
-    content = body.getvalue()
-    return _Encoded(content, hashlib.sha256(content).hexdigest(), sum(group.num_rows for group in groups))
-
-
-def _objects(groups: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
-    """Yield the row groups of each object."""
-    waiting, size = list[pa.Table](), 0
-    for group in groups:
-        waiting.append(group)
-        size += group.nbytes
-        if size >= OBJECT_BYTES:
-            yield waiting
-            waiting, size = [], 0
-    if waiting:
-        yield waiting
-
-
-def _row_groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows of many small batches as few tables, in order. Batches of 3, 0 and 4 rows are one table of 7.
-
-    A table has the schema metadata of all its batches.
-    """
-    waiting: list[pa.RecordBatch] = []
-    metadata: dict[bytes, bytes] = {}
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        metadata |= batch.schema.metadata or {}
-        waiting.append(batch.replace_schema_metadata(None))
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(waiting).replace_schema_metadata(metadata)
-            waiting, metadata, rows, size = [], {}, 0, 0
-    if waiting:
-        yield pa.Table.from_batches(waiting).replace_schema_metadata(metadata)
+        key, encoded = self._closed.popleft()
+        content, sha256, rows = encoded.result()
+        self._store.put(self._prefix + key, content)
+        self._objects.append(LandedObject(key, len(content), sha256, rows))

@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.sources.landed.contract import LandedSource as LandedSource
+    from milepost.sources.landed.contract import PartRows as PartRows
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
     from milepost.sources.landed.contract import ResumableSource as ResumableSource

@@ -20,6 +20,18 @@ from milepost.protocol.landed import Identity, Position, SourceBacklog
 
 
 @dataclass(frozen=True, slots=True)
+class PartRows:
+    """Rows of one of several parts of a split that are read concurrently, in the order of the part.
+
+    Attributes:
+        part: from 0. In the log, the rows of a part follow those of all parts with smaller numbers.
+    """
+
+    part: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The last item of a split: how far it was read, where that is only known afterwards.
 
@@ -73,8 +85,8 @@ class LandedSource(Protocol):
             SourceWentBack: it has not reached that position, or what it had before it changed.
         """
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        """Yield the rows of a split, as the declared columns, in order."""
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | PartRows | Reached]:
+        """Yield the rows of a split, as the declared columns, in order; or those of its parts, each in order."""
 
     def commit(self, end: Position) -> None:
         """Acknowledge everything before a position to the external system. It may be called again with the same one."""

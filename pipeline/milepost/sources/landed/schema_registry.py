@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, SourceUnreachable
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached, ResumableSource
+from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached, ResumableSource
 from milepost.sources.landed.registry_schemas import RegistrySchema, schema_ids, schema_key
 
 if TYPE_CHECKING:
@@ -227,12 +227,17 @@ class WithSchemas:
     def next_pull(self, position: Position) -> Pull | None:
         return self.source.next_pull(position)
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | PartRows | Reached]:
         for item in self.source.read(split):
             if isinstance(item, Reached):
                 yield item
+            elif isinstance(item, PartRows):
+                yield PartRows(item.part, self._with_schemas(item.rows))
             else:
-                yield item.replace_schema_metadata(self.registry.schemas(schema_ids(item["value"])))
+                yield self._with_schemas(item)
+
+    def _with_schemas(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.replace_schema_metadata(self.registry.schemas(schema_ids(rows["value"])))
 
     def commit(self, end: Position) -> None:
         self.source.commit(end)

@@ -52,7 +52,7 @@ def write_objects(job: LandedJob, sequence: int) -> str:
     before = keys(job)
     rows = pa.record_batch({"k": [7], "n": [7]})
     with ObjectWriter(job.context.store, "feed", sequence, "ab" * 16) as writer:
-        writer.write(0, iter([rows]))
+        writer.write(0, iter([(0, rows)]))
         writer.finish()
     (key,) = keys(job) - before
     return key

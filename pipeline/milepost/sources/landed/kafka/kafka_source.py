@@ -12,11 +12,10 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from milepost.errors import CheckpointError
 from milepost.protocol.landed import Identity, Position, SourceBacklog
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.positions import (
@@ -121,10 +120,11 @@ class KafkaSource:
             return None
         return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, seen.ends)))
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+    def read(self, split: Any) -> Iterator[PartRows | Reached]:
         assert isinstance(split, _Split), split
         shares = split.shares
         offsets: dict[Partition, list[np.ndarray[Any, Any]]] = {share.partition: [] for share in shares}
+        parts = {share.partition: number for number, share in enumerate(shares)}
         reached: dict[Partition, Place] = {}
         if self._reader is None:
             self._reader = Reader(self.cluster, self.max_bytes)
@@ -133,9 +133,9 @@ class KafkaSource:
                 if isinstance(item, dict):
                     reached = item
                     continue
-                partition = Partition(item.column("topic")[0].as_py(), item.column("partition")[0].as_py())
-                offsets[partition].append(item.column("offset").to_numpy())
-                yield item
+                partition, rows = item
+                offsets[partition].append(rows.column("offset").to_numpy())
+                yield PartRows(parts[partition], rows)
             self._require_complete(shares, offsets)
         except PositionLost as lost:
             self._close()

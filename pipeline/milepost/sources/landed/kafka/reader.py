@@ -132,8 +132,8 @@ class Reader:
     def close(self) -> None:
         self._consumer.close()
 
-    def read(self, shares: Sequence[Share]) -> Iterator[pa.RecordBatch | dict[Partition, Place]]:
-        """Yield the rows of the shares, ordered by partition and offset, and last where each share stopped.
+    def read(self, shares: Sequence[Share]) -> Iterator[tuple[Partition, pa.RecordBatch] | dict[Partition, Place]]:
+        """Yield the rows of the shares as they come, in order per partition, and last where each share stopped.
 
         Raises:
             PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
@@ -141,18 +141,15 @@ class Reader:
         """
         taken = {share.partition: _Taken(share) for share in shares}
         self._go_to(taken)
-        pending = deque(taken.values())
         seen = time.monotonic()
-        while pending:
-            while pending and (pending[0].is_done or pending[0].batches):
-                yield from pending[0].batches
-                pending[0].batches.clear()
-                seen = time.monotonic()
-                if not pending[0].is_done:
-                    break
-                pending.popleft()
-            if all(item.is_done for item in pending):
-                continue
+        while True:
+            for partition, item in taken.items():
+                if item.batches:
+                    yield from ((partition, batch) for batch in item.batches)
+                    item.batches.clear()
+                    seen = time.monotonic()
+            if all(item.is_done for item in taken.values()):
+                break
             if self._consume(taken) or self._has_fetched:
                 seen, self._has_fetched = time.monotonic(), False
             elif self._cluster.events.fatal is not None:
