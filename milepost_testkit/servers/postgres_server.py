@@ -38,6 +38,8 @@ _SETTINGS = {
     "shared_buffers": "64MB",
     "password_encryption": "scram-sha-256",
     "scram_iterations": "16",
+    "wal_level": "logical",
+    "max_replication_slots": "500",
     "timezone": "America/Caracas",  # nobody's times may depend on it
     "datestyle": "German, DMY",
 }

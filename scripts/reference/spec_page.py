@@ -45,6 +45,8 @@ HEADINGS = {
     "DeltaSourceSpec": "sources: delta",
     "IcebergSourceSpec": "sources: iceberg",
     "TableLandLimits": "sources: tables.land",
+    "PostgresSourceSpec": "sources: postgres",
+    "PostgresLandLimits": "sources: postgres.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "EventTimeSpec": "sources.event_time",
     "SqlOperator": "operators: sql",

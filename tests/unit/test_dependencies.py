@@ -38,7 +38,9 @@ ROOMS = {
     "sources/landed/iceberg": "iceberg",
     "sinks/formats/delta": "delta",
     "sinks/formats/iceberg": "iceberg",
+    "databases": "postgres",
     "sinks/formats/postgres": "postgres",
+    "sources/landed/postgres": "postgres",
 }
 """Below the product: what only an extra's owner imports, and the extra."""
 

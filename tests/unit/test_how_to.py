@@ -22,6 +22,7 @@ from milepost.jobspec.load.load import load_job
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.postgres_server import Database
 
 OWN_AIRFLOW = (REPOSITORY / "docs" / "how-to" / "own-airflow.md").read_text(encoding="utf-8")
 
@@ -137,6 +138,30 @@ def test_the_class_and_the_spec_of_a_landed_source_work_as_written(
     assert [one.records for one in master.landings.land().landed] == [0]
     hottest = master.reports.read("hottest").select(["sensor", "celsius", "readings"]).sort_by("sensor").to_pylist()
     assert [tuple(row.values()) for row in hottest] == [("a", 22.5, 2), ("b", 18.0, 1)]
+
+
+def test_the_page_about_postgres_replicates_a_table_as_written(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (REPOSITORY / "docs" / "how-to" / "read-postgres.md").read_text(encoding="utf-8")
+    (prepare,) = re.findall(r"```sql\n(.*?)```", page, re.S)
+    (spec,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    database.run("CREATE TABLE customers (id bigint PRIMARY KEY, name text, paid numeric(12, 2), note text)")
+    database.run("INSERT INTO customers VALUES (1, 'Ada', 1.5, 'old'), (2, 'Barbara', 2, NULL)")
+    for statement in prepare.strip().split("\n"):
+        database.run_as_superuser(re.sub(r"\bmilepost\b(?!_)", f'"{database.user}"', statement))
+    monkeypatch.setenv("SHOP_DSN", database.dsn)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "shop.yaml").write_text(spec)
+    master = JobMaster(load_job(str(tmp_path / "config" / "shop.yaml")))
+    for changes in ((), ("UPDATE customers SET paid = 9 WHERE id = 1", "DELETE FROM customers WHERE id = 2")):
+        for change in changes:
+            database.run(change)
+        report = master.landings.land()
+        assert ([one.rows for one in report.landed], report.failed) == ([2], ())
+        assert isinstance(master.epochs.run(Session.cli(), SparklessRunner()), CheckpointDetails)
+        rows = master.reports.read("customers").select(["id", "name", "paid", "note"]).sort_by("id").to_pylist()
+        assert [tuple(row.values()) for row in rows] == database.run("SELECT * FROM customers ORDER BY id")
 
 
 def test_the_source_of_the_page_about_kafka_is_valid(tmp_path: Path) -> None:

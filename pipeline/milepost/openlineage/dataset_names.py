@@ -11,7 +11,13 @@ from itertools import takewhile
 from urllib.parse import urlsplit
 
 from milepost.errors import CheckpointError
-from milepost.jobspec.job import CatalogSpec, IcebergSourceSpec, PostgresAccess, referenced_variables
+from milepost.jobspec.job import (
+    CatalogSpec,
+    IcebergSourceSpec,
+    PostgresAccess,
+    PostgresSourceSpec,
+    referenced_variables,
+)
 from milepost.jobspec.load import LoadedJob
 
 _POSTGRES_PORT = "5432"
@@ -50,6 +56,12 @@ def source_name(job: LoadedJob, source: str) -> DatasetName:
         return _in_catalog(spec.catalog, spec.table) or DatasetName(f"milepost://{job.spec.name}", source)
     if spec.dataset is not None:
         return DatasetName(*spec.dataset)
+    if isinstance(spec, PostgresSourceSpec):
+        try:
+            named = _postgres_name(job.source_access(source), spec.table)
+        except CheckpointError:  # this process cannot look up the Airflow Connection
+            named = None
+        return named or DatasetName(f"milepost://{job.spec.name}", source)
     path = spec.location
     if referenced_variables(path):
         return DatasetName(f"milepost://{job.spec.name}", source)

@@ -83,7 +83,9 @@ def job_checks(job: LoadedJob) -> list[Check]:
             if source.name not in job.spec.landed
         ]
         landed = probe_landed_sources(context)
-        sources += [_check(f"source {probed.name}", probed.ok, probed.detail) for probed in landed]
+        sources += [
+            _check(f"source {probed.name}", probed.ok, probed.detail, warning=probed.suspicious) for probed in landed
+        ]
     except (StoreUnavailable, EnvironmentUnusable) as error:
         stores, sources = [_check("store", False, error.full_message())], []
     return [

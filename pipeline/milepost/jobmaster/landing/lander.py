@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.errors import CommitConflict, PositionExpired, SourceWentBack
 from milepost.jobmaster.landing.lost_positions import named_positions
 from milepost.jobmaster.landing.object_writer import ObjectWriter
 from milepost.protocol.landed import (
@@ -85,13 +87,11 @@ class Lander:
             newest = self._log.begin(first_record(self._new_write_id(), identity, position, self._now_ms()))
         else:
             require_identity(self._log.source, newest.record.identity, identity)
-            with named_positions(self._log.source, newest.record.end):
-                self._source.commit(newest.record.end)
+            self._acknowledge(newest)
         first = newest
         while (record := self._next_record(newest)) is not None:
             newest = self._log.append(record)
-            with named_positions(self._log.source, newest.record.end):
-                self._source.commit(newest.record.end)
+            self._acknowledge(newest)
         return _landing(self._log.source, first.record, newest.record)
 
     def _identity(self) -> Identity:
@@ -99,7 +99,7 @@ class Lander:
 
     def _next_record(self, newest: StoredRecord) -> LogRecord | None:
         """Store what follows the newest record. Returns the record that is to name it, or None if none is due."""
-        with named_positions(self._log.source, newest.record.end):
+        with self._positions(newest):
             pull = self._source.next_pull(newest.record.end)
             return None if pull is None else self._read(newest, pull)
 
@@ -114,6 +114,31 @@ class Lander:
         stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
         end, now_ms = stored_position(self._log.source, stop.position), self._now_ms()
         return next_record(self._log.source, newest, write_id, end, objects, now_ms, stop.behind, stop.backlog)
+
+    def _acknowledge(self, newest: StoredRecord) -> None:
+        with self._positions(newest):
+            self._source.commit(newest.record.end)
+
+    @contextmanager
+    def _positions(self, newest: StoredRecord) -> Iterator[None]:
+        """Name the source and the end of the log in errors that say that it cannot go on from there.
+
+        Raises CommitConflict: another landing has appended, and acknowledged, what follows.
+        """
+        source = self._log.source
+        try:
+            with named_positions(source, newest.record.end):
+                yield
+        except (PositionExpired, SourceWentBack) as lost:
+            last = self._log.newest()
+            if last is None or last.record.sequence <= newest.record.sequence:
+                raise
+            raise CommitConflict(
+                f"source {source}: another landing appended record {newest.record.sequence + 1} while this one read "
+                "the same. Nothing of this read was landed.",
+                hint="nothing: the other landing has these rows; the next one goes on from there",
+                source=source,
+            ) from lost
 
     def _now_ms(self) -> int:
         return self._log.store.clock_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from milepost.jobspec.job import (
     LandedSourceSpec,
     MessageValue,
     NexmarkSourceSpec,
+    PostgresSourceSpec,
     PythonSourceSpec,
 )
 from milepost.language import start_time_ms, to_arrow
@@ -222,7 +224,7 @@ class Landings:
         context = self._context
         spec, log = context.spec.landed[name], context.source_log(name)
         require_log_of_head(context, log, state)
-        source = open_source(context, name, spec)
+        source = open_source(context, name, spec, may_create=True)
         with with_hint(PositionExpired, expired_hint(context.spec.name, name, source)):
             return Lander(log, source, context.identity).land()
 
@@ -268,10 +270,12 @@ def _ended(state: ManifestState) -> str | None:
     return job_ended_error(state).message if state.status in ENDED_STATUSES else None
 
 
-def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> LandedSource:
-    """Open the external system of a source for one landing. Raises: InvalidRequest, SourceUnreachable.
+def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_create: bool = False) -> LandedSource:
+    """Open the external system of a source for one landing. What needs an extra is imported here.
 
-    What needs the library of an extra is imported where it is used.
+    Args:
+        may_create: whether a new log may create what it needs there, such as a replication slot.
+    Raises: InvalidRequest, SourceUnreachable.
     """
     schema = _declared_schema(spec)
     if isinstance(spec, NexmarkSourceSpec):
@@ -330,6 +334,8 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec) -> Lande
         require("dlt", f"source {name} (format: dlt)")
         folder = context.job.module_dir
         return open_dlt_source(name, spec.identity, spec.resource, folder, spec.columns, spec.event_time)
+    if isinstance(spec, PostgresSourceSpec):
+        return _open_postgres(context, name, spec, may_create=may_create)
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
     from milepost.sources.landed import open_python_source
@@ -353,6 +359,32 @@ def _registry(name: str, value: MessageValue) -> SchemaRegistry:
     require("registry", f"source {name} (value: {{format: {value.format}}})")
     login = {"username": registry.username, "password": registry.password, "ca_location": registry.ca_location}
     return SchemaRegistry(name, value.format.upper(), registry.url, **login)
+
+
+def _open_postgres(context: JobContext, name: str, spec: PostgresSourceSpec, *, may_create: bool) -> LandedSource:
+    require("postgres", f"source {name} (format: postgres)")
+    from milepost.sources.landed import PostgresTable, TableName, open_postgres_source
+
+    table = PostgresTable(
+        TableName(*spec.table.split(".")),
+        spec.publication,
+        tuple(spec.key),
+        spec.table_columns,
+        spec.metadata,
+        copies=spec.start == "copy",
+    )
+    return open_postgres_source(
+        name,
+        table,
+        partial(context.job.source_access, name),
+        spec.columns,
+        spec.event_time,
+        job=context.spec.name,
+        job_identity=None if head_within_deadline(context) is None else context.identity,
+        max_rows=spec.land.max_rows,
+        max_bytes=spec.land.max_bytes,
+        may_create=may_create,
+    )
 
 
 def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:

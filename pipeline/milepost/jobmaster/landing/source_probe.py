@@ -15,7 +15,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import expired_hint, named_positions
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
-from milepost.sources.landed import Pull, stored_position
+from milepost.sources.landed import NotedSource, Pull, stored_position
 from milepost.storage.concurrency import run_in_background
 from milepost.storage.log import SourceLog
 
@@ -27,11 +27,16 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ProbedSource:
-    """What a connection to a landed source showed, or why there was none."""
+    """What a connection to a landed source showed, or why there was none.
+
+    Attributes:
+        suspicious: whether it works and something needs attention.
+    """
 
     name: str
     ok: bool
     detail: str
+    suspicious: bool = False
 
 
 def probe_landed_sources(context: JobContext, seconds: float = PROBE_SECONDS) -> Iterator[ProbedSource]:
@@ -44,7 +49,8 @@ def probe_landed_sources(context: JobContext, seconds: float = PROBE_SECONDS) ->
     answers = [run_in_background(partial(_connect, context, name), f"probe {name}") for name in names]
     for name, answer in zip(names, answers, strict=True):
         try:
-            yield ProbedSource(name, True, answer.result(max(0.0, deadline - time.monotonic())))
+            detail, suspicious = answer.result(max(0.0, deadline - time.monotonic()))
+            yield ProbedSource(name, True, detail, suspicious)
         except CheckpointError as error:
             yield ProbedSource(name, False, _described(error))
         except TimeoutError:
@@ -56,8 +62,11 @@ def probe_landed_sources(context: JobContext, seconds: float = PROBE_SECONDS) ->
             yield ProbedSource(name, False, _described(silent))
 
 
-def _connect(context: JobContext, name: str) -> str:
-    """Return where the external system is, and how far the log is behind it. Raises CheckpointError."""
+def _connect(context: JobContext, name: str) -> tuple[str, bool]:
+    """Return where the external system is, and how far the log is behind it, and whether that needs attention.
+
+    Raises CheckpointError.
+    """
     spec = context.spec.landed[name]
     source = open_source(context, name, spec)
     newest = SourceLog(context.store, name).newest()
@@ -70,7 +79,11 @@ def _connect(context: JobContext, name: str) -> str:
     hint = expired_hint(context.spec.name, name, source)
     with with_hint(PositionExpired, hint), named_positions(name, position):
         pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
-    return f"{spec.location} is opened; {_log(newest)}; {_ahead(name, position, pull)}"
+    notes = source.notes() if isinstance(source, NotedSource) else ()
+    detail = "; ".join(
+        (f"{spec.location} is opened", _log(newest), _ahead(name, position, pull), *(note.text for note in notes))
+    )
+    return detail, any(note.is_warning for note in notes)
 
 
 def _log(newest: StoredRecord | None) -> str:

@@ -8,10 +8,12 @@ from milepost.jobspec.graph.message_checks import message_problems
 from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
+from milepost.jobspec.graph.table_checks import table_problems
 from milepost.jobspec.job.environment import reference_problems
 from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import (
@@ -195,6 +197,8 @@ def _sources(spec: JobSpec) -> Iterator[Problem]:
             yield from _bad_record_keys(name, source)
         if isinstance(source, KafkaSourceSpec):
             yield from message_problems(("sources", name), source)
+        if isinstance(source, PostgresSourceSpec):
+            yield from table_problems(("sources", name), source)
         path: Path = ("sources", name, "event_time")
         if source.event_time is None:
             if source.watermark_delay:

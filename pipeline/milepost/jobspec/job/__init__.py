@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
     from milepost.jobspec.job.sources.nexmark_source import LandLimits as LandLimits
     from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec as NexmarkSourceSpec
+    from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec as PostgresSourceSpec
     from milepost.jobspec.job.sources.python_source import PythonSourceSpec as PythonSourceSpec
     from milepost.jobspec.job.sources.source_kinds import AnySource as AnySource
     from milepost.jobspec.job.sources.source_spec import BadRecordRules as BadRecordRules

@@ -25,6 +25,7 @@ from milepost.jobspec.job.connections import (
 )
 from milepost.jobspec.job.environment import referenced_variables, resolve_spec, resolve_text
 from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
+from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
@@ -171,6 +172,14 @@ class LoadedJob:
         if spec.conn_id is not None:
             return postgres_access(self.find_connection(spec.conn_id))
         return PostgresAccess(f"the `dsn` of sink {sink}", dsn=spec.dsn or "")
+
+    def source_access(self, source: str) -> PostgresAccess:
+        """Return how to reach the database of a Postgres source. Raises: as `postgres_access`."""
+        spec = self.resolved().sources[source]
+        assert isinstance(spec, PostgresSourceSpec), spec
+        if spec.conn_id is not None:
+            return postgres_access(self.find_connection(spec.conn_id))
+        return PostgresAccess(f"the `dsn` of source {source}", dsn=spec.dsn or "")
 
     @property
     def job_store(self) -> StoreConfig:

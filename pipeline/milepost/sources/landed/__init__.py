@@ -6,6 +6,8 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.sources.landed.contract import LandedSource as LandedSource
+    from milepost.sources.landed.contract import Note as Note
+    from milepost.sources.landed.contract import NotedSource as NotedSource
     from milepost.sources.landed.contract import PartRows as PartRows
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from milepost.sources.landed.messages import MESSAGE_SCHEMA as MESSAGE_SCHEMA
     from milepost.sources.landed.messages import partition_name as partition_name
     from milepost.sources.landed.nexmark_source import open_nexmark_source as open_nexmark_source
+    from milepost.sources.landed.postgres.postgres_source import PostgresTable as PostgresTable
+    from milepost.sources.landed.postgres.postgres_source import open_postgres_source as open_postgres_source
+    from milepost.sources.landed.postgres.table import TableName as TableName
     from milepost.sources.landed.python_source import open_python_source as open_python_source
     from milepost.sources.landed.registry_schemas import HEADER_BYTES as HEADER_BYTES
     from milepost.sources.landed.registry_schemas import SCHEMA_METADATA as SCHEMA_METADATA

@@ -64,6 +64,22 @@ class Pull:
     backlog: SourceBacklog | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What `doctor` shows of an external system."""
+
+    text: str
+    is_warning: bool = False
+
+
+@runtime_checkable
+class NotedSource(Protocol):
+    """A source that has more to show than its position."""
+
+    def notes(self) -> tuple[Note, ...]:
+        """Return what to show. It changes nothing, and is called after `identity`."""
+
+
 class LandedSource(Protocol):
     """One external system, opened for one landing."""
 

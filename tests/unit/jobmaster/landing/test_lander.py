@@ -113,6 +113,23 @@ def test_of_two_landings_at_once_one_appends_and_the_other_acknowledges_nothing(
     assert all_rows(space) == list(range(9))
 
 
+def test_a_landing_that_another_one_has_overtaken_is_a_conflict_and_no_lost_position() -> None:
+    """What it reads has expired because the other has landed and acknowledged it."""
+    store, system = MemoryStore("memory://job"), ExpiringSystem(produced=4)
+    lander(store, system).land()
+    system.produced = 9
+    overtaken: list[str] = []
+
+    def land_first(call: str) -> None:
+        if call == "read" and not overtaken:
+            overtaken.append(call)
+            lander(store, system).land()
+
+    with pytest.raises(CommitConflict, match="another landing appended record 3 while this one read the same"):
+        lander(store, system, land_first).land()
+    assert all_rows(store) == list(range(9))
+
+
 def test_a_log_of_another_external_system_is_refused() -> None:
     store, system = MemoryStore("memory://job"), ExpiringSystem(produced=1)
     lander(store, system).land()

@@ -29,11 +29,15 @@ sinks:
 """
 PYTHON = 'format: python, source: "feeds:Clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
 BIDS = "format: nexmark, events: bid"
+POSTGRES = (
+    'format: postgres, dsn: "${env:PG_DSN}", table: public.t, publication: p, key: [id], schema: {id: int64}, '
+    "metadata: {op: op, lsn: lsn, number: number}"
+)
 DELTA = "format: delta, path: s3://lake/clicks, schema: {user: string, at: 'timestamp[us, UTC]'}"
 
 ICEBERG = "format: iceberg, table: shop.clicks, catalog: {type: sql, uri: sqlite:///c.db}, schema: {user: string}"
 DLT = 'format: dlt, resource: "feeds:clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
-VALID = {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG, "DLT": DLT}
+VALID = {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG, "DLT": DLT, "POSTGRES": POSTGRES}
 
 REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
 
@@ -86,17 +90,10 @@ def test_a_planned_format_is_not_available(format_: str) -> None:
 
 
 def test_each_format_has_a_kind_of_source() -> None:
-    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", "python", "dlt", "nexmark", "kafka", "delta", "iceberg"]
+    landed = ["python", "dlt", "nexmark", "kafka", "delta", "iceberg", "postgres"]
+    assert [*SOURCE_KINDS] == ["csv", "json", "parquet", *landed]
     assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
-    landed = [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed]
-    assert landed == [
-        "python",
-        "dlt",
-        "nexmark",
-        "kafka",
-        "delta",
-        "iceberg",
-    ]
+    assert [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed] == landed
 
 
 def test_the_limits_of_a_landed_source_count_records_and_rows() -> None:

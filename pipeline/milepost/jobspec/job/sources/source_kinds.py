@@ -12,6 +12,7 @@ from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec
+from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.sources.python_source import PythonSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 
@@ -22,7 +23,8 @@ AnySource = Annotated[
     | NexmarkSourceSpec
     | KafkaSourceSpec
     | DeltaSourceSpec
-    | IcebergSourceSpec,
+    | IcebergSourceSpec
+    | PostgresSourceSpec,
     Field(discriminator="format"),
 ]
 
@@ -33,5 +35,5 @@ SOURCE_KINDS: dict[str, type[SourceSpec]] = {
 }
 """Format -> the spec of its sources."""
 
-UNAVAILABLE_FORMATS = frozenset({"milepost", "postgres", "generator", "kinesis", "spark"})
+UNAVAILABLE_FORMATS = frozenset({"milepost", "generator", "kinesis", "spark"})
 """Formats that are planned but not available in this version."""

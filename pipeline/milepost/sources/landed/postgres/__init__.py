@@ -1,0 +1,1 @@
+"""A table of a Postgres database, by logical decoding."""
