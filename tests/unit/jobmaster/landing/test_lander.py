@@ -282,4 +282,4 @@ def test_each_row_that_is_not_lost_is_read_once_and_in_order_whatever_happens_to
     position, seen = checkpoints[-1]
     rest, _ = rows_of(store, position, RecordLimits(1_000_000))
     assert seen + rest == expected
-    assert system.acknowledged == system.produced
+    assert system.acknowledged == system.produced or not expected, "a log without rows need not be acknowledged"

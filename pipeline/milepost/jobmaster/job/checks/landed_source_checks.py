@@ -36,11 +36,11 @@ def require_whole_logs(context: JobContext, state: ManifestState | None, use: st
 def require_restored(source: str, newest: StoredRecord, state: ManifestState) -> None:
     """Check that no restore is unfinished, given that the checkpoint has read nothing of a log. Raises InvalidRequest.
 
-    An unfinished one has begun a log that continues a savepoint, and the job has no checkpoint. A landing in between
-    would append after the records that were copied so far, and a source that returns what it still has would skip the
-    rest. Once the job has checkpoints, it may go back to the empty state, and read from the begin of its log.
+    An unfinished one has begun a log that continues a savepoint, and the job is still on its first timeline. A landing
+    in between would append after the records that were copied so far, and a source that returns what it still has would
+    skip the rest. A rollback to the empty state, which reads from the begin of the log, is on a timeline of its own.
     """
-    if newest.record.first > 1 and not state.checkpoints:
+    if newest.record.first > 1 and state.timeline().parent is None:
         raise InvalidRequest(
             f"source {source}: the checkpoint has read nothing, and its log begins with record {newest.record.first}: "
             "it continues the log of a savepoint, and does not have the rows before. Nothing was read or landed.",
