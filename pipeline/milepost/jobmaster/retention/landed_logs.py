@@ -1,4 +1,4 @@
-"""Walk the logs of landed sources: their chains, their objects, and the positions that lie on them (L1, L2)."""
+"""Walk the logs of landed sources: their chains, their objects, and the positions on them (L1, L2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of a source's log, and where in the log a checkpoint or an epoch stands.
+"""The records of a source's log, and positions and ranges in it.
 
 A landed source is read once, into an append-only log of its own. Record 1 fixes where the log begins and what it is a
 copy of. Every other record appends rows, which are in Parquet objects that were written before the record. A record is

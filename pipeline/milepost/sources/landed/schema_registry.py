@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 TIMEOUT_S, TRIES, MAX_WAIT_S = 10, 3, 2.0
-"""Of one question, and the longest wait between two tries."""
+"""Of one request: its timeout, its number of tries, and the longest wait between two of them."""
 
 MAX_UNKNOWN_IDS = 1_000
 """A landing fails if the registry lacks more schemas: the messages were not written with it."""
@@ -49,7 +49,7 @@ class _Answer:
 
 @dataclass
 class SchemaRegistry:
-    """One registry, opened for one landing. Connects at the first question.
+    """One registry, opened for one landing. Connects at the first call.
 
     Attributes:
         source: name of the source, for messages. kind: AVRO or PROTOBUF.
@@ -184,7 +184,7 @@ def _parsed(value: Any, *, is_serialized: bool) -> _Answer:
     """Return a schema as the API has it. Raises LookupError, TypeError, ValueError: it is none.
 
     Args:
-        is_serialized: whether a descriptor of a Protobuf file was asked for, in base64, and not its text.
+        is_serialized: whether a descriptor of a Protobuf file was requested, in base64, and not its text.
     """
     if not isinstance(value, dict):
         raise TypeError("it is not a JSON object")

@@ -22,7 +22,7 @@ _MARK = "\ufeff"
 _SCHEMA, _PAYLOAD = '{"schema":{', ',"payload":'
 _BLANK = " \t\r\n"
 _NO_SCHEMA = "\0"
-_KEPT_PLANS = 64
+_MAX_CACHED_PLANS = 64
 _TRUNCATED = (
     "is a TRUNCATE: the table lost all rows, and the event has no keys of them. Read the messages after it as a new "
     "source, from the offset that follows, with new operator uids and a new table"
@@ -154,7 +154,7 @@ class ChangeEvents:
 
     def _plan(self, key: str, schema: Encoding) -> _Plan:
         if key not in self._plans:
-            if len(self._plans) >= _KEPT_PLANS:
+            if len(self._plans) >= _MAX_CACHED_PLANS:
                 self._plans.clear()
             self._plans[key] = self._make_plan(schema)
         return self._plans[key]

@@ -1,4 +1,4 @@
-"""Open the log of a landed source where a checkpoint stands, and refuse one that it cannot go on in."""
+"""Open the log of a landed source at the position of a checkpoint, and refuse a log that does not continue it."""
 
 from __future__ import annotations
 

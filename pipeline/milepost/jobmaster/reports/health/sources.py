@@ -51,7 +51,8 @@ class LogHealth:
     Attributes:
         records, rows, bytes: landed since the log began. records: also the sequence of the newest record; 0: nothing
             was landed.
-        retained_from: sequence of the oldest retained record. held_by: why it is not deleted; None: it never was read.
+        retained_from: sequence of the oldest retained record. held_by: why it is not deleted; None: the log is
+            empty, or the job has no checkpoint.
         oldest_unread: when the oldest unread record with rows was landed; None: there is none.
         lag_ms: how long ago that was; 0: nothing is unread.
         landed_at: when the newest record was appended. position: of the external system, after it.
@@ -250,7 +251,22 @@ def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str |
         return None
     newest, position = plan.log.newest, plan.log.position
     if newest is None:
-        return LogHealth(0, 0, 0, 0, 0, 0, None, 0, None, None, None, 1, None, 0)
+        return LogHealth(
+            records=0,
+            rows=0,
+            bytes=0,
+            unread_records=0,
+            unread_rows=0,
+            unread_bytes=0,
+            oldest_unread=None,
+            lag_ms=0,
+            landed_at=None,
+            position=None,
+            processed=None,
+            retained_from=1,
+            held_by=None,
+            gaps=0,
+        )
     oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
     return LogHealth(
         records=newest.sequence,

@@ -1,6 +1,6 @@
 """Format `kafka`: the committed messages of topics, as they are.
 
-A landing fixes the ends of all partitions at its start, so that a live topic does not keep it forever. Each record
+A landing fixes the ends of all partitions at its start, so that a live topic does not prolong it. Each record
 takes a share of every partition that is behind.
 """
 
@@ -49,7 +49,7 @@ def open_kafka_source(
     max_bytes: int,
     timeout_s: float = TIMEOUT_S,
 ) -> LandedSource:
-    """Open topics for one landing. Connects at the first question.
+    """Open topics for one landing. Connects at the first call.
 
     Args:
         name: of the source, for messages. client: options of librdkafka, with `bootstrap.servers` and secrets. With
@@ -63,8 +63,8 @@ def open_kafka_source(
 
 
 @dataclass
-class _Seen:
-    """The topics at the start of the landing, whose ends are the landing's."""
+class _StartState:
+    """The topics as they were at the start of the landing, which reads up to their ends."""
 
     topics: dict[str, Topic]
     earliest: dict[Partition, Place]
@@ -90,35 +90,35 @@ class KafkaSource:
     max_bytes: int
     group: str | None = None
     _reader: Reader | None = field(default=None, init=False)
-    _seen: _Seen | None = field(default=None, init=False)
+    _start_state: _StartState | None = field(default=None, init=False)
 
     def identity(self) -> Identity:
         """Return the cluster's id. The ids of topics are in the position, because topics may be added."""
         return {"format": "kafka", "cluster": self.cluster.cluster_id()}
 
     def initial_position(self) -> Position:
-        seen = self._look()
-        partitions = list(seen.ends)
+        state = self._state_at_start()
+        partitions = list(state.ends)
         if self.start == "earliest":
-            places = seen.earliest
+            places = state.earliest
         elif self.start == "latest":
-            places = seen.ends
+            places = state.ends
         elif isinstance(self.start, int):
             places = self.cluster.since(partitions, self.start)
         else:
             assert isinstance(self.start, Mapping), self.start
-            places = seen.earliest | self._named_places(self.start, seen)
-        return encode_position({name: topic.id for name, topic in seen.topics.items()}, places)
+            places = state.earliest | self._named_places(self.start, state)
+        return encode_position({name: topic.id for name, topic in state.topics.items()}, places)
 
     def next_pull(self, position: Position) -> Pull | None:
-        seen = self._look()
-        ids, places = self._places(position, seen)
-        self._require_there({partition: places[partition] for partition in seen.ends}, seen)
-        shares = plan_shares(places, seen.ends, self.max_rows, self.max_bytes)
+        state = self._state_at_start()
+        ids, places = self._places(position, state)
+        self._require_there({partition: places[partition] for partition in state.ends}, state)
+        shares = plan_shares(places, state.ends, self.max_rows, self.max_bytes)
         if not shares:
             self._close()
             return None
-        return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, seen.ends)))
+        return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, state.ends)))
 
     def read(self, split: Any) -> Iterator[PartRows | Reached]:
         assert isinstance(split, _Split), split
@@ -145,55 +145,55 @@ class KafkaSource:
             raise
         ids, places = decode_position(split.position)
         places |= reached
-        assert self._seen is not None
-        left = tuple(partition.name for partition in behind(places, self._seen.ends))
-        ends = self.cluster.latest(list(self._seen.ends))
+        assert self._start_state is not None
+        left = tuple(partition.name for partition in behind(places, self._start_state.ends))
+        ends = self.cluster.latest(list(self._start_state.ends))
         yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
         """Return a position in which only the partitions that have lost messages are moved."""
-        seen = self._look()
-        ids, places = self._places(position, seen)
-        lost = [partition for partition in seen.ends if places[partition].next < seen.earliest[partition].next]
-        moved: Places = seen.earliest if where == "earliest" else seen.ends
+        state = self._state_at_start()
+        ids, places = self._places(position, state)
+        lost = [partition for partition in state.ends if places[partition].next < state.earliest[partition].next]
+        moved: Places = state.earliest if where == "earliest" else state.ends
         if isinstance(where, int):  # a message may have come after the ends were read
             since = self.cluster.since(lost, where)
             moved = {
-                partition: min(place, seen.ends[partition], key=itemgetter(0)) for partition, place in since.items()
+                partition: min(place, state.ends[partition], key=itemgetter(0)) for partition, place in since.items()
             }
         places |= {partition: moved[partition] for partition in lost}
-        self._require_there({partition: places[partition] for partition in seen.ends}, seen)
-        left = tuple(partition.name for partition in behind(places, seen.ends))
-        return Reached(encode_position(ids, places), left, _offsets(backlog(places, seen.ends)))
+        self._require_there({partition: places[partition] for partition in state.ends}, state)
+        left = tuple(partition.name for partition in behind(places, state.ends))
+        return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)))
 
     def commit(self, end: Position) -> None:
         """Set the group's offsets for dashboards, if the client names a group."""
         if self.group is not None:
             self.cluster.commit(self.group, decode_position(end)[1])
 
-    def _look(self) -> _Seen:
-        if self._seen is None:
+    def _state_at_start(self) -> _StartState:
+        if self._start_state is None:
             topics = self.cluster.topics(self.topics)
             partitions = [Partition(name, number) for name in self.topics for number in topics[name].partitions]
             earliest, ends = self.cluster.earliest(partitions), self.cluster.latest(partitions)
-            self._seen = _Seen(topics, earliest, ends)
-        return self._seen
+            self._start_state = _StartState(topics, earliest, ends)
+        return self._start_state
 
-    def _places(self, position: Position, seen: _Seen) -> tuple[dict[str, str], dict[Partition, Place]]:
+    def _places(self, position: Position, state: _StartState) -> tuple[dict[str, str], dict[Partition, Place]]:
         """Return the ids of all topics, and the place of each partition, with those that are new."""
         ids, known = decode_position(position)
-        self._require_same_topics(ids, known, seen)
-        places = known | resolve_places(known, seen.ends, seen.earliest, list(ids))
-        return ids | {name: topic.id for name, topic in seen.topics.items()}, places
+        self._require_same_topics(ids, known, state)
+        places = known | resolve_places(known, state.ends, state.earliest, list(ids))
+        return ids | {name: topic.id for name, topic in state.topics.items()}, places
 
-    def _named_places(self, start: Mapping[str, Mapping[str, int]], seen: _Seen) -> dict[Partition, Place]:
+    def _named_places(self, start: Mapping[str, Mapping[str, int]], state: _StartState) -> dict[Partition, Place]:
         named = {Partition(topic, int(number)): at for topic, of in start.items() for number, at in of.items()}
         for partition, offset in named.items():
-            if partition not in seen.ends:
+            if partition not in state.ends:
                 raise self.cluster.failures.invalid(
                     f"`start` names {partition.name}, which `topics` or the cluster does not have", "correct `start`"
                 )
-            low, high = seen.earliest[partition].next, seen.ends[partition].next
+            low, high = state.earliest[partition].next, state.ends[partition].next
             if not low <= offset <= high:
                 raise self.cluster.failures.invalid(
                     f"`start` names offset {offset} of {partition.name}, which has offsets from {low} up to {high}",
@@ -201,25 +201,27 @@ class KafkaSource:
                 )
         return {partition: Place(offset) for partition, offset in named.items()}
 
-    def _require_same_topics(self, ids: Mapping[str, str], known: Mapping[Partition, Place], seen: _Seen) -> None:
+    def _require_same_topics(
+        self, ids: Mapping[str, str], known: Mapping[Partition, Place], state: _StartState
+    ) -> None:
         """Check that each topic is the one that was landed, with all of its partitions."""
-        for name, topic in seen.topics.items():
+        for name, topic in state.topics.items():
             if name in ids and ids[name] != topic.id:
                 raise self.cluster.failures.replaced(
                     f"topic {name} was deleted and made anew: its log was begun for the topic id {ids[name]}, and the "
                     f"id is {topic.id} now"
                 )
         for partition in known:
-            if partition.topic in seen.topics and partition not in seen.ends:
+            if partition.topic in state.topics and partition not in state.ends:
                 raise self.cluster.failures.replaced(
                     f"{partition.name} was landed, and the topic has no such partition now"
                 )
 
-    def _require_there(self, places: Mapping[Partition, Place], seen: _Seen) -> None:
+    def _require_there(self, places: Mapping[Partition, Place], state: _StartState) -> None:
         """Check that the cluster still has the messages after the position and was not truncated before it."""
         failures = self.cluster.failures
         for partition, place in places.items():
-            low, end = seen.earliest[partition], seen.ends[partition]
+            low, end = state.earliest[partition], state.ends[partition]
             if place.next > end.next:
                 raise failures.went_back(partition, place, f"the partition ends at offset {end.next}")
             if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
@@ -232,10 +234,10 @@ class KafkaSource:
 
         Offsets below the low watermark may be missing because they expired. If none is missing, all was read in time.
         """
-        assert self._seen is not None
+        assert self._start_state is not None
         names = sorted({share.partition.topic for share in shares})
         for name, topic in self.cluster.topics(names).items():
-            if topic.id != self._seen.topics[name].id:
+            if topic.id != self._start_state.topics[name].id:
                 raise self.cluster.failures.replaced(f"topic {name} was deleted and made anew while it was read")
         lows = self.cluster.earliest([share.partition for share in shares])
         for share in shares:
@@ -245,7 +247,7 @@ class KafkaSource:
                 raise self.cluster.failures.expired(share.partition, share.start, lows[share.partition].next)
 
     def _position_lost(self, lost: PositionLost, shares: Sequence[Share]) -> CheckpointError:
-        """Return why the broker does not have a place: it expired, or the log went back."""
+        """Return the error for a place that the broker does not have: it expired, or the partition was truncated."""
         partition, reason = lost.args
         place = next(share.start for share in shares if share.partition == partition)
         low = self.cluster.earliest([partition])[partition].next

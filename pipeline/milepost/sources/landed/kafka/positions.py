@@ -1,7 +1,7 @@
 """Positions in Kafka topics, and how much of each partition one record takes. Pure.
 
 A position has, per topic, its id and the next offset of each partition. The leader epoch is that of the message before
-that offset, by which the broker sees that it lost messages since::
+that offset. By it the broker detects that it has lost messages since::
 
     {"clicks": {"id": "d6aAM4R1RPW9bOjStf0P+w", "partitions": {"0": {"next": 120, "leader_epoch": 3}}}}
 """
@@ -84,7 +84,7 @@ def behind(places: Places, ends: Places) -> tuple[Partition, ...]:
 
 
 def backlog(places: Places, ends: Places) -> int:
-    """Return how many offsets are not read. Some have no message: aborted, compacted, or marks of transactions."""
+    """Return how many offsets are not read. Some have no message: aborted, compacted, or transaction markers."""
     return sum(max(0, end.next - places[partition].next) for partition, end in ends.items())
 
 
@@ -94,13 +94,13 @@ def plan_shares(places: Places, ends: Places, max_rows: int, max_bytes: int) -> 
     A partition with less backlog than an equal share leaves the rest to the others. Bytes follow the rows. With
     `max_rows` 100, backlogs of 10, 60 and 500 offsets take 10, 45 and 45 rows.
     """
-    backlogs = {partition: ends[partition].next - places[partition].next for partition in behind(places, ends)}
+    unread = {partition: ends[partition].next - places[partition].next for partition in behind(places, ends)}
     rows: dict[Partition, int] = {}
     left = max_rows
-    for waiting, (partition, backlog) in zip(
-        range(len(backlogs), 0, -1), sorted(backlogs.items(), key=lambda item: item[1]), strict=True
+    for waiting, (partition, offsets) in zip(
+        range(len(unread), 0, -1), sorted(unread.items(), key=lambda item: item[1]), strict=True
     ):
-        rows[partition] = max(1, min(backlog, left // waiting))
+        rows[partition] = max(1, min(offsets, left // waiting))
         left = max(0, left - rows[partition])
     total = sum(rows.values())
     return tuple(

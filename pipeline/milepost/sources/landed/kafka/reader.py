@@ -31,8 +31,9 @@ _CONSUME_S = 0.05
 _QUEUE_MESSAGES = 1_000_000
 _QUEUE_KB = (16 << 10, 256 << 10)
 _MAY_PASS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")
-_LOOKS = 4
-"""How often the consumer reports how far it has fetched, within the time in which it must."""
+_REPORTS_PER_TIMEOUT = 4
+"""How often the consumer reports how far it has fetched, within the time after which a landing fails."""
+
 _GROUP = "milepost"
 """The consumer needs the name of a group, but joins none and sets no offsets of it."""
 
@@ -113,7 +114,7 @@ class Reader:
             "allow.auto.create.topics": False,
             "queued.min.messages": _QUEUE_MESSAGES,
             "queued.max.messages.kbytes": min(high, max(low, max_bytes >> 10)),
-            "statistics.interval.ms": max(1, int(cluster.timeout_s * 1000) // _LOOKS),
+            "statistics.interval.ms": max(1, int(cluster.timeout_s * 1000) // _REPORTS_PER_TIMEOUT),
             "stats_cb": self._note_statistics,
         }
         tuned = {"fetch.wait.max.ms": "50", **cluster.client}

@@ -1,7 +1,7 @@
 """Format `postgres`: the changes of one table, by logical decoding, after a copy of it.
 
-A landing ends at what was on disk at its start. It peeks into the slot, which is repeatable, and advances it only after
-a record was appended: what is not landed stays in the slot.
+A landing ends at the WAL that was on disk at its start. It peeks into the slot, which is repeatable, and advances it
+only after a record was appended: what is not landed stays in the slot.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def open_postgres_source(
     max_bytes: int,
     may_create: bool,
 ) -> LandedSource:
-    """Open a table for one landing. Connects at the first question.
+    """Open a table for one landing. Connects at the first call.
 
     Args:
         name: of the source, for messages. types: all columns of its rows.
@@ -118,7 +118,7 @@ def slot_name(job: str, source: str, job_identity: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _SlotPosition:
     """A position, decoded.
 
     Attributes:
@@ -138,7 +138,7 @@ class _At:
         return value if self.copy is None else {**value, "copy": self.copy.to_json()}
 
     @classmethod
-    def of_json(cls, value: Position) -> _At:
+    def of_json(cls, value: Position) -> _SlotPosition:
         copy = value.get("copy")
         copying = None if copy is None else CopyPosition.of_json(copy)
         return cls(parse_lsn(value["lsn"]), value["timeline"], value["system_id"], value["slot"], copying)
@@ -161,7 +161,7 @@ class PostgresSource:
     _is_before_begin: bool = field(default=False, init=False)
 
     def identity(self) -> Identity:
-        """Return the ids of the database, the table and its publication. Their names may be those of others later."""
+        """Return the ids of the database, the table and its publication. Their names may be reused."""
         with self.server.reading() as connection:
             facts = read_facts(connection)
             oid, *_ = find_table(connection, self.table.name, self.failures)
@@ -193,12 +193,12 @@ class PostgresSource:
                 self._require_right(connection)
                 self._is_before_begin, lsn = True, facts.flushed
             copy = begin_copy(connection, facts.now_us) if self.table.copies else None
-            return _At(lsn, facts.timeline, facts.system_id, self.slot, copy).to_json()
+            return _SlotPosition(lsn, facts.timeline, facts.system_id, self.slot, copy).to_json()
 
     def next_pull(self, position: Position) -> Pull | None:
         if self._is_before_begin:
             return None
-        at = _At.of_json(position)
+        at = _SlotPosition.of_json(position)
         with self.server.reading() as connection:
             facts = read_facts(connection)
             self._require_position(connection, facts, at)
@@ -209,14 +209,14 @@ class PostgresSource:
         return Pull([at], None)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        assert isinstance(split, _At), split
+        assert isinstance(split, _SlotPosition), split
         try:
             with self.server.reading() as connection:
                 facts = read_facts(connection)
                 slot = self._require_position(connection, facts, split)
                 if slot.confirmed < split.lsn:  # the acknowledgement of the record before got lost
                     advance_slot(connection, self.slot, split.lsn)
-                at = _At(split.lsn, facts.timeline, facts.system_id, self.slot, split.copy)
+                at = _SlotPosition(split.lsn, facts.timeline, facts.system_id, self.slot, split.copy)
                 yield from self._copy(connection, at) if at.copy is not None else self._stream(connection, at)
         except UnlandableChange as change:
             raise self.failures.invalid(f"table {self.table.name}: {change.reason}", change.hint) from change
@@ -229,8 +229,8 @@ class PostgresSource:
             ) from bad
 
     def commit(self, end: Position) -> None:
-        """Advance the slot. A position that it has passed is left as it is."""
-        at = _At.of_json(end)
+        """Advance the slot, unless it is beyond the position."""
+        at = _SlotPosition.of_json(end)
         with self.server.reading() as connection:
             facts = read_facts(connection)
             slot = self._require_slot(connection, facts)
@@ -239,7 +239,7 @@ class PostgresSource:
                 advance_slot(connection, self.slot, at.lsn)
 
     def notes(self) -> tuple[Note, ...]:
-        """Return what doctor shows: the slot, and what it holds back."""
+        """Return what doctor shows: the slot, and the WAL that it retains."""
         with self.server.reading() as connection:
             facts = read_facts(connection)
             slot = read_slot(connection, self.slot, facts.database, self.failures)
@@ -254,7 +254,7 @@ class PostgresSource:
                 notes.append(Note(text, is_warning=True))
             return tuple(notes)
 
-    def _copy(self, connection: Connection, at: _At) -> Iterator[pa.RecordBatch | Reached]:
+    def _copy(self, connection: Connection, at: _SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
         assert at.copy is not None
         self._check_table(connection)
         if at.copy.after is None:
@@ -266,13 +266,13 @@ class PostgresSource:
                 has_rows = True
                 yield from self._checked(item)
             elif item.is_whole and not has_rows:
-                yield from self._stream(connection, _At(at.lsn, at.timeline, at.system_id, at.slot))
+                yield from self._stream(connection, _SlotPosition(at.lsn, at.timeline, at.system_id, at.slot))
             else:
                 copy = None if item.is_whole else CopyPosition(item.after, at.copy.since, at.copy.time_us)
-                yield Reached(_At(at.lsn, at.timeline, at.system_id, at.slot, copy).to_json())
+                yield Reached(_SlotPosition(at.lsn, at.timeline, at.system_id, at.slot, copy).to_json())
 
-    def _stream(self, connection: Connection, at: _At) -> Iterator[pa.RecordBatch | Reached]:
-        """Read changes up to where the landing ends. Without rows below the limit, read once more without one."""
+    def _stream(self, connection: Connection, at: _SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
+        """Read changes up to where the landing ends. If those within the limit have no rows, read without one."""
         assert self._until is not None
         oid, *_ = find_table(connection, self.table.name, self.failures)
         lsn = at.lsn
@@ -289,7 +289,7 @@ class PostgresSource:
             if has_rows or lsn >= self._until:
                 break
         backlog = SourceBacklog(max(0, self._until - lsn), "WAL byte")
-        yield Reached(_At(lsn, at.timeline, at.system_id, at.slot).to_json(), backlog=backlog)
+        yield Reached(_SlotPosition(lsn, at.timeline, at.system_id, at.slot).to_json(), backlog=backlog)
 
     def _changes(
         self, connection: Connection, oid: int, after: int, most: int | None
@@ -319,7 +319,7 @@ class PostgresSource:
                 f"role {user} may not use replication slots", f'as an administrator: ALTER ROLE "{user}" REPLICATION'
             )
 
-    def _require_position(self, connection: Connection, facts: Facts, at: _At) -> Slot:
+    def _require_position(self, connection: Connection, facts: Facts, at: _SlotPosition) -> Slot:
         """Check that the slot has what follows a position. Raises: PositionExpired, SourceWentBack, SourceReplaced."""
         if at.slot != self.slot or at.system_id != facts.system_id:
             raise SourceReplaced(
@@ -334,7 +334,7 @@ class PostgresSource:
             raise self._expired(
                 f"slot {self.slot} was acknowledged up to {lsn_text(slot.confirmed)} by another reader, or was made "
                 "anew: changes in between are not landed",
-                _At(slot.confirmed, facts.timeline, facts.system_id, self.slot),
+                _SlotPosition(slot.confirmed, facts.timeline, facts.system_id, self.slot),
                 facts,
             )
         return slot
@@ -352,7 +352,7 @@ class PostgresSource:
             )
         return slot
 
-    def _require_timeline(self, facts: Facts, at: _At) -> None:
+    def _require_timeline(self, facts: Facts, at: _SlotPosition) -> None:
         """Check that the server has everything that was landed. Raises SourceWentBack."""
         end: int | None = facts.flushed
         if facts.timeline > at.timeline:
@@ -365,14 +365,14 @@ class PostgresSource:
 
     def _went_back(self, why: str, facts: Facts) -> CheckpointError:
         error = self.failures.went_back(why)
-        error.details["latest"] = _At(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
+        error.details["latest"] = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
         return error
 
-    def _expired(self, why: str, earliest: _At | None, facts: Facts) -> CheckpointError:
+    def _expired(self, why: str, earliest: _SlotPosition | None, facts: Facts) -> CheckpointError:
         error = self.failures.expired(why)
         if earliest is not None:
             error.details["earliest"] = earliest.to_json()
-            error.details["latest"] = _At(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
+            error.details["latest"] = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
         return error
 
     def _await_transactions(self, connection: Connection, copy: CopyPosition) -> None:

@@ -1,4 +1,4 @@
-"""Transactions on the server of a source, and what it says of itself, its slots and its timelines."""
+"""Transactions on the server of a source: its state, its replication slots and its timelines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ FROM pg_replication_slots AS slots WHERE slot_name = %s
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the server says of itself.
+    """The state of the server.
 
     Attributes:
         system_id: of the database cluster; a restored copy has the same. database: oid of the database.
@@ -70,7 +70,7 @@ class Slot:
     """A replication slot.
 
     Attributes:
-        confirmed: what it has before this LSN was acknowledged. retained_bytes: WAL that it holds back.
+        confirmed: changes before this LSN were acknowledged. retained_bytes: of the WAL that it retains.
         status: wal_status: reserved, extended, unreserved or lost. lost: why it can no longer be read, or "".
     """
 
@@ -163,7 +163,7 @@ def ends_of_timelines(history: str) -> dict[int, int]:
 
 
 def read_facts(connection: Connection) -> Facts:
-    """Return what the server says of itself."""
+    """Return the state of the server."""
     row = connection.execute(_FACTS).fetchone()
     assert row is not None
     system_id, database, timeline, flushed, keep, now_us = row
@@ -202,7 +202,7 @@ def advance_slot(connection: Connection, name: str, lsn: int) -> None:
 
 
 def can_use_slots(connection: Connection) -> bool:
-    """Return whether the role may use slots: it is asked for one that does not exist, which changes nothing."""
+    """Return whether the role may use slots: it reads one that does not exist, which changes nothing."""
     try:
         with connection.transaction():
             connection.execute(

@@ -150,7 +150,7 @@ def check_columns(
     if has_toast and out_of_line and not is_full:
         raise failures.invalid(
             f"table {name}: Postgres may store {', '.join(out_of_line)} out of line (TOAST). An update that does not "
-            "change such a value sends it only with REPLICA IDENTITY FULL, and without it no row could be told",
+            "change such a value sends it only with REPLICA IDENTITY FULL, and without it the row is not known",
             f'ALTER TABLE "{name.schema}"."{name.table}" REPLICA IDENTITY FULL, or remove the columns from `schema`',
         )
     unique: list[Any] = [set(row[0]) for row in connection.execute(_UNIQUE, [oid]).fetchall()]
