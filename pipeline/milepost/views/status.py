@@ -95,7 +95,7 @@ _LANDED_COLUMNS = (
 def _landed(name: str, log: LogHealth) -> Row:
     """Return how far a source is landed, and how far that is processed.
 
-    "not landed" is as of the last landing: no report asks the external system.
+    "not landed" is as of the last landing: no report calls the external system.
     """
     if not log.records:
         return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), "nothing was landed yet")

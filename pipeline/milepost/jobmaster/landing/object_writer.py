@@ -30,12 +30,12 @@ _GROUP_ROWS, _GROUP_BYTES = 100_000, 16 << 20
 """A row group is closed once it has this many rows, or bytes in memory."""
 
 _WAITING_OBJECTS, _WAITING_GROUPS = 2, 8
-"""So many closed objects may wait to be stored, and row groups to be encoded, while the source reads on."""
+"""Maximum number of closed objects that wait to be stored, and of row groups that wait to be encoded."""
 
 
 @dataclass
 class _Rows:
-    """Rows that are not a row group yet, and the schema metadata of all their batches."""
+    """Rows that wait to become a row group, and the schema metadata of all their batches."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     metadata: dict[bytes, bytes] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Rows:
         return self.rows >= _GROUP_ROWS or self.size >= _GROUP_BYTES
 
     def take(self) -> pa.Table:
-        """Return the rows, and begin anew."""
+        """Return the rows, and remove them."""
         table = pa.Table.from_batches(self.batches).replace_schema_metadata(self.metadata)
         self.batches, self.metadata, self.rows, self.size = [], {}, 0, 0
         return table

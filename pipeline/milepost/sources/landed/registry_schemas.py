@@ -1,4 +1,4 @@
-"""Schemas of a Confluent-style registry, as landed objects carry them for the messages that they hold.
+"""Schemas of a Confluent-style registry, stored in landed objects with the messages that were written with them.
 
 A message that was written with a registry begins with a zero byte and the four bytes of its schema's id. The landing
 stores each of these schemas in the metadata of the object that has the message, so decoding needs no registry.

@@ -57,7 +57,7 @@ class DeltaLog:
         self._failures, self._store = failures, store
 
     def state(self, version: int | None = None) -> TableState | None:
-        """Return the table as of a version, None: the newest one; None if the log cannot show that version any more.
+        """Return the table as of a version, None: the newest one; None if the log no longer has that version.
 
         Raises: InvalidRequest: there is no such table. SourceUnreachable: it did not answer.
         """

@@ -43,12 +43,12 @@ _Delivered: TypeAlias = "tuple[pa.RecordBatch, list[Message]]"
 
 
 class PositionLost(Exception):
-    """The broker has no message at the place to read from; `args` is the partition."""
+    """The broker has no message at the place to read from; `args` are the partition and the broker's reason."""
 
 
 @dataclass
-class _Taken:
-    """What a record has of one partition."""
+class _ShareProgress:
+    """How far a share was read, and its rows that are not passed on yet."""
 
     share: Share
     rows: int = 0
@@ -63,8 +63,8 @@ class _Taken:
     def take(self, delivered: _Delivered) -> _Delivered | None:
         """Take rows up to the end of the share. Returns those that follow; None: there are none."""
         batch, messages = delivered
-        known = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
-        batch, messages = batch.slice(known), messages[known:]  # drop rows that were delivered before
+        repeated = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
+        batch, messages = batch.slice(repeated), messages[repeated:]  # drop rows that were delivered before
         offsets = batch.column("offset").to_numpy()
         count = int(np.searchsorted(offsets, self.share.end.next))
         is_end = count < len(offsets)
@@ -86,7 +86,7 @@ class _Taken:
         return (batch.slice(count), messages[count:]) if count < batch.num_rows else None
 
     def end(self) -> None:
-        """The share is read to its planned end, whatever was the last message before it."""
+        """Mark the share as read to its planned end, wherever the last message before it was."""
         if self.place.next != self.share.end.next:
             self.place = self.share.end
         self.is_done = True
@@ -140,33 +140,33 @@ class Reader:
             PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
                 nothing was fetched for the cluster's `timeout_s`. EnvironmentUnusable: the user may not read.
         """
-        taken = {share.partition: _Taken(share) for share in shares}
-        self._go_to(taken)
+        progress = {share.partition: _ShareProgress(share) for share in shares}
+        self._go_to(progress)
         seen = time.monotonic()
         while True:
-            for partition, item in taken.items():
+            for partition, item in progress.items():
                 if item.batches:
                     yield from ((partition, batch) for batch in item.batches)
                     item.batches.clear()
                     seen = time.monotonic()
-            if all(item.is_done for item in taken.values()):
+            if all(item.is_done for item in progress.values()):
                 break
-            if self._consume(taken) or self._has_fetched:
+            if self._consume(progress) or self._has_fetched:
                 seen, self._has_fetched = time.monotonic(), False
             elif self._cluster.events.fatal is not None:
                 raise self._cluster.failures.of(self._cluster.events.fatal, "")
             elif time.monotonic() - seen > self._cluster.timeout_s:
                 raise self._cluster.no_answer(None)
-        self._at |= {partition: item.place for partition, item in taken.items()}
-        yield {partition: item.place for partition, item in taken.items()}
+        self._at |= {partition: item.place for partition, item in progress.items()}
+        yield {partition: item.place for partition, item in progress.items()}
 
-    def _go_to(self, taken: dict[Partition, _Taken]) -> None:
-        """Let the consumer deliver the partitions of the shares, from where they begin."""
+    def _go_to(self, progress: dict[Partition, _ShareProgress]) -> None:
+        """Make the consumer deliver the partitions of the shares, from where they begin."""
         from confluent_kafka import TopicPartition
 
-        continued = {partition for partition, item in taken.items() if self._at.get(partition) == item.share.start}
-        moved = [item.share for partition, item in taken.items() if partition not in continued]
-        if stale := [partition for partition in self._at if partition not in taken or partition not in continued]:
+        continued = {partition for partition, item in progress.items() if self._at.get(partition) == item.share.start}
+        moved = [item.share for partition, item in progress.items() if partition not in continued]
+        if stale := [partition for partition in self._at if partition not in progress or partition not in continued]:
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in stale])
             for partition in stale:
                 del self._at[partition], self._waiting[partition]
@@ -177,18 +177,18 @@ class Reader:
             self._waiting |= {share.partition: deque() for share in moved}
         for partition in continued:
             waiting = self._waiting[partition]
-            while waiting and not taken[partition].is_done:
-                rest = taken[partition].take(waiting.popleft())
+            while waiting and not progress[partition].is_done:
+                rest = progress[partition].take(waiting.popleft())
                 if rest is not None:
                     waiting.appendleft(rest)
-            if not taken[partition].is_done and self._ends.get(partition, 0) >= taken[partition].share.end.next:
-                taken[partition].end()
-        running = [TopicPartition(*partition) for partition in continued if not taken[partition].is_done]
+            if not progress[partition].is_done and self._ends.get(partition, 0) >= progress[partition].share.end.next:
+                progress[partition].end()
+        running = [TopicPartition(*partition) for partition in continued if not progress[partition].is_done]
         if running:
             self._consumer.resume(running)
 
-    def _consume(self, taken: dict[Partition, _Taken]) -> bool:
-        """Take what the consumer has now. Returns whether it had anything."""
+    def _consume(self, progress: dict[Partition, _ShareProgress]) -> bool:
+        """Take the messages and events that the consumer has now. Returns whether that was progress."""
         from confluent_kafka import Message
 
         messages = self._consumer.consume(_BATCH_MESSAGES, _CONSUME_S)
@@ -196,17 +196,17 @@ class Reader:
         if not all(map(is_, map(Message.error, messages), repeat(None))):
             failed = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
-        running = {partition for partition, item in taken.items() if not item.is_done}
+        running = {partition for partition, item in progress.items() if not item.is_done}
         if messages:
-            self._take(messages, taken)
+            self._take(messages, progress)
         progressed = bool(messages)
         for message in failed:
-            progressed |= self._note(message, taken)
-        self._pause([partition for partition in running if taken[partition].is_done])
+            progressed |= self._note(message, progress)
+        self._pause([partition for partition in running if progress[partition].is_done])
         return progressed
 
-    def _take(self, messages: list[Message], taken: dict[Partition, _Taken]) -> None:
-        partitions = list(taken)
+    def _take(self, messages: list[Message], progress: dict[Partition, _ShareProgress]) -> None:
+        partitions = list(progress)
         numbers = _numbers(messages, partitions)
         if np.any(numbers[1:] < numbers[:-1]):
             order = np.argsort(numbers, kind="stable")
@@ -218,12 +218,12 @@ class Reader:
                 delivered = record_batch(partition, own), own
             except UnreadableHeader as error:
                 raise self._cluster.failures.unreadable(partition, error.args[0]) from error
-            rest = delivered if taken[partition].is_done else taken[partition].take(delivered)
+            rest = delivered if progress[partition].is_done else progress[partition].take(delivered)
             if rest is not None:
                 self._waiting[partition].append(rest)
 
-    def _note(self, message: Message, taken: dict[Partition, _Taken]) -> bool:
-        """Use an event that the consumer delivers in place of a message. Returns whether it is progress."""
+    def _note(self, message: Message, progress: dict[Partition, _ShareProgress]) -> bool:
+        """Handle an event that the consumer delivers in place of a message. Returns whether it is progress."""
         from confluent_kafka import KafkaError
 
         error = message.error()
@@ -231,7 +231,7 @@ class Reader:
         topic, number = message.topic(), message.partition()
         partition = Partition(topic, number) if topic is not None and number is not None else None
         if error.code() == KafkaError._PARTITION_EOF:
-            item = None if partition is None else taken.get(partition)
+            item = None if partition is None else progress.get(partition)
             if partition is None or item is None:
                 return False
             self._ends[partition] = message.offset() or 0

@@ -360,8 +360,8 @@ class PostgresSource:
         if facts.timeline < at.timeline or end is None:
             raise self._went_back(f"the server is on timeline {facts.timeline}, which does not continue it", facts)
         if end < at.lsn:
-            kept = f"timeline {facts.timeline} has it up to {lsn_text(end)} only"
-            raise self._went_back(f"the server lost what was written after that: {kept}", facts)
+            available = f"timeline {facts.timeline} has it up to {lsn_text(end)} only"
+            raise self._went_back(f"the server lost what was written after that: {available}", facts)
 
     def _went_back(self, why: str, facts: Facts) -> CheckpointError:
         error = self.failures.went_back(why)
