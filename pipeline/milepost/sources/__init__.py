@@ -1,4 +1,4 @@
-"""Sources list the objects of a landing store, plan what an epoch reads, and read it."""
+"""Sources plan and read the input of epochs: files, and logs into which other systems are landed."""
 
 from typing import TYPE_CHECKING
 
