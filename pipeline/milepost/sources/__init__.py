@@ -1,4 +1,4 @@
-"""Sources plan and read the input of epochs: files, and logs into which other systems are landed."""
+"""Sources: plan and read the input of epochs, from files and landed logs."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Schemas of a Confluent-style registry, stored in landed objects with the messages that were written with them.
+"""Schemas of a Confluent-style registry, as the metadata of landed objects has them.
 
 A message that was written with a registry begins with a zero byte and the four bytes of its schema's id. The landing
 stores each of these schemas in the metadata of the object that has the message, so decoding needs no registry.

@@ -1,4 +1,4 @@
-"""Open the log of a landed source at the position of a checkpoint, and refuse a log that does not continue it."""
+"""Open the log of a landed source at the position of a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one commit of a Delta log appended, or why a log cannot follow it."""
+"""Read the files that a commit of a Delta log appended, or refuse the commit."""
 
 from __future__ import annotations
 

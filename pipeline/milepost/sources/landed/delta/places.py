@@ -6,8 +6,8 @@
     {"version": 8, "file": 0, "digest": "5f70bf…"}    everything up to version 7 is read
     {"version": 8, "file": 2, "digest": "c00fa1…"}    and 2 of the files that version 8 added
 
-The digest is that of the newest commit that is read, by which a table that was restored from an older copy and then
-written to is detected.
+The digest is that of the newest commit that is read. It shows that a table was restored from an older copy and then
+written to.
 """
 
 from __future__ import annotations

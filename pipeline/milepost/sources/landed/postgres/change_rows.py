@@ -1,4 +1,4 @@
-"""Cut a stream of changes into batches of rows and a position, at commits. Pure.
+"""Divide a stream of changes into batches of rows, and find the position after them. Pure.
 
 Transactions are whole, in commit order. A batch is passed on once enough rows are committed. A transaction that is
 larger than a batch has a record of its own, and is passed on while it is read. What cannot be landed ends the record

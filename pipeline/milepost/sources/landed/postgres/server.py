@@ -1,4 +1,4 @@
-"""Transactions on the server of a source: its state, its replication slots and its timelines."""
+"""The server of a source: transactions, state, replication slots and timelines."""
 
 from __future__ import annotations
 

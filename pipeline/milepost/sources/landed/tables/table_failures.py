@@ -32,7 +32,7 @@ class TableFailures:
         )
 
     def refused(self, problem: str, way_out: str = "") -> InvalidRequest:
-        """Return the error for a change of the table that a log cannot follow, because it is only appended to.
+        """Return the error for a change of the table that a log cannot take over, because a log is only appended to.
 
         Args:
             way_out: a step at the table; "": there is none.
