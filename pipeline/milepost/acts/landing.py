@@ -1,4 +1,4 @@
-"""The act `land`: let the log of a landed source go on after data that was lost before it was landed."""
+"""The act `land`: approve a gap in the log of a landed source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan and approve a gap: a log goes on after data that was lost before it was landed (L7).
+"""Plan and approve a gap, with which a log goes on after lost data (L7).
 
 A plan opens the external system and changes nothing. An approval holds for the record that was the newest one of the
 log then. It appends one record, and neither lands nor acknowledges anything: the next landing does that.

@@ -1,4 +1,4 @@
-"""Propose how far the floors of landed sources' logs rise, and list what is below them (L5).
+"""Propose how far the floors of landed logs rise (L5).
 
 The proposal is part of a subsumption. Its transition raises the floors and lists the records below them as garbage, so
 they are deleted like other garbage: after the grace period, a bounded number per epoch, with recorded progress.

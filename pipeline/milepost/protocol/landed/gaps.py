@@ -1,4 +1,4 @@
-"""Decide the record by which a log goes on after data that was lost before it was landed (L7). Pure.
+"""Decide the gap with which a log goes on after lost data (L7). Pure.
 
 A log ends at 620, and the external system has deleted everything before 700::
 

@@ -1,4 +1,4 @@
-"""Convert decoded Python values to a declared type exactly, or say why a value does not fit."""
+"""Convert decoded values to a declared type exactly, or refuse them."""
 
 from __future__ import annotations
 

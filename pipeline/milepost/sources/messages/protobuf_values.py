@@ -1,4 +1,4 @@
-"""Decode Protobuf messages by the schemas of a registry, and convert their fields to the declared types exactly."""
+"""Decode Protobuf messages by the schemas of a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decode message values that were written with a schema of a registry, by the schemas that their object carries."""
+"""Decode message values by the registry schemas that their object carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Count the input that a checkpoint has not read, for reports. Of a landed source this reads one or two records."""
+"""Count the input that a checkpoint has not read, for reports.
+
+Of a landed source this reads one or two records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a Delta table at the start of a landing, and its oldest and newest commits."""
+"""Read the state and the commits of a Delta table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The snapshots of a branch, and the data files that each appended or that the table has as of one.
+"""The snapshots of a branch, and the data files of each.
 
 A snapshot's manifests state which files it added. The library's own incremental scan is not used: it returns rows that
 were deleted within the range, and reports nothing.

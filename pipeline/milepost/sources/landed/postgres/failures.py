@@ -1,4 +1,4 @@
-"""Typed errors of a Postgres source, with the current state and the next step, without secrets and values."""
+"""Typed errors of a Postgres source, without secrets and values of rows."""
 
 from __future__ import annotations
 

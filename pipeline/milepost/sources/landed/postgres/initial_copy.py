@@ -1,4 +1,4 @@
-"""Copy a table by ranges of its key, so that a copy that was interrupted goes on where a record ended.
+"""Copy a table by ranges of its key, one record per range.
 
 The rows are as of when their record was read, at or after the slot's consistent point. Each later change of a row is
 in the slot. So rows of the copy have the consistent point as their LSN, and a row of the stream is newer::

@@ -1,4 +1,4 @@
-"""Divide what a table has into records of a log, by the size of its data files."""
+"""Divide the data files of a table into records of a log, by size."""
 
 from __future__ import annotations
 

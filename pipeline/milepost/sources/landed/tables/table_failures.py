@@ -1,4 +1,4 @@
-"""Errors of a source that is an open table, with the source, the table and the next step."""
+"""Errors of a source that is an open table."""
 
 from __future__ import annotations
 
