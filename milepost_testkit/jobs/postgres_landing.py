@@ -32,7 +32,7 @@ class PostgresLog:
     """The log of one table, `public.t` by default, and how a source of it is opened.
 
     Attributes:
-        schema: declared columns. position: after the newest record. records: rows of each.
+        schema: declared columns. position: after the newest record. records: rows of each. behind: likewise of each.
         job_identity: another one has another slot.
     """
 
@@ -48,6 +48,7 @@ class PostgresLog:
     job_identity: str = "one"
     position: Position = None
     records: list[pa.Table] = field(default_factory=list)
+    behind: list[tuple[str, ...]] = field(default_factory=list)
 
     def source(self, *, may_create: bool = True, dsn: str | None = None) -> LandedSource:
         """Open the source for one landing."""
@@ -89,16 +90,17 @@ class PostgresLog:
         first = len(self.records)
         while len(self.records) - first < most and (pull := source.next_pull(self.position)) is not None:
             batches: list[pa.RecordBatch] = []
-            end: Position = None
+            end, behind = None, ()
             for item in source.read(pull.splits[0]):
                 if isinstance(item, Reached):
-                    end = stored_position("t", item.position)
+                    end, behind = stored_position("t", item.position), item.behind
                 else:
                     batches.append(item)
             if not batches:
                 break
             assert end is not None and end != self.position
             self.records.append(pa.Table.from_batches(batches))
+            self.behind.append(behind)
             self.position = end
             if acknowledge:
                 source.commit(end)

@@ -158,9 +158,10 @@ class Landings:
         """
         require_landed(self._context, source)
         context, spec = self._context, self._context.spec.landed[source]
-        self._leadership.head_or_create()
+        state, log = self._leadership.head_or_create(), context.source_log(source)
+        require_log_of_head(context, log, state)
         given = GivenRows(source, rows, spec.columns, spec.event_time)
-        return Lander(SourceLog(context.store, source), given, context.identity).land()
+        return Lander(log, given, context.identity).land()
 
     @use_case
     def newest_records(self) -> dict[str, int]:

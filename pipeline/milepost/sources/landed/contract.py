@@ -18,6 +18,12 @@ from milepost.codec import dump
 from milepost.errors import InvalidRequest
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 
+INITIAL_COPY = "initial copy"
+"""The partition that is behind until all rows of a table at the start of its log are landed.
+
+They are not in the order of event times, so the watermark waits for all of them. No rows name it.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PartRows:

@@ -157,8 +157,6 @@ class KafkaLandLimits(LandRules):
             partition that has new ones.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset()
-
     max_rows: Annotated[int, Field(ge=1)] = 1_000_000
     max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
 

@@ -19,12 +19,12 @@ from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, start_time_ms
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Pull, Reached
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
-from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
+from milepost.sources.landed.tables.pulls import take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
 
 

@@ -29,11 +29,11 @@ from milepost.sinks.formats.iceberg import (
     open_reader_catalog,
     translated_errors,
 )
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
-from milepost.sources.landed.tables.pulls import INITIAL_COPY, take_files
+from milepost.sources.landed.tables.pulls import take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)

@@ -19,7 +19,7 @@ from milepost.errors import CheckpointError, SourceReplaced
 from milepost.jobspec.job import EventTimeSpec, PostgresAccess
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
-from milepost.sources.landed.contract import LandedSource, Note, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, Pull, Reached
 from milepost.sources.landed.postgres.change_rows import End, Limits, TableRows, UnlandableChange, read_changes
 from milepost.sources.landed.postgres.failures import Failures
 from milepost.sources.landed.postgres.initial_copy import (
@@ -224,7 +224,7 @@ class PostgresSource:
             hint = "correct the column's type in `schema`, then land again. `string` takes the text of every value"
             raise self.failures.invalid(f"table {self.table.name}, initial copy: {unfit}", hint) from unfit
         except BadMessage as bad:
-            raise self.failures.unreachable(
+            raise self.failures.invalid(
                 f"slot {self.slot} returned what is no message of pgoutput: {bad}", "report it with this message"
             ) from bad
 
@@ -269,7 +269,8 @@ class PostgresSource:
                 yield from self._stream(connection, _SlotPosition(at.lsn, at.timeline, at.system_id, at.slot))
             else:
                 copy = None if item.is_whole else CopyPosition(item.after, at.copy.since, at.copy.time_us)
-                yield Reached(_SlotPosition(at.lsn, at.timeline, at.system_id, at.slot, copy).to_json())
+                behind = () if copy is None else (INITIAL_COPY,)
+                yield Reached(_SlotPosition(at.lsn, at.timeline, at.system_id, at.slot, copy).to_json(), behind)
 
     def _stream(self, connection: Connection, at: _SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
         """Read changes up to where the landing ends. If those within the limit have no rows, read without one."""

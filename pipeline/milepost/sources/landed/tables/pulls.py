@@ -9,12 +9,6 @@ from milepost.sources.landed.tables.data_files import DataFile
 
 P = TypeVar("P")
 
-INITIAL_COPY = "initial copy"
-"""The partition that is behind until all rows of the table at the start of the log are landed.
-
-Its files are not in the order of event times, so the watermark waits for all of them. No rows name it.
-"""
-
 
 def take_files(start: P, steps: Iterable[tuple[P, DataFile | None]], max_bytes: int) -> tuple[P, tuple[DataFile, ...]]:
     """Return the place that one record reads to, and its files: at least one, if there is one.

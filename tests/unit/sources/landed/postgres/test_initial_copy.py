@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, SourceUnreachable
+from milepost.sources.landed.contract import INITIAL_COPY
 from milepost_testkit.jobs.postgres_landing import PostgresLog, replicated
 from milepost_testkit.servers.postgres_server import Database
 
@@ -29,6 +30,7 @@ def test_a_table_is_copied_in_the_order_of_its_key_then_followed(database: Datab
     log = log_of(database, TABLE, "INSERT INTO t SELECT n, n FROM generate_series(10, 1, -1) n", max_rows=4)
     assert [row[:2] for row in log.changes()] == [("copy", n) for n in range(1, 11)]
     assert [record.num_rows for record in log.records] == [4, 4, 2]
+    assert log.behind == [(INITIAL_COPY,), (INITIAL_COPY,), ()], "the watermark waits for all of the copy"
     assert "copy" not in log.position
     assert {row["number"] for record in log.records for row in record.to_pylist()} == {0}
     database.run("UPDATE t SET v = 0 WHERE id = 5")
