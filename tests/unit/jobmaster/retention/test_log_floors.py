@@ -73,7 +73,7 @@ def test_records_younger_than_retain_stay(tmp_path: Path) -> None:
     for _ in range(4):
         job.land_and_run(1)
     assert job.context.head().state.floors == ()
-    assert held_by(job) == (1, "land.retain (7d)")
+    assert held_by(job) == (1, "land.retain (7d), until the next checkpoint is dropped")
 
 
 def test_records_older_than_retain_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

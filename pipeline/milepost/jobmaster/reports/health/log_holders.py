@@ -49,7 +49,8 @@ def _holder(
         snapshot = None if metadata is None else metadata.sources.get(source)
         if snapshot is None or snapshot.position is None or snapshot.position.next <= first:
             return f"checkpoint {checkpoint.checkpoint_id} ({_reason(state, checkpoint.checkpoint_id)})"
-    return f"land.retain ({format_duration(context.spec.landed[source].land.retain)})"
+    retain = format_duration(context.spec.landed[source].land.retain)
+    return f"land.retain ({retain}), until the next checkpoint is dropped"
 
 
 def _reason(state: ManifestState, checkpoint_id: CheckpointId) -> str:

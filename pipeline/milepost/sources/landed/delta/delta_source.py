@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from milepost.errors import CheckpointError
 from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType, start_time_ms
+from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
 from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Pull, Reached
@@ -74,7 +74,7 @@ class DeltaSource:
         if self.start == "latest":
             return self._before(state.version + 1).encode()
         if isinstance(self.start, str):
-            return self._before(self.log.first_since(start_time_ms(self.start), state)).encode()
+            return self._before(self.log.first_since(self.failures.past_start_ms(self.start), state)).encode()
         oldest = self.log.oldest()
         if not (state.version + 1 if oldest is None else oldest) <= self.start <= state.version + 1:
             has = "none" if oldest is None else f"those of versions {oldest} to {state.version}"

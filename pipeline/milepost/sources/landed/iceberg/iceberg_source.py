@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from milepost.errors import CheckpointError, PositionExpired, StateCorrupt
 from milepost.jobspec.job import CatalogSpec, EventTimeSpec
-from milepost.language import ColumnType, start_time_ms
+from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.iceberg import (
@@ -104,7 +104,7 @@ class IcebergSource:
             if first is None:
                 raise self._no_start(f"branch {self.branch} begins with snapshot {chain[0].snapshot_id}")
             return _before(first).encode()
-        since_ms = start_time_ms(self.start)
+        since_ms = self.failures.past_start_ms(self.start)
         first = next((each for each in chain if each.timestamp_ms >= since_ms), None)
         if first is chain[0] and not _is_root(first) and first.timestamp_ms > since_ms:
             raise self.failures.invalid(

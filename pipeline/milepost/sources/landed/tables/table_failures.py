@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from milepost.errors import InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
+from milepost.language import start_time_ms
 from milepost.protocol.landed import Position
 
 NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
@@ -31,13 +33,28 @@ class TableFailures:
             f"source {self.source}: {self.table} {problem}. {NOTHING_LANDED}", hint=hint, source=self.source
         )
 
+    def past_start_ms(self, start: str) -> int:
+        """Return the time at which a new log begins, in ms. Raises InvalidRequest: it is in the future.
+
+        A log begins at a version, so rows that are appended before a future time would be landed.
+        """
+        time_ms = start_time_ms(start)
+        if time_ms > time.time() * 1000:
+            raise self.invalid(f"has no version of `start` yet: {start} is in the future", "choose an earlier time")
+        return time_ms
+
     def refused(self, problem: str, way_out: str = "") -> InvalidRequest:
         """Return the error for a change of the table that a log cannot take over, because a log is only appended to.
 
         Args:
             way_out: a step at the table; "": there is none.
         """
-        hint = "give the source another name in the spec: it begins a log of its own with the table as it is then"
+        hint = (
+            "give the source another name in the spec, which begins a log of its own: to go on with what follows, set "
+            "its `start` to the version or time after the change; to begin again with the whole table, give the "
+            "operators that read it new uids and their sinks new tables too, because rows that were processed would "
+            "otherwise count twice"
+        )
         return self.invalid(problem, f"{way_out}, or {hint}" if way_out else hint)
 
     def unreachable(self, problem: str) -> SourceUnreachable:

@@ -173,6 +173,7 @@ def test_in_commit_timestamps_are_the_times_of_a_table_that_has_them(table: Tabl
 def test_a_version_that_the_log_does_not_have_is_refused_as_start(table: Table) -> None:
     table.append(1)
     assert "does not have the commits from version 7 on" in table.refusal(start=7).message
+    assert "2100-01-01 is in the future" in table.refusal(start="2100-01-01").message
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1_500])
