@@ -81,21 +81,21 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
     for source, position in positions_of(saved.metadata).items():
         log = context.source_log(source)
         newest = log.newest()
+        if newest is not None and has_run:
+            require_own_log(source, newest.record.identity, context.identity)
+            if log.holds(position):
+                continue
+        if log.floor is not None:  # no other position may be below a floor, and no other log may begin above it
+            raise InvalidRequest(
+                f"{_what(context, saved, source, position)}, and this job has deleted the begin of its own log: its "
+                f"retained records begin with record {log.floor.next}, see `land.retain`. Nothing was changed.",
+                hint="restore it into a new job, which lands what the external system still has",
+                source=source,
+            )
         if newest is None:
             _require_continuable(context, saved, source, position)
             elsewhere[source] = position
             continue
-        if has_run:
-            require_own_log(source, newest.record.identity, context.identity)
-            if log.holds(position):
-                continue
-            if log.floor is not None and log.floor.log == position.log and position.next < log.floor.next:
-                raise InvalidRequest(
-                    f"{_what(context, saved, source, position)}, and this job has deleted what follows: its retained "
-                    f"records begin with record {log.floor.next}, see `land.retain`. Nothing was changed.",
-                    hint="restore it into a new job, which lands what the external system still has",
-                    source=source,
-                )
         if not has_run or not _continues(log, newest, position):
             raise InvalidRequest(
                 f"{_what(context, saved, source, position)}, and this job's storage has another log of that source, "

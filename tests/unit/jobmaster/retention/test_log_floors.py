@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -129,8 +130,30 @@ def test_a_savepoint_from_below_the_floor_is_not_restored_into_the_job(tmp_path:
     for _ in range(5):
         job.land_and_run(1)
     job.master.savepoints.cancel()
-    with pytest.raises(InvalidRequest, match="this job has deleted what follows: its retained records begin with"):
+    with pytest.raises(InvalidRequest, match="has deleted the begin of its own log: its retained records begin with"):
         job.master.restores.start(str(tmp_path / "old"))
+
+
+@pytest.mark.parametrize("is_moved_out", [False, True], ids=["trimmed", "moved out"])
+def test_a_savepoint_of_another_job_is_not_restored_again_once_the_log_that_continued_it_is_trimmed(
+    tmp_path: Path, is_moved_out: bool
+) -> None:
+    """Its position is below the floor, and the records after it are listed for deletion."""
+    first = trimming_job(tmp_path / "first", 2)
+    first.master.savepoints.export(2, str(tmp_path / "saved"), with_input=True)
+    job = trimming_job(tmp_path / "second")
+    job.master.restores.start(str(tmp_path / "saved"))
+    (job.folder / "feed.json").write_text((first.folder / "feed.json").read_text())
+    for _ in range(4):
+        job.land_and_run(1)
+    job.master.savepoints.cancel()
+    before = job.context.head().state
+    assert before.floors
+    if is_moved_out:
+        shutil.rmtree(job.folder / "store" / "landed" / "landed")
+    with pytest.raises(InvalidRequest, match="has deleted the begin of its own log"):
+        job.master.restores.start(str(tmp_path / "saved"))
+    assert job.context.head().state == before
 
 
 def test_a_log_that_is_lost_after_it_was_trimmed_is_not_begun_anew(job: LandedJob) -> None:
