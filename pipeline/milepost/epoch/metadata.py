@@ -275,6 +275,11 @@ class CheckpointMetadata:
             del document["dimensions"]
         return dump(document)
 
+    def log_position(self, source: str) -> LogPosition | None:
+        """Return how far the log of a landed source was read; None: nothing of it was."""
+        snapshot = self.sources.get(source)
+        return None if snapshot is None else snapshot.position
+
     def handles(self) -> list[ObjectHandle]:
         """Return every object of the job's own store that the checkpoint needs, except `_metadata` itself."""
         handles = [self.plan]

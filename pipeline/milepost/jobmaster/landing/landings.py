@@ -247,8 +247,7 @@ def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestStat
 def _position(context: JobContext, name: str, state: ManifestState) -> LogPosition | None:
     """Return how far the live head has read a source's log; None: it has read none."""
     checkpoint = state.checkpoint(state.timeline().head)
-    consumed = None if checkpoint is None else context.metadata(checkpoint).sources.get(name)
-    return None if consumed is None else consumed.position
+    return None if checkpoint is None else context.metadata(checkpoint).log_position(name)
 
 
 def require_landed(context: JobContext, name: str) -> None:

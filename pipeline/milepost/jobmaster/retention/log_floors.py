@@ -68,7 +68,7 @@ def _trim(
     context: JobContext, state: ManifestState, stay: Mapping[CheckpointId, CheckpointMetadata], source: str
 ) -> _Trim | None:
     """Return what may leave a source's log; None: nothing, or the log cannot be read."""
-    positions = [item.sources[source].position if source in item.sources else None for item in stay.values()]
+    positions = [metadata.log_position(source) for metadata in stay.values()]
     highest, floor = highest_floor(positions), floor_of(state, source)
     if highest is None or (floor is not None and highest <= floor.next):
         return None

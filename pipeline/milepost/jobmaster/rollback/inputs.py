@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.landed import LogPosition
 from milepost.sources.planning import list_objects
 from milepost.storage import open_store
 
@@ -68,7 +67,7 @@ def landed_between(
     for name, source in after.sources.items() if after is not None else ():
         if source.position is None:
             continue
-        start = _position(before, name) or context.source_log(name).floor
+        start = (None if before is None else before.log_position(name)) or context.source_log(name).floor
         objects, size = (0, 0) if start is None else (start.total_objects, start.total_bytes)
         if source.position.total_objects > objects:
             sizes[name] = InputSize(source.position.total_objects - objects, source.position.total_bytes - size)
@@ -77,7 +76,7 @@ def landed_between(
 
 def deleted_records(context: JobContext, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
     """Yield, as text, which input before the retained records of a log is not read again from `then`."""
-    if _position(then, source) is not None:
+    if then is not None and then.log_position(source) is not None:
         return
     log = context.source_log(source)
     newest = log.newest()
@@ -88,10 +87,6 @@ def deleted_records(context: JobContext, then: CheckpointMetadata | None, source
             f"source {source}: the records before {first} of its log were {why}. What the external system had up to "
             f"{json.dumps(at)} is not read again"
         )
-
-
-def _position(metadata: CheckpointMetadata | None, source: str) -> LogPosition | None:
-    return metadata.sources[source].position if metadata is not None and source in metadata.sources else None
 
 
 def skip_reason(context: JobContext, then: CheckpointMetadata | None, source: str) -> str | None:

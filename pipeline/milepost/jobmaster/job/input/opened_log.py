@@ -19,8 +19,7 @@ def open_log(
     Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log.
     """
     log = context.source_log(name)
-    snapshot = base.sources.get(name) if base is not None else None
-    position = snapshot.position if snapshot is not None else None
+    position = None if base is None else base.log_position(name)
     newest = log.newest()
     if newest is not None:
         require_own_log(name, newest.record.identity, context.identity)

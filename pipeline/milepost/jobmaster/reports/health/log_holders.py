@@ -46,8 +46,8 @@ def _holder(
     floor = floor_of(state, source)
     first = 2 if floor is None else floor.next
     for checkpoint, metadata in oldest:
-        snapshot = None if metadata is None else metadata.sources.get(source)
-        if snapshot is None or snapshot.position is None or snapshot.position.next <= first:
+        position = None if metadata is None else metadata.log_position(source)
+        if position is None or position.next <= first:
             return f"checkpoint {checkpoint.checkpoint_id} ({_reason(state, checkpoint.checkpoint_id)})"
     retain = format_duration(context.spec.landed[source].land.retain)
     return f"land.retain ({retain}), until the next checkpoint is dropped"
