@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.jobs.avro_messages import avro, record_schema
+from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.kafka_server import KAFKA_IS_NOT_TO_BE_HAD, KafkaServer
@@ -86,6 +87,55 @@ def test_a_job_reads_each_message_once_and_again_after_a_rollback(
     assert (failed.error, failed.may_pass) == ("SourceReplaced", False)
 
 
+def duckdb_totals(rows: list[dict[str, object]]) -> list[tuple[str, int, int]]:
+    """Return the totals of messages, as DuckDB computes them."""
+    table = pa.Table.from_pylist(rows)
+    with duckdb.connect() as connection:
+        connection.register("messages", table)
+        return connection.sql(
+            "SELECT user, count(*), CAST(sum(n) AS BIGINT) FROM messages GROUP BY user ORDER BY user"
+        ).fetchall()
+
+
+def test_without_its_topic_a_job_goes_back_and_backfills_and_moves_with_every_landed_row(
+    tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    topic = kafka.new_topic(3)
+    spec = tmp_path / "config" / "clicks.yaml"
+    spec.parent.mkdir()
+    spec.write_text(SPEC.replace("TOPIC", topic))
+    produced: list[dict[str, object]] = [{"user": f"u{number % 7}", "n": number} for number in range(200)]
+    seen: dict[int, list[dict[str, object]]] = {}
+    for first in range(0, 200, 50):
+        part = produced[first : first + 50]
+        kafka.produce(topic, {p: [json.dumps(row).encode() for row in part[p::3]] for p in range(3)})
+        assert not job(tmp_path).landings.land().failed
+        if first < 150:  # the last messages are landed and not processed
+            seen[epoch(tmp_path)] = produced[: first + 50]
+    location = job(tmp_path).savepoints.create("saved", target=str(tmp_path / "saved"), with_input=True).location
+    kafka.delete_topic(topic)
+
+    for checkpoint, rows in sorted(seen.items(), reverse=True):
+        roll_back(job(tmp_path), checkpoint)
+        assert totals(tmp_path) == duckdb_totals(rows)
+    while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+        pass
+    assert totals(tmp_path) == duckdb_totals(produced)
+
+    spec.write_text(spec.read_text().replace("total: sum(n)", "total: sum(2 * n)"))
+    back_fill(job(tmp_path), SparklessRunner(), from_checkpoint=0)
+    assert totals(tmp_path) == duckdb_totals([{**row, "n": 2 * int(str(row["n"]))} for row in produced])
+
+    other = tmp_path / "other"
+    (other / "config").mkdir(parents=True)
+    (other / "config" / "clicks.yaml").write_text(SPEC.replace("TOPIC", topic).replace("name: clicks", "name: moved", 1))
+    job(other).restores.start(location)
+    assert totals(other) == duckdb_totals(produced[:150])
+    epoch(other)
+    assert totals(other) == duckdb_totals(produced)
+
+
 def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
     tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,11 +163,7 @@ def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
     epoch(tmp_path)
     in_partition_0 = [row for row in produced if row["n"] % 5]
     rows = [row for row in produced if row["n"] % 5 == 0] + in_partition_0[:24] + in_partition_0[40:]
-    table = pa.Table.from_pylist(rows)  # DuckDB reads it by its name
-    expected = duckdb.sql(
-        'SELECT user, count(*), CAST(sum(n) AS BIGINT) FROM "table" GROUP BY user ORDER BY user'
-    ).fetchall()
-    assert table.num_rows == 74 and totals(tmp_path) == expected
+    assert len(rows) == 74 and totals(tmp_path) == duckdb_totals(rows)
 
 
 def test_avro_messages_are_read_without_kafka_and_without_the_registry(

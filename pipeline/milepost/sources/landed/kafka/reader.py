@@ -6,10 +6,12 @@ compacted, or are marks of transactions. What the consumer delivers beyond a sha
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 from operator import is_
@@ -151,7 +153,9 @@ class Reader:
                     seen = time.monotonic()
             if all(item.is_done for item in progress.values()):
                 break
-            if self._consume(progress) or self._has_fetched:
+            with _without_cycle_detection():
+                progressed = self._consume(progress)
+            if progressed or self._has_fetched:
                 seen, self._has_fetched = time.monotonic(), False
             elif self._cluster.events.fatal is not None:
                 raise self._cluster.failures.of(self._cluster.events.fatal, "")
@@ -263,6 +267,22 @@ class Reader:
 
         if partitions:
             self._consumer.pause([TopicPartition(*partition) for partition in partitions])
+
+
+@contextmanager
+def _without_cycle_detection() -> Iterator[None]:
+    """Pause Python's search for reference cycles, which costs a third of the landing of small messages.
+
+    A batch of messages allocates 10,000 tracked objects, and every 700 of them begin a search. None is in a cycle, and
+    all but those that wait are freed with the batch.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _numbers(messages: list[Message], partitions: Sequence[Partition]) -> npt.NDArray[np.int64]:
