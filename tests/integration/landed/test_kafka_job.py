@@ -129,7 +129,8 @@ def test_without_its_topic_a_job_goes_back_and_backfills_and_moves_with_every_la
 
     other = tmp_path / "other"
     (other / "config").mkdir(parents=True)
-    (other / "config" / "clicks.yaml").write_text(SPEC.replace("TOPIC", topic).replace("name: clicks", "name: moved", 1))
+    moved = SPEC.replace("TOPIC", topic).replace("name: clicks", "name: moved", 1)
+    (other / "config" / "clicks.yaml").write_text(moved)
     job(other).restores.start(location)
     assert totals(other) == duckdb_totals(produced[:150])
     epoch(other)
