@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from milepost.jobmaster.job.checks.store_checks import local_disks as local_disks
     from milepost.jobmaster.job.checks.store_checks import probe_stores as probe_stores
     from milepost.jobmaster.job.checks.store_checks import probe_tables as probe_tables
+    from milepost.jobmaster.job.landing_failures import FailedLanding as FailedLanding
     from milepost.jobmaster.job.session import Session as Session
     from milepost.jobmaster.job.warm_up import warm_up as warm_up
     from milepost.jobmaster.jobmaster import JobMaster as JobMaster
     from milepost.jobmaster.landing.gaps import AppendedGap as AppendedGap
     from milepost.jobmaster.landing.gaps import ApprovedGap as ApprovedGap
     from milepost.jobmaster.landing.lander import Landing as Landing
-    from milepost.jobmaster.landing.landings import FailedLanding as FailedLanding
     from milepost.jobmaster.landing.landings import LandingReport as LandingReport
     from milepost.jobmaster.landing.source_probe import probe_landed_sources as probe_landed_sources
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint as AbortedCheckpoint
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost as MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice as UpsertPrice
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
+    from milepost.jobmaster.reports.health.sources import FailedLandingHealth as FailedLandingHealth
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
     from milepost.jobmaster.reports.health.sources import missing_input as missing_input

@@ -43,6 +43,12 @@ def _overdue(status: Status) -> str:
     return "; ".join(f"source {name}: {source.overdue}" for name, source in sources if source.overdue)
 
 
+def _landing_failed(status: Status) -> str:
+    logs = [source.log for source in (status.sources or {}).values() if source.log is not None]
+    failed = [log.failed.message for log in logs if log.failed is not None]
+    return " ".join((*failed, "Epochs process what was landed before."))
+
+
 def _frozen(status: Status) -> str:
     until = "" if status.frozen is None else f" until {status.frozen.until}"
     return f"A backfill blocks new checkpoints{until}."
@@ -74,6 +80,7 @@ _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
         Meaning.WARN,
         lambda status: f"No session works on checkpoint {status.pending}: {status.lease_over}.",
     ),
+    Condition.LANDING_FAILED: (Meaning.BAD, _landing_failed),
     Condition.OVERDUE: (Meaning.WARN, _overdue),
     Condition.LATE: (Meaning.WARN, lambda status: status.next_step),
     Condition.NO_INPUT: (Meaning.WARN, lambda status: status.next_step),

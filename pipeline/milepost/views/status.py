@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, FailedLandingHealth, JobState, LogHealth, SourceHealth, Status
 from milepost.views.badge import job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
@@ -98,7 +98,8 @@ def _landed(name: str, log: LogHealth) -> Row:
     "not landed" is as of the last landing: no report calls the external system.
     """
     if not log.records:
-        return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), "nothing was landed yet")
+        remark = f"nothing was landed yet{_failed(log.failed)}"
+        return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), remark)
     behind = UNKNOWN if log.backlog is None else counted(log.backlog.count, log.backlog.unit)
     oldest = UNKNOWN if log.oldest_unread is None else Figure(f"{lasting(log.lag_ms)} ago")
     unread = (show_count(log.unread_rows), show_bytes(log.unread_bytes), show_count(log.unread_records))
@@ -109,7 +110,12 @@ def _landed(name: str, log: LogHealth) -> Row:
         remark += f"; retained from record {log.retained_from}, by {log.held_by}"
     if log.gaps:
         remark += f"; {counted(log.gaps, 'gap')} of lost data"
-    return Row((name, *landed, *unread, oldest), remark)
+    return Row((name, *landed, *unread, oldest), f"{remark}{_failed(log.failed)}")
+
+
+def _failed(failed: FailedLandingHealth | None) -> str:
+    """Return why the last landing failed, to follow a remark; "": it did not."""
+    return "" if failed is None else f"; failed at {show_time(failed.at)}: {failure_text(failed.error, failed.message)}"
 
 
 def _position(position: Any) -> str:

@@ -408,6 +408,13 @@ def is_lease_over(folder: Path, patch: Patch) -> SparklessJob:
     return job
 
 
+def is_landing_failed(folder: Path, patch: Patch) -> SparklessJob:
+    job = with_a_landed_source(folder)
+    run(job)
+    assert job.master.landings.land().failed, "it has no `feed.json`"
+    return job
+
+
 def is_overdue(folder: Path, patch: Patch) -> SparklessJob:
     return SparklessJob.create(folder, {"settle: 0s": "settle: 0s\n    expect_every: 1h"})
 
@@ -468,6 +475,7 @@ STATES: dict[Condition, Callable[[Path, Patch], SparklessJob]] = {
         is_input_refused,
         is_unpublished,
         is_lease_over,
+        is_landing_failed,
         is_overdue,
         is_late,
         is_no_input,

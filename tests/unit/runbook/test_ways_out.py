@@ -193,6 +193,7 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
     "initializing": (Situation(provoked.is_initializing, land("a.csv")),),
     "input-refused": (Situation(provoked.is_input_refused, IGNORES),),
     "no-input": (Situation(provoked.is_no_input, land("a.csv")),),
+    "landing-failed": (Situation(provoked.is_landing_failed, provoked.answer),),
     "overdue": (Situation(provoked.is_overdue, land("a.csv")),),
     "spec-refused": (
         Situation(provoked.is_spec_refused, ANOTHER_KEY, {"backfill": begin_another_table}),

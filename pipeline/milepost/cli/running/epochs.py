@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from milepost.cli.running.landing import NOT_LANDED, show_failed_landings, show_landings
+from milepost.cli.running.landing import landing_error, show_failed_landings, show_landings
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
@@ -18,7 +18,15 @@ from milepost.views import late_by_operator, show_count, show_rows
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster import CheckpointReport, JobMaster, Recovery, Session, SourceDetails
+    from milepost.jobmaster import (
+        CheckpointReport,
+        JobMaster,
+        LandingReport,
+        NothingToDo,
+        Recovery,
+        Session,
+        SourceDetails,
+    )
     from milepost.jobspec.load import LoadedJob
 
 _THAW_S = 2.0
@@ -58,14 +66,22 @@ def run(
     """Run epochs now, without Airflow. After a failure, earlier epochs stay published.
 
     Sources that are landed are landed once, before the first epoch. What is landed after that does not prolong
-    `--until-caught-up` and `--drain`.
+    `--until-caught-up` and `--drain`. If landing fails, the epochs run, and the exit code is that of `land`.
     """
     if epochs is not None and (until_caught_up or drain):
         other = "--drain" if drain else "--until-caught-up"
         raise InvalidRequest(f"--epochs and {other} cannot be combined. Nothing was run.")
 
     from milepost.cli.terminal.progress import EpochProgress
-    from milepost.jobmaster import CheckpointDetails, JobMaster, NothingToDo, Recovery, Session, report_lines
+    from milepost.jobmaster import (
+        CheckpointDetails,
+        JobMaster,
+        LandingReport,
+        NothingToDo,
+        Recovery,
+        Session,
+        report_lines,
+    )
     from milepost.jobspec.load import load_job
     from milepost.spark.driver import spark_runner
 
@@ -86,7 +102,7 @@ def run(
 
     # One session per epoch, because a session whose checkpoint has completed runs no second one.
     session, waited = Session.cli(), False
-    all_landed = not loaded.spec.landed or _land(master, session, output, take_over=take_over)
+    landing = _land(master, session, output, take_over=take_over) if loaded.spec.landed else LandingReport()
     up_to = master.landings.newest_records() if remaining is None and loaded.spec.landed else None
     while remaining is None or remaining > 0:
         with EpochProgress() as progress:
@@ -119,11 +135,16 @@ def run(
                 waited = True
                 _wait_to_settle(settles_in_ms, result.settling, output)
                 continue
-            output.document(result) if output.json else output.text(f"nothing to do: {result.message}")
+            if output.json:
+                _print_document(result, landing, output)
+            output.text(f"nothing to do: {result.message}")
             break
         if telemetry is not None:
             telemetry.completed(loaded.spec.name, result)
-        _show_epoch(result, output)
+        if output.json:
+            _print_document(result, landing, output)
+        else:
+            _show_epoch(result, output)
         if not several and _at_a_terminal():
             _offer_server(loaded, result, output)
         if isinstance(result, CheckpointDetails) and result.final:
@@ -133,12 +154,11 @@ def run(
         check_published()
     except StateCorrupt as error:
         output.note(output.as_typed(error.full_message()))
-    if not all_landed:
-        raise typer.Exit(NOT_LANDED)
+    raise typer.Exit(landing.exit_code)
 
 
-def _land(master: JobMaster, session: Session, output: Output, *, take_over: bool) -> bool:
-    """Land the sources that are landed, and return whether none failed. The epoch runs in any case."""
+def _land(master: JobMaster, session: Session, output: Output, *, take_over: bool) -> LandingReport:
+    """Land the sources that are landed. The epoch runs even if that fails."""
     from milepost.cli.terminal.progress import EpochProgress
 
     with EpochProgress() as progress:
@@ -149,7 +169,12 @@ def _land(master: JobMaster, session: Session, output: Output, *, take_over: boo
         show_failed_landings(report, output)
     elif not report.not_due:  # else the epoch itself reports why it does not run
         show_landings(report, output)
-    return not report.failed
+    return report
+
+
+def _print_document(result: CheckpointReport | NothingToDo, landing: LandingReport, output: Output) -> None:
+    """Print the document of an epoch. Like the exit code, its `ok` is that of the landing too."""
+    output.document(result, ok=not landing.failed, error=landing_error(landing, output))
 
 
 def _wait_out(busy: Busy, progress: EpochProgress) -> None:
@@ -188,8 +213,6 @@ def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output
 def _show_epoch(result: CheckpointReport, output: Output) -> None:
     from milepost.jobmaster import CheckpointDetails
 
-    if output.json:
-        return output.document(result)
     counts = show_rows(result.rows_in, result.rows_out, result.late_rows) + late_by_operator(result)
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     what = f"checkpoint {result.checkpoint_id} {result.status}: epoch {result.epoch}"

@@ -15,13 +15,11 @@ from milepost.cli.terminal.open_job import open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
 from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
+from milepost.runbook import address
 from milepost.views import show_bytes
 
 if TYPE_CHECKING:
     from milepost.jobmaster import LandingReport
-
-NOT_LANDED = 1
-"""Exit code if a source could not be landed."""
 
 
 def register(app: typer.Typer) -> None:
@@ -54,7 +52,10 @@ def land(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Land new rows of external systems now. Epochs read them afterwards."""
+    """Land new rows of external systems now. Epochs read them afterwards.
+
+    If sources fail, the others are landed. The exit code is that of the errors, or 1 if they have different ones.
+    """
     output: Output = ctx.obj
     if resume_from is not None:
         return _resume(job, source or [], resume_from, output, dry_run=dry_run, yes=yes)
@@ -65,8 +66,7 @@ def land(
         output.document(report, ok=not report.failed)
     else:
         show_landings(report, output)
-    if report.failed:
-        raise typer.Exit(NOT_LANDED)
+    raise typer.Exit(report.exit_code)
 
 
 def _resume(job: str, sources: list[str], resume_from: str, output: Output, *, dry_run: bool, yes: bool) -> None:
@@ -87,6 +87,21 @@ def show_landings(report: LandingReport, output: Output) -> None:
         rows = f"{counted(one.rows, 'row')}, {show_bytes(one.bytes)}, in {counted(one.records, 'record')}"
         output.text(f"source {one.source}: landed {rows}" if one.records else f"source {one.source}: nothing new")
     show_failed_landings(report, output)
+
+
+def landing_error(report: LandingReport, output: Output) -> dict[str, object] | None:
+    """Return why sources were not landed, as the `error` of a `--json` document; None: none failed."""
+    if not report.failed:
+        return None
+    first = report.failed[0]
+    return {
+        "class": first.error,
+        "message": output.as_typed(" ".join(failed.message for failed in report.failed)),
+        "hint": output.as_typed("; ".join(dict.fromkeys(failed.hint for failed in report.failed if failed.hint))),
+        "runbook": address(first.runbook),
+        "details": {"sources": [failed.source for failed in report.failed]},
+        "exit_code": report.exit_code,
+    }
 
 
 def show_failed_landings(report: LandingReport, output: Output) -> None:

@@ -82,8 +82,12 @@ class Output:
             return None
         return re.compile(rf"(\bmilepost (?!runbook )(?:[a-z-]+ ){{1,2}}){re.escape(name)}(?![\w/-]|\.\w)")
 
-    def document(self, data: object, *, ok: bool = True) -> None:
-        """Print a record, or a mapping, as one versioned document, on one line."""
+    def document(self, data: object, *, ok: bool = True, error: Mapping[str, object] | None = None) -> None:
+        """Print a record, or a mapping, as one versioned document, on one line.
+
+        Args:
+            error: what failed apart from it, as in `failure`; None: nothing did.
+        """
         lists: list[StreamedRows] = []
 
         def stored(value: object) -> object:
@@ -92,7 +96,8 @@ class Output:
             lists.append(value)
             return _STREAMED
 
-        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data}, ensure_ascii=False, default=stored)
+        failed = {} if error is None else {"error": error}
+        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data, **failed}, ensure_ascii=False, default=stored)
         for streamed in lists:
             before, _, text = text.partition(json.dumps(_STREAMED))
             sys.stdout.write(f"{before}[")

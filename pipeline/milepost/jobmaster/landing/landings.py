@@ -9,11 +9,12 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.errors import Action, Busy, CheckpointError, InvalidRequest, NotFound, PositionExpired, with_hint
+from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound, PositionExpired, with_hint
 from milepost.extras import require
 from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.landing_failures import FailedLanding, delete_failure, store_failure
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
@@ -36,7 +37,6 @@ from milepost.operators.process import read_function
 from milepost.protocol.landed import LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
-from milepost.runbook import page_of
 from milepost.sources.landed import (
     MESSAGE_SCHEMA,
     GivenRows,
@@ -54,23 +54,6 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class FailedLanding:
-    """A source that was not landed, and why. What was landed before is as it was.
-
-    Attributes:
-        error: name of the error's class. runbook: name of its page.
-        may_pass: whether landing again can succeed although nothing was corrected.
-    """
-
-    source: str
-    error: str
-    message: str
-    hint: str
-    runbook: str
-    may_pass: bool
-
-
-@dataclass(frozen=True, slots=True)
 class LandingReport:
     """What a call landed, in the order of the sources' names.
 
@@ -82,6 +65,12 @@ class LandingReport:
     landed: tuple[Landing, ...] = ()
     failed: tuple[FailedLanding, ...] = ()
     not_due: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The code of the errors if all have the same; 1 if they differ; 0 if no source failed."""
+        codes = {failed.exit_code for failed in self.failed}
+        return codes.pop() if len(codes) == 1 else int(bool(codes))
 
 
 class Landings:
@@ -202,9 +191,7 @@ class Landings:
                 landed.append(self._land(name, state))
             except CheckpointError as error:  # one source that does not answer must not keep the others back
                 _LOG.info("source %s was not landed: %s", name, error.message)
-                may_pass = error.action is Action.RETRY
-                named = type(error).__name__, error.message, error.hint, page_of(error)
-                failed.append(FailedLanding(name, *named, may_pass))
+                failed.append(FailedLanding.of(name, error))
         return LandingReport(tuple(landed), tuple(failed))
 
     @use_case
@@ -224,10 +211,17 @@ class Landings:
     def _land(self, name: str, state: ManifestState) -> Landing:
         context = self._context
         spec, log = context.spec.landed[name], context.source_log(name)
-        require_log_of_head(context, log, state)
-        source = open_source(context, name, spec, may_create=True)
-        with with_hint(PositionExpired, expired_hint(context.spec.name, name, source)):
-            return Lander(log, source, context.identity).land()
+        try:
+            require_log_of_head(context, log, state)
+            source = open_source(context, name, spec, may_create=True)
+            with with_hint(PositionExpired, expired_hint(context.spec.name, name, source)):
+                landing = Lander(log, source, context.identity).land()
+        except Exception as error:
+            store_failure(log, error)
+            raise
+        if not landing.records:
+            delete_failure(log)
+        return landing
 
 
 def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestState) -> None:

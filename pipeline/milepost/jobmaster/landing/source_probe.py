@@ -12,6 +12,7 @@ from milepost.codec import dump
 from milepost.epoch import counted, iso_ms
 from milepost.errors import CheckpointError, PositionExpired, SourceUnreachable, with_hint
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import expired_hint, named_positions
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
@@ -80,10 +81,11 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     with with_hint(PositionExpired, hint), named_positions(name, position):
         pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
     notes = source.notes() if isinstance(source, NotedSource) else ()
-    detail = "; ".join(
-        (f"{spec.location} is opened", _log(newest), _ahead(name, position, pull), *(note.text for note in notes))
-    )
-    return detail, any(note.is_warning for note in notes)
+    failure = last_failure(context.store, name, None if newest is None else newest.record)
+    failed = [] if failure is None else [f"the last landing failed at {iso_ms(failure.failed_at_ms)}: {failure.text}"]
+    texts = _log(newest), *failed, _ahead(name, position, pull), *(note.text for note in notes)
+    is_suspicious = failure is not None or any(note.is_warning for note in notes)
+    return "; ".join((f"{spec.location} is opened", *texts)), is_suspicious
 
 
 def _log(newest: StoredRecord | None) -> str:

@@ -159,6 +159,8 @@ METRICS: tuple[Metric, ...] = (
            "How long ago the oldest of those that have rows was landed; 0: there is none."),
     Metric("source", "lastLandingTimestamp", _G, _U.MOMENT, "status.sources.*.log.landed_at",
            "When the newest record of its log was appended. A landing without rows may append none."),
+    Metric("source", "lastLandingFailure", _S, _U.TRUTH, "status.sources.*.log.failed.error",
+           "Why its last landing failed; no series when it did not.", label="error"),
     Metric("source", "landingBacklog", _G, _U.NONE, "status.sources.*.log.backlog.count",
            "What its external system had and was not landed, when that record was read; of sources that can say.",
            label="unit"),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.continuations import continuing_record as continuing_record
     from milepost.protocol.landed.continuations import copied_record as copied_record
     from milepost.protocol.landed.continuations import is_continued_by as is_continued_by
+    from milepost.protocol.landed.failures import LandingFailure as LandingFailure
+    from milepost.protocol.landed.failures import landing_failure as landing_failure
     from milepost.protocol.landed.floors import floor_at as floor_at
     from milepost.protocol.landed.floors import floor_of as floor_of
     from milepost.protocol.landed.floors import highest_floor as highest_floor

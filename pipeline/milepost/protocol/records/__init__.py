@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import landed_records_prefix as landed_records_prefix
     from milepost.protocol.records.layout import landed_sequence as landed_sequence
     from milepost.protocol.records.layout import landed_source_of_key as landed_source_of_key
+    from milepost.protocol.records.layout import landing_failure_key as landing_failure_key
     from milepost.protocol.records.layout import manifest_key as manifest_key
     from milepost.protocol.records.layout import manifest_version as manifest_version
     from milepost.protocol.records.layout import mark_key as mark_key

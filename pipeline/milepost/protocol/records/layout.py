@@ -40,7 +40,8 @@ LANDED_PREFIX = "landed/"
 """Followed by the source's name and one of
 
 * ``records/<number>.json``: the records of the source's log, numbered like the manifest, newest first,
-* ``objects/<sequence>/<write id>/``: Parquet objects with the rows of a record.
+* ``objects/<sequence>/<write id>/``: Parquet objects with the rows of a record,
+* ``failure.json``: why the last landing failed. Each failure overwrites the one before.
 """
 
 PROBE_PREFIX = "_probe/"
@@ -61,6 +62,7 @@ _STAGED_FILE = re.compile(rf"{SINKS_PREFIX}([^/]+)/files/")
 _LANDED_RECORD_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/records/(\d{{20}})\.json")
 _LANDED_OBJECT_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/[^/]+/[^/]+\.parquet")
 _LANDED_DIRECTORY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/")
+_LANDING_FAILURE = re.compile(rf"{LANDED_PREFIX}[^/]+/failure\.json")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
@@ -133,6 +135,15 @@ def landed_object_place(key: str) -> tuple[str, int] | None:
     """
     match = _LANDED_OBJECT_KEY.fullmatch(key)
     return None if match is None else (match[1], int(match[2]))
+
+
+def landing_failure_key(source: str) -> str:
+    """Return the key of the last failed landing of one source."""
+    return f"{LANDED_PREFIX}{source}/failure.json"
+
+
+def is_landing_failure_key(key: str) -> bool:
+    return _LANDING_FAILURE.fullmatch(key) is not None
 
 
 def landed_source_of_key(key: str) -> str | None:

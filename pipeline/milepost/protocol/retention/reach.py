@@ -26,6 +26,7 @@ from milepost.protocol.records.layout import (
     copy_pin_name,
     garbage_list_key,
     heartbeat_key,
+    is_landing_failure_key,
     is_mark_key,
     is_registered_table_key,
     is_veto_key,
@@ -54,7 +55,7 @@ class ObjectStatus(Enum):
         "below a checkpoint that is pending or newer than a pending one, part of a savepoint being copied, or written "
         "by a landing that may be running"
     )
-    OWNED = "measurements of a retained checkpoint, deleted together with it"
+    OWNED = "measurements of a retained checkpoint, deleted together with it, or a source's last failed landing"
     LISTED = "listed as garbage, deleted once it is due"
     UNCLAIMED = "input record of no completed epoch, retained because a trigger may still name it"
     UNREACHABLE = "nothing refers to it, and nothing can refer to it again"
@@ -130,6 +131,8 @@ def object_status(
     if key.startswith(GARBAGE_PREFIX):
         named = any(key == garbage_list_key(garbage.sha256) for garbage in state.garbage_lists)
         return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
+    if is_landing_failure_key(key):
+        return ObjectStatus.OWNED
     if key.startswith(LANDED_PREFIX):
         return _of_a_log(state, key, listed, logs or {})
     if _INPUT_KEY.fullmatch(key):

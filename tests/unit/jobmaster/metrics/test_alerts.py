@@ -111,6 +111,7 @@ def test_every_alert_leads_to_a_page_of_the_runbook_that_names_it() -> None:
         ({"last_failure": "IO_EXCEPTION"}, {"MilepostStoreAway"}),
         ({"lag_ms": 1_800_001}, {"MilepostLag"}),
         ({"sources": {"s": {"event_time_age_ms": 21_600_001}}}, {"MilepostOldEvents"}),
+        ({"condition": "landing-failed"}, {"MilepostLandingFailed"}),
         ({"condition": "overdue"}, {"MilepostFeedSilent"}),
         ({"condition": "reconciling"}, {"MilepostUnpublished"}),
         ({"condition": "lease-over"}, {"MilepostLeaseOver"}),

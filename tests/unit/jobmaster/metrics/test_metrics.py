@@ -66,6 +66,8 @@ def test_every_metric_is_a_field_of_a_document(job: CountedJob, tmp_path: Path) 
     seen = {sample.metric for sample in samples_of("counts", told)}
     landed = LandedJob.create(tmp_path / "landed")
     landed.land_and_run(1)
+    (landed.folder / "feed.json").unlink()
+    assert landed.land().failed
     of_landed = {"status": to_json(landed.master.reports.status())}
     of_landed["status"]["sources"]["feed"]["log"]["backlog"] = {"count": 3, "unit": "offset"}  # as of Kafka
     seen |= {sample.metric for sample in samples_of("landed", of_landed)}
@@ -81,7 +83,7 @@ def test_names_are_one_per_metric_and_labels_never_grow_with_time() -> None:
     assert len(SERIES) == len({metric.full_name for metric in METRICS}) == len(METRICS)
     assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) for name in SERIES)
     bounded = {"job", "operator", "source", "sink", "phase", "status", "reason", "verdict", "state", "currency"}
-    bounded |= {"condition", "unit"}
+    bounded |= {"condition", "unit", "error"}
     assert {label for metric in METRICS for label in metric.labels} == bounded
 
 

@@ -105,6 +105,10 @@ _ACTIONS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
         EPOCH,
         _fixed("Run an epoch: it takes over a checkpoint that is ready to complete, and aborts one that is not."),
     ),
+    Condition.LANDING_FAILED: (
+        "",
+        _fixed("Fix the cause, unless it is temporary. The next scheduled landing goes on from the end of the log."),
+    ),
     Condition.OVERDUE: ("", _fixed("Check what writes this source. Its next object is read as usual.")),
     Condition.LATE: (EPOCH, _fixed("Run epochs until the job has caught up, or check what writes the source.")),
     Condition.NO_INPUT: ("", _fixed("Write objects there, or correct the path of the source.")),

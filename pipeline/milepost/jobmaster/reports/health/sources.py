@@ -20,12 +20,14 @@ from milepost.jobmaster.job.input.next_input import (
     unknown_objects_note,
 )
 from milepost.jobmaster.job.input.unread_input import unread_input
+from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
-from milepost.protocol.landed import SourceBacklog
+from milepost.protocol.landed import LandingFailure, SourceBacklog
 from milepost.protocol.records import ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
+from milepost.storage.concurrency import parallel_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,18 @@ class BadRecords:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedLandingHealth:
+    """Why the last landing of a source failed. at: when. error, runbook: names of the error's class and of its page."""
+
+    at: str
+    error: str
+    message: str
+    hint: str
+    runbook: str
+    may_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LogHealth:
     """The log of a landed source, how much of it the head has not read, and how far landing was behind.
 
@@ -60,6 +74,7 @@ class LogHealth:
         backlog: what the external system had after `position` when the newest record was read; omitted where the
             source cannot say.
         gaps: records of the whole log by which it goes on after lost data.
+        failed: why the last landing failed; omitted if it succeeded.
     """
 
     records: int
@@ -77,6 +92,7 @@ class LogHealth:
     held_by: str | None
     gaps: int
     backlog: OmitNone[SourceBacklog] = None
+    failed: OmitNone[FailedLandingHealth] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +187,18 @@ def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
     return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
 
 
+def failed_landing(job: str, sources: Mapping[str, SourceHealth]) -> str | None:
+    """Format the first source whose last landing failed, with the next step; None: none failed."""
+    for name, source in sources.items():
+        if source.log is not None and source.log.failed is not None:
+            failed, command = source.log.failed, f"milepost land {job} --source {name}"
+            step = failed.hint or f"fix the cause, then: {command}"
+            if failed.may_pass:
+                step = f"the next landing tries again; to try now: {command}"
+            return f"source {name}: the last landing failed at {failed.at} ({failed.error}): {step}"
+    return None
+
+
 def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
     """Format the first source that never had an object, with the next step; None: each has had one."""
     for name, source in sources.items():
@@ -217,6 +245,7 @@ def _sources(
     context: JobContext, state: ManifestState | None, base: CheckpointMetadata | None, plans: SourcePlans, now_ms: int
 ) -> dict[str, SourceHealth]:
     health, holders = {}, {} if state is None else log_holders(context, state)
+    failures = _landing_failures(context, plans)
     for name, plan in plans.items():
         spec = context.spec.sources[name]
         snapshot = base.sources.get(name) if base is not None else None
@@ -240,12 +269,35 @@ def _sources(
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=snapshot is not None and snapshot.idle,
-            log=_log_health(context, name, plan, holders.get(name), now_ms),
+            log=_log_health(context, name, plan, holders.get(name), failures.get(name), now_ms),
         )
     return health
 
 
-def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str | None, now_ms: int) -> LogHealth | None:
+def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, FailedLandingHealth]:
+    """Return why the last landing failed, by landed source."""
+
+    def read(name: str) -> LandingFailure | None:
+        log = plans[name].log
+        return None if log is None else last_failure(context.store, name, log.newest)
+
+    failures = zip(plans, parallel_map(context.store, read, list(plans)), strict=True)
+    return {name: _reported(failure) for name, failure in failures if failure is not None}
+
+
+def _reported(failure: LandingFailure) -> FailedLandingHealth:
+    texts = failure.error, failure.message, failure.hint, failure.runbook
+    return FailedLandingHealth(iso_ms(failure.failed_at_ms), *texts, failure.may_pass)
+
+
+def _log_health(
+    context: JobContext,
+    name: str,
+    plan: SourcePlan,
+    held_by: str | None,
+    failed: FailedLandingHealth | None,
+    now_ms: int,
+) -> LogHealth | None:
     """Return the health of a landed source's log; None: the source is files."""
     if plan.log is None:
         return None
@@ -266,6 +318,7 @@ def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str |
             retained_from=1,
             held_by=None,
             gaps=0,
+            failed=failed,
         )
     oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
     return LogHealth(
@@ -284,6 +337,7 @@ def _log_health(context: JobContext, name: str, plan: SourcePlan, held_by: str |
         held_by=held_by,
         backlog=newest.backlog,
         gaps=newest.total_gaps,
+        failed=failed,
     )
 
 

@@ -13,7 +13,14 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.jobmaster.reports.health.sources import SourceHealth, backlog, missing_input, overdue_source, stale
+from milepost.jobmaster.reports.health.sources import (
+    SourceHealth,
+    backlog,
+    failed_landing,
+    missing_input,
+    overdue_source,
+    stale,
+)
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
@@ -173,6 +180,9 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
     if status.lease_over is not None:
         step = f"checkpoint {status.pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
         return Condition.LEASE_OVER, 1, step
+    not_landed = failed_landing(job, status.sources or {})
+    if not_landed is not None:
+        return Condition.LANDING_FAILED, 1, not_landed
     nothing_lands = overdue_source(status.sources or {})
     if nothing_lands is not None:
         return Condition.OVERDUE, 6, nothing_lands

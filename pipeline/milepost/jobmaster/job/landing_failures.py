@@ -1,0 +1,90 @@
+"""Store why the last landing of a source failed, and read it for reports. No landing depends on it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from milepost.codec import decode, encode
+from milepost.errors import Action, CheckpointError, CommitConflict, NotFound, StateCorrupt
+from milepost.protocol.landed import LandingFailure, LogRecord, landing_failure
+from milepost.protocol.records import ObjectStore, landing_failure_key
+from milepost.runbook import page_of
+from milepost.storage.log import SourceLog
+
+_UNEXPECTED = "unexpected error: see the log of the landing"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLanding:
+    """A source that was not landed, and why. What was landed before is as it was.
+
+    Attributes:
+        error: name of the error's class. runbook: name of its page.
+        may_pass: whether landing again can succeed although nothing was corrected. exit_code: of the error.
+    """
+
+    source: str
+    error: str
+    message: str
+    hint: str
+    runbook: str
+    may_pass: bool
+    exit_code: int
+
+    @classmethod
+    def of(cls, source: str, error: Exception) -> FailedLanding:
+        """Return the failure of a source. Of an unexpected error, the message is left out: it may hold anything."""
+        name, page = type(error).__name__, page_of(error)
+        if not isinstance(error, CheckpointError):
+            return cls(source, name, _UNEXPECTED, "", page, may_pass=False, exit_code=CheckpointError.exit_code)
+        may_pass = error.action is Action.RETRY
+        return cls(source, name, error.message, error.hint, page, may_pass, error.exit_code)
+
+
+def store_failure(log: SourceLog, error: Exception) -> None:
+    """Store why a landing failed. An error in doing so is only logged: the failure itself is what counts.
+
+    A lost race is no failure, because another landing has the rows.
+    """
+    if isinstance(error, CommitConflict):
+        return
+    failed = FailedLanding.of(log.source, error)
+    texts = failed.error, failed.message, failed.hint, failed.runbook
+    try:
+        newest = log.newest()
+        record, now_ms = None if newest is None else newest.record, log.store.clock_ms()
+        failure = landing_failure(record, now_ms, *texts, may_pass=failed.may_pass)
+        log.store.put(landing_failure_key(log.source), encode(failure))
+    except CheckpointError as problem:
+        _LOG.warning("source %s: its failure could not be stored for `status`: %s", log.source, problem.message)
+
+
+def delete_failure(log: SourceLog) -> None:
+    """Delete the failure after a landing that appended no record. A new record supersedes it without that."""
+    key = landing_failure_key(log.source)
+    try:
+        log.store.stat(key)  # almost always missing, and a store with versions records each delete
+        log.store.delete([key])
+    except NotFound:
+        pass
+    except CheckpointError as problem:
+        _LOG.warning("source %s: its last failure could not be deleted: %s", log.source, problem.message)
+
+
+def last_failure(store: ObjectStore, source: str, newest: LogRecord | None) -> LandingFailure | None:
+    """Return why the last landing failed; None: it succeeded.
+
+    Args:
+        newest: record of the source's log; None: nothing was landed yet.
+    """
+    key = landing_failure_key(source)
+    try:
+        failure = decode(LandingFailure, store.get(key), key)
+    except NotFound:
+        return None
+    except StateCorrupt as damage:  # the next failure overwrites it
+        _LOG.warning("source %s: its last failure cannot be read: %s", source, damage.message)
+        return None
+    return failure if failure.is_current(newest) else None

@@ -1,0 +1,76 @@
+"""Why the last landing of a source failed, for reports: no landing depends on it.
+
+The newest failure overwrites the one before, without a condition, so concurrent landings do not conflict. A newer
+record of the log supersedes it::
+
+    record 7      failure after record 7: SourceUnreachable      reported
+    record 8                                                     not reported any more
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from milepost.codec import Count, Text
+from milepost.protocol.landed.records import LogRecord
+
+MESSAGE_CHARACTERS, HINT_CHARACTERS = 1_000, 500
+"""Maximum length of the texts of a stored failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingFailure:
+    """Why a source was not landed.
+
+    Attributes:
+        log, sequence: id of the log, and its newest record then. None and 0: there was no log yet.
+        failed_at_ms: by the clock of the job's store.
+        error: name of the error's class. message, hint: of the error, shortened.
+        runbook: name of the error's page. may_pass: whether landing again may succeed although nothing was corrected.
+    """
+
+    stored_format: ClassVar[str] = "milepost.landing-failure/1"
+
+    log: Text | None
+    sequence: Count
+    failed_at_ms: Count
+    error: Text
+    message: Text
+    hint: str
+    runbook: Text
+    may_pass: bool
+
+    @property
+    def text(self) -> str:
+        """The error with its message, on one line."""
+        return f"{self.error}: {' '.join(self.message.split())}"
+
+    def is_current(self, newest: LogRecord | None) -> bool:
+        """Return whether nothing was appended since.
+
+        Args:
+            newest: record of the source's log; None: nothing was landed yet.
+        """
+        return (self.log, self.sequence) == ((None, 0) if newest is None else (newest.log, newest.sequence))
+
+
+def landing_failure(
+    newest: LogRecord | None, now_ms: int, error: str, message: str, hint: str, runbook: str, *, may_pass: bool
+) -> LandingFailure:
+    """Return the failure of a landing with this newest record, its texts shortened. Arguments: as its attributes."""
+    return LandingFailure(
+        log=None if newest is None else newest.log,
+        sequence=0 if newest is None else newest.sequence,
+        failed_at_ms=now_ms,
+        error=error,
+        message=_shortened(message, MESSAGE_CHARACTERS) or error,
+        hint=_shortened(hint, HINT_CHARACTERS),
+        runbook=runbook,
+        may_pass=may_pass,
+    )
+
+
+def _shortened(text: str, characters: int) -> str:
+    text = text.strip()
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
