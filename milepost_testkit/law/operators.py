@@ -54,13 +54,16 @@ def operator_of(
     kind = digits.pick(kinds)
     updated = [node for node in nodes if node.numbered]
     if updated and digits.pick((True, False)):  # chains of updates and SQL are rare otherwise
-        nodes, updated, kind = updated[-1:], updated[-1:], digits.pick(("sql", "aggregate", "top"))
+        nodes, updated, kind = updated[-1:], updated[-1:], digits.pick(("sql", "aggregate", "top", "materialize"))
     if kind == "sql":
         if updated:
             return sql_operator(uid, digits, digits.pick(updated))
         kind = "aggregate"
     if kind in ("join", "asof"):
         return _paired(uid, kind, digits, nodes)
+    if kind == "materialize":
+        rows = digits.pick(updated)
+        return _materialize(uid, digits, rows) if rows.key else _top(uid, digits, rows)
     if kind == "top":
         return _top(uid, digits, digits.pick(nodes))
     kept = [node for node in nodes if kind == "aggregate" or not node.updates]
@@ -141,6 +144,16 @@ def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool
     operator["rank"] = f"place_{uid}"
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
     return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"))
+
+
+def _materialize(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable]:
+    """Return the rows of updates under their own key in another order, or with further columns in it."""
+    assert rows.key, "rows without a key may be equal"
+    more = digits.pick(((), *rows.keys))
+    key = tuple(dict.fromkeys((*more, *rows.key[::-1])))
+    return {"uid": uid, "kind": "materialize", "inputs": [rows.name], "key": list(key)}, True, replace(
+        rows, name=uid, key=key, keys=(*rows.keys, key)
+    )
 
 
 def _chosen(uid: str, rows: Readable) -> Readable:

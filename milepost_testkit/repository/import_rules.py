@@ -143,7 +143,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "base contract",
         "rows",
         "aggregation materialized pairs",
-        "aggregate asof deduplicate join latest lookup process sql top window",
+        "aggregate asof deduplicate join latest lookup materialize process sql top window",
         "build kinds",
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),

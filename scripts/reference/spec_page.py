@@ -61,6 +61,7 @@ HEADINGS = {
     "AsofOperator": "operators: asof",
     "TopOperator": "operators: top",
     "LatestOperator": "operators: latest",
+    "MaterializeOperator": "operators: materialize",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
     "CatalogSpec": "sinks.catalog",

@@ -11,6 +11,7 @@ from milepost.operators.asof.spec import AsofOperator
 from milepost.operators.deduplicate.spec import DeduplicateOperator
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
+from milepost.operators.materialize.spec import MaterializeOperator
 from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.top.spec import TopOperator
 from milepost.operators.window.spec import WindowOperator
@@ -18,6 +19,7 @@ from milepost_testkit.models.data.batch import AggregateLaw, DeduplicateLaw, Law
 from milepost_testkit.models.data.kinds.asof_law import AsofLaw
 from milepost_testkit.models.data.kinds.join_law import JoinLaw
 from milepost_testkit.models.data.kinds.latest_law import LatestLaw
+from milepost_testkit.models.data.kinds.materialize_law import MaterializeLaw
 from milepost_testkit.models.data.kinds.process_law import ProcessLaw
 from milepost_testkit.models.data.kinds.top_law import TopLaw
 from milepost_testkit.models.data.kinds.window_law import window_law
@@ -30,6 +32,7 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AsofOperator: AsofLaw,
     TopOperator: TopLaw,
     LatestOperator: LatestLaw,
+    MaterializeOperator: MaterializeLaw,
     ProcessOperator: ProcessLaw,
 }
 

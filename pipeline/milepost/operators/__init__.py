@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from milepost.operators.contract import RetractingRun as RetractingRun
     from milepost.operators.contract import RetractInputRun as RetractInputRun
     from milepost.operators.contract import StatefulOperator as StatefulOperator
+    from milepost.operators.contract import UniqueKeysRun as UniqueKeysRun
     from milepost.operators.kinds import KINDS as KINDS
     from milepost.operators.kinds import STATEFUL_KINDS as STATEFUL_KINDS
     from milepost.operators.kinds import UNAVAILABLE_KINDS as UNAVAILABLE_KINDS

@@ -281,6 +281,20 @@ class RetractInputRun(Protocol):
         """
 
 
+@runtime_checkable
+class UniqueKeysRun(Protocol):
+    """A run whose input must have one row per key once nothing is in flight."""
+
+    def check_unique(self, *, all_keys: bool) -> None:
+        """Check, after `finish` and with no rows in flight here or upstream, that no key has two rows.
+
+        Args:
+            all_keys: check all keys, not only those of this epoch. Needed if rows were in flight before.
+        Raises:
+            OperatorFailed: a key has two rows.
+        """
+
+
 class Combiner(Protocol):
     """Folds input rows of an operator into fewer rows before they are exchanged (two-phase aggregation).
 

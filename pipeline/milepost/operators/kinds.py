@@ -13,6 +13,7 @@ from milepost.operators.deduplicate.spec import DeduplicateOperator
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.lookup.spec import LookupOperator
+from milepost.operators.materialize.spec import MaterializeOperator
 from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.sql.spec import SqlOperator
 from milepost.operators.top.spec import TopOperator
@@ -28,7 +29,8 @@ AnyOperator = Annotated[
     | AsofOperator
     | TopOperator
     | LookupOperator
-    | LatestOperator,
+    | LatestOperator
+    | MaterializeOperator,
     Field(discriminator="kind"),
 ]
 
@@ -39,5 +41,5 @@ KINDS = {get_args(spec.model_fields["kind"].annotation)[0]: spec for spec in _SP
 
 STATEFUL_KINDS = {kind: spec for kind, spec in KINDS.items() if issubclass(spec, StatefulSpec)}
 
-UNAVAILABLE_KINDS = frozenset({"materialize"})
+UNAVAILABLE_KINDS: frozenset[str] = frozenset({"history", "over"})
 """Kinds that are planned but not available in this version."""

@@ -36,7 +36,7 @@ from milepost.spark.task.processing import FrozenTables, OpenSlice, Processing
 from milepost.spark.task.subtask_context import SubtaskResources, SubtaskWork
 from milepost.spark.wire.channel_files import ChannelFiles
 from milepost.spark.wire.epoch_clock import Pacer, task_deadline_ms
-from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us
+from milepost.spark.wire.level_plan import LevelPlan, OperatorPlan, input_watermark_us, is_settled
 from milepost.spark.wire.task_input import TaskInput, receive
 from milepost.spark.wire.task_output import Declined, Forward, OperatorStageEnd, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_metrics import TaskMetrics
@@ -207,7 +207,10 @@ class _Task:
         )
         self._metrics.mark("restore_ms")
         watermark_us = input_watermark_us(item.clocks, carried, final=self._plan.alignment.final)
-        rows = Processing(item, own, self._plan, partial(self._open, item), self._memory, watermark_us)
+        is_upstream_settled = is_settled(item.upstream, carried)
+        rows = Processing(
+            item, own, self._plan, partial(self._open, item), self._memory, watermark_us, is_upstream_settled
+        )
         return SubtaskWork(gate=InputGate(replayed, channels), pacer=pacer, rows=rows)
 
     def _open(self, item: OperatorPlan, key_groups: range, previous_us: int | None) -> OpenSlice:

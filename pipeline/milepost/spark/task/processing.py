@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.operators import OperatorRun, OutputKind, RetractingRun, RetractInputRun
+from milepost.operators import OperatorRun, OutputKind, RetractingRun, RetractInputRun, UniqueKeysRun
 from milepost.operators.base import user_columns
 from milepost.operators.rows import as_insertions, count_rows
 from milepost.protocol.exchange import firing_watermark, latest, operator_watermark
@@ -56,6 +56,7 @@ class Processing:
         plan: plan of its level.
         open_slice: restores the state of some key groups, at the given firing watermark.
         watermark_us: watermark of the inputs at the end of the epoch.
+        is_upstream_settled: whether no operator upstream leaves rows in flight.
     """
 
     def __init__(
@@ -66,13 +67,14 @@ class Processing:
         open_slice: Callable[[range, int | None], OpenSlice],
         memory: Memory,
         watermark_us: int | None,
+        is_upstream_settled: bool,
     ) -> None:
         self.fired_us = self._previous_us = item.previous_firing_us(key_groups)
         self.rows_in = self.rows_out = self.late_rows = 0
         self.slices: int | None = None
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
-        self._watermark_us = watermark_us
+        self._watermark_us, self._is_upstream_settled = watermark_us, is_upstream_settled
         self._open_slice: OpenSlice | None = (
             open_slice(key_groups, self._previous_us) if plan.alignment.may_leave_rows else None
         )
@@ -213,15 +215,21 @@ class Processing:
         if self._item.retract is not None:
             assert isinstance(opened.run, RetractingRun), f"operator {self._uid} cannot tell what it replaces"
             yield Rows(self._item.retract, opened.run.retractions(), before_us)
-        if isinstance(opened.run, RetractInputRun) and not in_flight:
-            opened.run.check_settled(
-                all_keys=any(channel is not None and channel.buffers for channel in self._item.channels)
-            )
+        if not in_flight:
+            self._check_settled(opened.run)
         if (whole := self._item.whole) is not None:
             rows = whole.operator.results(opened.tables[whole.operator.published_table].rows())
             yield Rows(whole.node, rows, before_us, distinct=True, part=part)
             if whole.fill is not None:
                 yield Rows(whole.fill, as_insertions(rows), before_us)
+
+    def _check_settled(self, run: OperatorRun) -> None:
+        """Check the state with no rows in flight before the operator. Raises OperatorFailed."""
+        had_rows_in_flight = any(channel is not None and channel.buffers for channel in self._item.channels)
+        if isinstance(run, RetractInputRun):
+            run.check_settled(all_keys=had_rows_in_flight)
+        if isinstance(run, UniqueKeysRun) and self._is_upstream_settled:
+            run.check_unique(all_keys=had_rows_in_flight or not self._item.settled_before)
 
     def _tables_within_budget(self, buffers: Iterable[Buffer]) -> Iterator[list[pa.Table]]:
         """Yield the tables of the buffers in groups that fit the budget, nearly always in one group."""

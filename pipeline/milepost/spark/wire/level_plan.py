@@ -140,6 +140,8 @@ class OperatorPlan:
         clocks: clocks of its inputs. An input without event time has none and does not hold back the watermark.
         whole: output with all its current rows, for sinks that start; None: there is none.
         retract: output with the retractions of its updates, for operators that read them; None: there is none.
+        upstream: stateful operators upstream of it.
+        settled_before: whether these had no rows in flight in the base checkpoint.
     """
 
     operator: StatefulOperator
@@ -152,6 +154,8 @@ class OperatorPlan:
     clocks: tuple[Clock, ...]
     whole: WholeOutput | None = None
     retract: str | None = None
+    upstream: tuple[str, ...] = ()
+    settled_before: bool = True
 
     @property
     def routing_keys(self) -> dict[str, tuple[str, ...]]:
@@ -271,8 +275,14 @@ def input_watermark_us(clocks: Iterable[Clock], carried: Iterable[SubtaskAck], *
 
 def _has_rows_in_flight(clock: Clock, acks: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether an input has rows in flight, before its operator or a stateful operator upstream."""
-    if isinstance(clock, SourceClock):
-        return False
-    before = (clock.uid, *clock.ancestors)
-    hosted = [operators[uid] for ack in acks for uid in before if uid in (operators := ack.get("operators", {}))]
+    return isinstance(clock, UpstreamClock) and _have_rows_in_flight((clock.uid, *clock.ancestors), acks)
+
+
+def is_settled(uids: Iterable[str], carried: Iterable[SubtaskAck]) -> bool:
+    """Return whether none of these operators of upstream levels leaves rows in flight in this epoch."""
+    return not _have_rows_in_flight(tuple(uids), [ack.ack for ack in carried])
+
+
+def _have_rows_in_flight(uids: Sequence[str], acks: Sequence[Mapping[str, Any]]) -> bool:
+    hosted = [operators[uid] for ack in acks for uid in uids if uid in (operators := ack.get("operators", {}))]
     return any(operator["channel"] is not None for operator in hosted)

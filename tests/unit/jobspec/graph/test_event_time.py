@@ -105,6 +105,12 @@ def top(folder: Path) -> None:
     assert not late(spec, "first", folder, -(10**15), 10**15)
 
 
+def materialize(folder: Path) -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "key": ["k"], "aggregates": {"at": "max(at)"}}
+    _, graph = graph_of(totals, {"uid": "by_time", "kind": "materialize", "key": ["at", "k"]})
+    assert times_of(graph, "by_time") == (None, 0, 0)
+
+
 def latest(folder: Path) -> None:
     current = {"uid": "current", "kind": "latest", "key": ["k"], "sequence_by": ["at"]}
     spec, graph = graph_of(current)

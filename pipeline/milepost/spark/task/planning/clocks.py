@@ -45,7 +45,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
         idle_before, idle = _are_idle(plan, node)
         return (
-            UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, _stateful_ancestors(plan, node)),
+            UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, stateful_ancestors(plan, node)),
         )
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     idle_before, idle = _are_idle(plan, node)
@@ -63,13 +63,13 @@ def _are_idle(plan: EpochPlan, node: Node) -> tuple[bool, bool]:
     )
 
 
-def _stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
+def stateful_ancestors(plan: EpochPlan, node: Node) -> tuple[str, ...]:
     """Return the stateful operators upstream of a node, each once."""
     inputs = [plan.graph.nodes[name] for name in node.inputs]
     ancestors = [
         uid
         for upstream in inputs
-        for uid in (*((upstream.uid,) if upstream.is_stateful else ()), *_stateful_ancestors(plan, upstream))
+        for uid in (*((upstream.uid,) if upstream.is_stateful else ()), *stateful_ancestors(plan, upstream))
     ]
     return tuple(dict.fromkeys(ancestors))
 

@@ -30,7 +30,7 @@ from milepost.spark.task.outputs import (
     readers,
     row_wise_outputs,
 )
-from milepost.spark.task.planning.clocks import clocks, stamp_of
+from milepost.spark.task.planning.clocks import clocks, stamp_of, stateful_ancestors
 from milepost.spark.task.planning.nodes import PlannedNodes, SqlSchema, plan_nodes
 from milepost.spark.task.row_steps.row_wise import RowWise, row_wise
 from milepost.spark.task.row_steps.sql_expression import SqlExpression
@@ -199,6 +199,12 @@ def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nod
             clocks=clocks(plan, node),
             whole=_whole_output(nodes.operators[node.uid], node.uid in fill) if node.uid in whole | fill else None,
             retract=node.read if node.retracts else None,
+            upstream=stateful_ancestors(plan, node),
+            settled_before=all(
+                channel is None or not channel.buffers
+                for uid in stateful_ancestors(plan, node)
+                for channel in plan.channels.get(uid, ())
+            ),
         )
         for node in plan.graph.at_level(level)
     )

@@ -1,0 +1,183 @@
+"""`kind: materialize`: rows that are inserted and retracted become updates by a key.
+
+State is the multiset of the input's rows by key. Each epoch emits the keys whose row changed, and deletes those that
+no longer have one::
+
+    change                       rows of key 7                  output
+    +(7, berlin)                 berlin                         7  berlin
+    +(7, rome)                   berlin, rome                   7  rome, the greatest, while rows are in flight
+    -(7, berlin)                 rome                           nothing, because 7 still shows rome
+    -(7, rome)                                                  7 is deleted
+
+An update can move a row between subtasks upstream, so the new row may arrive in an epoch before the retraction of the
+old one. Uniqueness is therefore checked only if nothing is in flight before this operator or upstream of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from milepost.operators.contract import (
+    ONLY_TABLE,
+    BuildOptions,
+    CheckpointListener,
+    Combiner,
+    Ints,
+    KeyedState,
+    OperatorFailed,
+    OperatorInput,
+    OperatorOutput,
+    OutputKind,
+    RowsOfKeys,
+    StatefulOperator,
+    StateTable,
+    multi_row_table,
+)
+from milepost.operators.materialize.spec import MaterializeOperator
+from milepost.operators.rows.columns import (
+    check_key,
+    distinct_rows,
+    group_rows,
+    key_columns,
+    plain_schema,
+    with_plain_keys,
+)
+from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
+from milepost.operators.rows.retractions import check_settled, retractions
+from milepost.operators.rows.row_order import last_rows, sorted_rows
+from milepost.protocol.records import WEIGHT_COLUMN
+
+
+def build(spec: MaterializeOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
+    """Return the operator of a spec. Raises InvalidRequest."""
+    (input_,) = inputs
+    return MaterializeByKey(spec.uid, spec.key, input_)
+
+
+class MaterializeByKey:
+    """The current row of each key. Nothing is ever late, and null is a key of its own."""
+
+    output_kind = OutputKind.UPDATES
+    published_table = ONLY_TABLE
+    combiner: Combiner | None = None
+    listener: CheckpointListener | None = None
+
+    def __init__(self, uid: str, key: Sequence[str], input_: OperatorInput) -> None:
+        check_key(uid, key, input_.schema)
+        self.uid = uid
+        self.key = self.output_key = tuple(key)
+        self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
+        self.row_schema = pa.schema([field for field in plain_schema(input_.schema) if field.name != WEIGHT_COLUMN])
+        self.deletes = not set(key) <= set(input_.stable_key)
+        self.output_schema = self.row_schema.append(DELETED_FIELD) if self.deletes else self.row_schema
+        self.tables: Mapping[str, StateTable] = {ONLY_TABLE: multi_row_table(self.key, self.row_schema)}
+
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> MaterializeRun:
+        """Start one subtask's epoch. Nothing here fires."""
+        return MaterializeRun(self, tables[ONLY_TABLE])
+
+    def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
+        """Add rows to the state, and return their distinct keys."""
+        weights = rows.column(WEIGHT_COLUMN)
+        rows = with_plain_keys(rows.select(self.row_schema.names).cast(self.row_schema), self.key)
+        state.add(rows.append_column(WEIGHT_COLUMN, weights))
+        return distinct_rows(rows.select(list(self.key)))
+
+    def shown(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
+        """Return the greatest row of each key that has any, by key, and the number of its key."""
+        weights = found.take([WEIGHT_COLUMN]).column(WEIGHT_COLUMN).to_numpy()
+        positions = np.flatnonzero(weights > 0)  # below 0 a row is absent
+        rows, owners = found.take(self.row_schema.names, positions), found.owners[positions]
+        owning, groups = np.unique(owners, return_inverse=True)
+        return rows.take(pa.array(last_rows(rows, groups, ()))), owning
+
+    def results(self, state_rows: pa.Table) -> pa.Table:
+        """Return the output of all rows of some state, by its order."""
+        state_rows = state_rows.filter(pc.field(WEIGHT_COLUMN) > 0)
+        rows = state_rows.select(self.row_schema.names)
+        rows = rows.take(pa.array(last_rows(rows, group_rows(key_columns(rows, self.key))[0], ())))
+        return self.marked(rows, self.row_schema.empty_table())
+
+    def marked(self, rows: pa.Table, deleted_rows: pa.Table) -> pa.Table:
+        """Return the output rows, with deletes of the keys in `deleted_rows` if the operator emits deletes."""
+        return with_deletes(rows, deleted_rows, self.key) if self.deletes else rows
+
+
+class MaterializeRun:
+    """One subtask's epoch of a `MaterializeByKey`. Changed keys are emitted at its end."""
+
+    def __init__(self, operator: MaterializeByKey, state: KeyedState) -> None:
+        self._operator, self._state = operator, state
+        self._pieces: list[pa.Table] = []
+        self._changes = operator.row_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
+
+    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
+        """Ingest rows without emitting anything. Nothing is ever late."""
+        if rows.num_rows:
+            self._pieces.append(self._operator.ingest(rows, self._state))
+        yield from ()
+
+    def advance(self, firing_us: int | None) -> pa.Table:
+        """Emit nothing."""
+        return self._operator.output_schema.empty_table()
+
+    def finish(self, firing_us: int | None) -> pa.Table:
+        """Emit each key whose row changed, by key, then a delete of each key that no longer has a row.
+
+        With a stable key, a key is without rows only while the rows that replace them are in flight.
+        """
+        if not self._pieces:
+            return self._operator.output_schema.empty_table()
+        keys = self._changed_keys()
+        before, places_before = self._operator.shown(self._state.lookup_all_at_start(keys))
+        now, places = self._operator.shown(self._state.lookup_all(keys))
+        self._changes = retractions(before, places_before, now, places)
+        ended = before.filter(pa.array(~np.isin(places_before, places)))
+        rows = self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
+        return self._operator.marked(rows, ended)
+
+    def retractions(self) -> pa.Table:
+        """Return, per changed key, the retraction of its row at the start of the epoch, and its current row."""
+        return self._changes
+
+    def check_settled(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a row was retracted but never inserted."""
+        rows = self._rows_to_check(all_keys=all_keys)
+        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(WEIGHT_COLUMN) < 0))
+
+    def check_unique(self, *, all_keys: bool) -> None:
+        """Raises OperatorFailed: a key has two rows."""
+        rows = self._rows_to_check(all_keys=all_keys)
+        rows = rows.filter(pc.field(WEIGHT_COLUMN) > 0)
+        codes, count = group_rows(rows.select(list(self._operator.key)))
+        weights = np.zeros(count, dtype=np.int64)
+        np.add.at(weights, codes, rows.column(WEIGHT_COLUMN).to_numpy())
+        crowded = int(np.count_nonzero(weights > 1))
+        if crowded:
+            first = rows.slice(int(np.flatnonzero(weights[codes] > 1)[0]), 1)
+            key = ", ".join(f"{name} = {first.column(name)[0]}" for name in self._operator.key)
+            raise OperatorFailed(
+                self._operator.uid,
+                f"expected one row per {', '.join(self._operator.key)}, got several for {crowded} "
+                f"key{'s' * (crowded > 1)}, such as {key}; roll back, then give the operator a new uid and a key that "
+                "each row of its input has alone, or take one row of each key with `kind: top` and `n: 1`",
+            )
+
+    def _rows_to_check(self, *, all_keys: bool) -> pa.Table:
+        columns = [*self._operator.key, WEIGHT_COLUMN]
+        if all_keys:
+            return self._state.rows().select(columns)
+        return self._state.lookup_all(self._changed_keys()).take(columns)
+
+    def _changed_keys(self) -> pa.Table:
+        """Return the distinct keys of the epoch, in ascending order."""
+        keys = distinct_rows(pa.concat_tables([self._no_keys(), *self._pieces]))
+        return keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
+
+    def _no_keys(self) -> pa.Table:
+        schema = self._operator.row_schema
+        return pa.schema([schema.field(name) for name in self._operator.key]).empty_table()
