@@ -151,8 +151,10 @@ def _materialize(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, An
     assert rows.key, "rows without a key may be equal"
     more = digits.pick(((), *rows.keys))
     key = tuple(dict.fromkeys((*more, *rows.key[::-1])))
-    return {"uid": uid, "kind": "materialize", "inputs": [rows.name], "key": list(key)}, True, replace(
-        rows, name=uid, key=key, keys=(*rows.keys, key)
+    return (
+        {"uid": uid, "kind": "materialize", "inputs": [rows.name], "key": list(key)},
+        True,
+        replace(rows, name=uid, key=key, keys=(*rows.keys, key)),
     )
 
 

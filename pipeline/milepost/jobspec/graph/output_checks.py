@@ -59,7 +59,7 @@ def input_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem
         ]
     if rows.kind == RETRACTIONS:
         message = f"{sink.input} emits rows that are retracted and have no key, which no sink can publish"
-        hint = "give them a key with `kind: materialize`, add a `rank` to `kind: top`, or select the unchanged key in SQL"
+        hint = "add `kind: materialize` with a key, or a `rank` to `kind: top`, or select the unchanged key in SQL"
         return [Problem((*path, "input"), f"{message}; {hint}")]
     if sink.mode == "upsert" and rows.kind == APPEND and not rows.key:
         return [Problem((*path, "mode"), f"{sink.input} has no key to upsert by; use mode: append")]

@@ -34,6 +34,7 @@ OPERATORS: list[dict[str, Any]] = [
     {"uid": "sizes", "kind": "aggregate", "inputs": ["several"], "key": ["n"], "aggregates": {"keys": "count(k)"}},
     {"uid": "ranks", "kind": "top", "inputs": ["sums"], "key": ["high"], "order_by": [{"total": "desc"}], "n": 2,
      "rank": "place"},
+    {"uid": "by_total", "kind": "materialize", "inputs": ["sums"], "key": ["total", "k"]},
     {"uid": "newest", "kind": "latest", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"], "delete_when": "i < 0"},
     {"uid": "halves", "kind": "window", "inputs": ["once"], "key": ["k"], "window": {"tumbling": "30m"},
      "aggregates": CALLS},
@@ -49,7 +50,7 @@ OPERATORS: list[dict[str, Any]] = [
 UIDS = [operator["uid"] for operator in OPERATORS]
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
-UPDATES = ("sums", "several", "sizes", "ranks", "newest", "sliding")
+UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "newest", "sliding")
 """Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (
     SELECT * FROM {STATIC} QUALIFY row_number() OVER (PARTITION BY dk ORDER BY label) = 1) ON k = dk"""

@@ -44,9 +44,7 @@ def _clocks_of(plan: EpochPlan, producer: str) -> tuple[Clock, ...]:
     if node.is_stateful:
         start_us = operator_watermark(plan.firing.get(node.uid, ()))
         idle_before, idle = _are_idle(plan, node)
-        return (
-            UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, stateful_ancestors(plan, node)),
-        )
+        return (UpstreamClock(node.uid, node.holdback_us, start_us, idle_before, idle, stateful_ancestors(plan, node)),)
     delay_us = in_us(plan.spec.sources[node.uid].watermark_delay)
     idle_before, idle = _are_idle(plan, node)
     partitions = tuple(plan.partitions.get(node.uid, {}).items())
