@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.abort_reporter import AbortReporter, configured_telemetry
 from milepost.jobspec.load import LoadedJob
-from milepost.openlineage import LineageSettings, asked, settings_of_environment
+from milepost.openlineage import LineageSettings, settings_of_environment, settings_or_none
 from milepost.protocol.records import cached_property
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class JobMaster:
         self.telemetry = telemetry
         AbortReporter(self.context, telemetry).observe()
         self.observers: Delivery | None = None
-        if (settings := asked(lineage)) is not None:
+        if (settings := settings_or_none(lineage)) is not None:
             from milepost.jobmaster.observers.observers import observe
 
             self.observers = observe(self.context, settings)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from milepost.openlineage.run_ids import parent_dag_run as parent_dag_run
     from milepost.openlineage.settings import LineageSettings as LineageSettings
     from milepost.openlineage.settings import ParentRun as ParentRun
-    from milepost.openlineage.settings import asked as asked
     from milepost.openlineage.settings import is_configured as is_configured
     from milepost.openlineage.settings import is_switched_off as is_switched_off
     from milepost.openlineage.settings import nowhere as nowhere
     from milepost.openlineage.settings import settings_of_environment as settings_of_environment
+    from milepost.openlineage.settings import settings_or_none as settings_or_none
     from milepost.openlineage.table_versions import TableVersions as TableVersions
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

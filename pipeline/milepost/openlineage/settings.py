@@ -59,7 +59,7 @@ def settings_of_environment() -> LineageSettings | None:
     return None if is_switched_off() or not is_configured() else LineageSettings(parent=_parent)
 
 
-def asked(settings: Callable[[], LineageSettings | None]) -> LineageSettings | None:
+def settings_or_none(settings: Callable[[], LineageSettings | None]) -> LineageSettings | None:
     """Return the configured settings. If they cannot be read, log a warning and return None: no job fails for it."""
     try:
         return settings()

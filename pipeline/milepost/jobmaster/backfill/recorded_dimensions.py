@@ -14,7 +14,7 @@ from milepost.protocol.records import ManifestState
 def replayed_dimensions(
     context: JobContext,
     state: ManifestState,
-    now: Sequence[RecordedRange],
+    replayed: Sequence[RecordedRange],
     lineage: Sequence[RecordedRange],
     tip: CheckpointMetadata | None,
 ) -> dict[str, DimensionInput]:
@@ -25,31 +25,34 @@ def replayed_dimensions(
     it is now.
 
     Args:
-        now: the ranges that the epoch replays. If empty, the epoch processes rows in flight with the tip's snapshots.
+        replayed: the ranges that the epoch replays. If empty, the epoch processes rows in flight with the tip's
+            snapshots.
         lineage: every range up to the live head. tip: the fork's newest checkpoint.
     """
     if not context.spec.dimensions:
         return {}
-    made: dict[str, DimensionInput] = {}
+    inputs: dict[str, DimensionInput] = {}
     for name in sorted(context.spec.dimensions):
-        of_tip = tip.dimensions.get(name) if tip is not None else None
-        recorded = _recorded(context, state, now, lineage, name) if now else of_tip
+        from_tip = tip.dimensions.get(name) if tip is not None else None
+        recorded = _recorded(context, state, replayed, lineage, name) if replayed else from_tip
         if recorded is not None:
-            made[name] = DimensionInput(recorded.objects, recorded)
-    if made.keys() == context.spec.dimensions.keys():
-        return made
-    return dimension_inputs(plan_dimensions(context)) | made
+            inputs[name] = DimensionInput(recorded.objects, recorded)
+    if inputs.keys() == context.spec.dimensions.keys():
+        return inputs
+    return dimension_inputs(plan_dimensions(context)) | inputs
 
 
 def _recorded(
     context: JobContext,
     state: ManifestState,
-    now: Sequence[RecordedRange],
+    replayed: Sequence[RecordedRange],
     lineage: Sequence[RecordedRange],
     name: str,
 ) -> DimensionSnapshot | None:
-    for item in lineage:
-        checkpoint = state.checkpoint(item.checkpoint_id) if item.checkpoint_id >= now[-1].checkpoint_id else None
+    for range_ in lineage:
+        checkpoint = (
+            state.checkpoint(range_.checkpoint_id) if range_.checkpoint_id >= replayed[-1].checkpoint_id else None
+        )
         if checkpoint is not None and name in (dimensions := context.metadata(checkpoint).dimensions):
             return dimensions[name]
     return None

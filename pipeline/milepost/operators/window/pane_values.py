@@ -53,9 +53,9 @@ class PaneValues:
         """
         moments = np.unique(np.concatenate([self.first, self.behind, windows]))
         size = len(moments)
-        asked = owners * size + np.searchsorted(moments, windows)
+        wanted = owners * size + np.searchsorted(moments, windows)
         begun, ended = (
-            np.searchsorted(np.sort(self.owners * size + np.searchsorted(moments, bounds)), asked, side="right")
+            np.searchsorted(np.sort(self.owners * size + np.searchsorted(moments, bounds)), wanted, side="right")
             for bounds in (self.first, self.behind)
         )
         return begun - ended

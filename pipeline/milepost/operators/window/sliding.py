@@ -198,8 +198,8 @@ class SlidingWindowByKey:
         windows = panes.owners[pane] * len(moments) + np.searchsorted(moments, ends)
         if only is not None:
             known = np.isin(only.ends, moments)
-            asked = only.owners[known] * len(moments) + np.searchsorted(moments, only.ends[known])
-            chosen = np.isin(windows, asked)
+            allowed = only.owners[known] * len(moments) + np.searchsorted(moments, only.ends[known])
+            chosen = np.isin(windows, allowed)
             pane, ends, windows = pane[chosen], ends[chosen], windows[chosen]
         _, first, codes = np.unique(windows, return_index=True, return_inverse=True)
         partials = panes.rows.select(pa.schema(self.windowed.aggregates.state_fields).names).take(pa.array(pane))
@@ -267,8 +267,8 @@ class WindowRange:
     @property
     def ends(self) -> tuple[int, int]:
         """The smallest and the largest window number of all ranges."""
-        asked = self.last >= self.first
-        return (int(self.first[asked].min()), int(self.last[asked].max())) if asked.any() else (0, 0)
+        has_any = self.last >= self.first
+        return (int(self.first[has_any].min()), int(self.last[has_any].max())) if has_any.any() else (0, 0)
 
 
 class SlidingRun:
@@ -338,11 +338,11 @@ class SlidingRun:
     def _whole(self, panes: Panes, *wanted: WindowRange) -> pa.Table:
         """Return windows of some panes, each merged from all of its panes in state."""
         operator = self._operator
-        if not any(one.counts.any() for one in wanted):
+        if not any(range_.counts.any() for range_ in wanted):
             return operator.window_schema.empty_table()
         owners, keys = number_keys(key_columns(panes.rows, operator.routing_key))
-        asked = [one.of(owners) for one in wanted]
-        only = Ends(np.concatenate([one.owners for one in asked]), np.concatenate([one.ends for one in asked]))
+        windows = [range_.of(owners) for range_ in wanted]
+        only = Ends(np.concatenate([each.owners for each in windows]), np.concatenate([each.ends for each in windows]))
         found, values = self._state.lookup_all(keys), operator.values_of(keys, self._tables)
         every = Panes.of(found.take(operator.state_schema.names), found.owners, values)
         until = WindowRange(operator.first_ends(every), np.minimum(operator.last_ends(every), only.ends.max()))

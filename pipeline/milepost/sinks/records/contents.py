@@ -123,8 +123,8 @@ class ContentsChange:
     def _remaining(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Return the files that remain. A joined file takes the position of its first input."""
         replacements = {join.of[0]: join.file for join in self.joined}
-        gone = {*self.removed, *(key for join in self.joined for key in join.of)}
-        remaining = (replacements.get(file.key) if file.key in gone else file for file in files)
+        replaced = {*self.removed, *(key for join in self.joined for key in join.of)}
+        remaining = (replacements.get(file.key) if file.key in replaced else file for file in files)
         return tuple(file for file in remaining if file is not None)
 
 

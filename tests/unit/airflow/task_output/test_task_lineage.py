@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk.execution_time.context import set_current_context
 
 from milepost.airflow.task_output.openlineage import lineage_settings
-from milepost.openlineage.settings import asked
+from milepost.openlineage.settings import settings_or_none
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import run_epoch_tasks
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
@@ -74,7 +74,7 @@ def test_airflows_section_says_whether_and_by_what_file(
         monkeypatch.setenv("AIRFLOW__OPENLINEAGE__DISABLED", "True")
         assert lineage_settings() is None
         monkeypatch.setenv("AIRFLOW__OPENLINEAGE__DISABLED", "perhaps")
-        assert asked(lineage_settings) is None, "what cannot be read fails no task"
+        assert settings_or_none(lineage_settings) is None, "what cannot be read fails no task"
         monkeypatch.setenv("AIRFLOW__OPENLINEAGE__DISABLED", "False")
         file = tmp_path / "lineage.yml"
         file.write_text("transport: {type: console}\n")
@@ -95,13 +95,13 @@ def test_a_configuration_that_is_not_a_mapping_is_logged_and_nothing_is_sent(
     for text, got in (("- console\n", "list"), ("", "nothing")):
         file.write_text(text)
         monkeypatch.setenv("AIRFLOW__OPENLINEAGE__CONFIG_PATH", str(file))
-        assert asked(lineage_settings) is None
+        assert settings_or_none(lineage_settings) is None
         said = caplog.messages[-1]
         assert str(file) in said and got in said
         wording.matches("lineage", said, replace={rf"{file.parent}\b": "{tmp}"})
     monkeypatch.delenv("AIRFLOW__OPENLINEAGE__CONFIG_PATH")
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", '["http"]')
-    assert asked(lineage_settings) is None
+    assert settings_or_none(lineage_settings) is None
     said = caplog.messages[-1]
     assert "[openlineage] transport" in said and "list" in said
     wording.matches("lineage", said)

@@ -67,7 +67,7 @@ def shown(history: list[Rows]) -> dict[str, str]:
 def applied(changes: RowChanges, before: dict[str, str]) -> dict[str, str]:
     found = {} if changes.whole else before
     for piece in changes.pieces:
-        lines, gone = piece.rows.to_pylist(), piece.gone.to_pylist()
+        lines, gone = piece.rows.to_pylist(), piece.deleted.to_pylist()
         rows = {line.split("\t")[0] + "\n": line for line in lines}
         assert len(rows) == len(lines), "one row per key"
         assert len(set(gone)) == len(gone) and not set(gone) & rows.keys()
@@ -79,7 +79,7 @@ def written(changes: RowChanges) -> tuple[list[str], list[str]]:
     """What it writes, and which keys go."""
     pieces = list(changes.pieces)
     return [line for one in pieces for line in one.rows.to_pylist()], [
-        key for one in pieces for key in one.gone.to_pylist()
+        key for one in pieces for key in one.deleted.to_pylist()
     ]
 
 

@@ -235,8 +235,8 @@ class IcebergTable:
         self._check_move(move)
         same = move.same_rows
         compacted, inputs = ([file for file in files if file.key in same] for files in (move.added, move.removed))
-        new, gone = ([file for file in files if file.key not in same] for files in (move.added, move.removed))
-        parts = [(operation_of(new, gone), new, gone)] if new or gone or not same else []
+        added, removed = ([file for file in files if file.key not in same] for files in (move.added, move.removed))
+        parts = [(operation_of(added, removed), added, removed)] if added or removed or not same else []
         if same:
             parts.insert(0, (Operation.REPLACE, compacted, inputs))
         snapshots: list[Snapshot] = []

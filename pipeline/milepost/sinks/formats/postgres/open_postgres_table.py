@@ -182,8 +182,8 @@ class OpenPostgresTable:
                 rows.fill(piece.rows)
                 if self._put(connection, move, differing=False) < len(piece.rows):
                     self._refuse_foreign(connection, _ROWS, "Nothing was moved.")
-            if len(piece.gone):
-                keys.fill(piece.gone)
+            if len(piece.deleted):
+                keys.fill(piece.deleted)
                 connection.execute(
                     sql.SQL("DELETE FROM {table} t USING {keys} r WHERE t.{mark} IS NOT NULL AND {same}").format(
                         **self._names()
@@ -203,8 +203,8 @@ class OpenPostgresTable:
             rows.fill(piece.rows)
             put = "INSERT INTO {rows} ({columns}) SELECT {columns} FROM {piece} ON CONFLICT ({key}) DO {update}"
             connection.execute(sql.SQL(put).format(**names))
-            if len(piece.gone):
-                keys.fill(piece.gone)
+            if len(piece.deleted):
+                keys.fill(piece.deleted)
                 connection.execute(sql.SQL("DELETE FROM {rows} t USING {keys} r WHERE {same}").format(**names))
         folded.analyze()
 

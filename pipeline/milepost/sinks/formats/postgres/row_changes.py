@@ -41,7 +41,7 @@ class LineChanges:
     """COPY lines of rows to write, one per key, and of other keys to delete, which may have no row."""
 
     rows: pa.Array
-    gone: pa.Array
+    deleted: pa.Array
 
 
 @dataclass(frozen=True, slots=True)
