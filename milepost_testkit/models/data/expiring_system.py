@@ -1,9 +1,12 @@
-"""An external system that forgets what was acknowledged: a lander that acknowledges too early loses rows for ever."""
+"""An external system that forgets what was acknowledged: a lander that acknowledges too early loses rows for ever.
+
+It can also go back. The rows that follow then are others: row 7 of the first life is 7, that of the second 1,000,007.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -28,12 +31,37 @@ class ExpiringSystem:
 
     Attributes:
         produced: rows that exist so far. acknowledged, expired: rows below it are deleted.
+        lives: first row of each life after the first one.
     """
 
     produced: int = 0
     acknowledged: int = 0
     expired: int = 0
     name: str = "numbers"
+    lives: list[int] = field(default_factory=list)
+
+    def value(self, row: int) -> int:
+        """Return the value of a row in the life that it is of."""
+        return row + 1_000_000 * self.life(row)
+
+    def life(self, row: int) -> int:
+        """Return the newest life that begins at or before a row, from 0."""
+        return max((number for number, first in enumerate(self.lives, 1) if first <= row), default=0)
+
+    def go_back(self, to: int) -> None:
+        """Lose all rows from `to` on, as a failover to a replica that knows of no acknowledgement."""
+        if to < self.produced:
+            self.lives.append(to)
+            self.produced, self.acknowledged = to, 0
+
+    def position(self, end: int) -> Position:
+        """Return the position after the rows below `end`, with the life of the last one."""
+        life = self.life(end - 1)
+        return {"next": end, "life": life} if life else {"next": end}
+
+    def has(self, position: Position) -> bool:
+        """Return whether the rows before a position are still those of this system."""
+        return position["next"] <= self.produced and self.position(position["next"]) == position
 
     @property
     def earliest(self) -> int:
@@ -62,18 +90,21 @@ class OpenedSystem:
 
     def initial_position(self) -> Position:
         self.on_call("initial_position")
-        return {"next": self.system.earliest}
+        return self.system.position(self.system.earliest)
 
     def next_pull(self, position: Position) -> Pull | None:
         self.on_call("next_pull")
         first = position["next"]
-        if first > self.system.produced:
+        if not self.system.has(position):
             raise SourceWentBack(f"it has {self.system.produced} rows", **self._bounds())
         end = min(self.target, first + MAX_ROWS)
         if first >= end:
             return None
         middle = (first + end) // 2
-        return Pull([(first, middle), (middle, end)], {"next": end})
+        return Pull([(first, middle), (middle, end)], self.system.position(end))
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        return next((number for number, end in enumerate(ends) if self.system.has(end)), None)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         self.on_call("read")
@@ -81,7 +112,8 @@ class OpenedSystem:
         if first < end and first < self.system.earliest:
             raise PositionExpired(f"rows before {self.system.earliest} have expired", **self._bounds())
         if first < end:
-            yield pa.record_batch([pa.array(range(first, end), pa.int64())], schema=COLUMNS)
+            values = pa.array(map(self.system.value, range(first, end)), pa.int64())
+            yield pa.record_batch([values], schema=COLUMNS)
 
     def commit(self, end: Position) -> None:
         self.on_call("commit")

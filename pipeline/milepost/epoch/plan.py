@@ -160,7 +160,7 @@ class InputRecord:
         }
 
 
-_ABSENT_OF_RANGE: Mapping[str, Any] = {"behind": [], "gaps": 0}
+_ABSENT_OF_RANGE: Mapping[str, Any] = {"behind": [], "gaps": 0, "voids": 0, "skipped": 0}
 """Fields of a landed range that are stored only if they differ from these values: older records do not have them."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from milepost.codec import load
@@ -16,7 +18,14 @@ def record_of(landed: LandedRange | None) -> InputRecord:
 
 
 @pytest.mark.parametrize(
-    "landed", [None, LandedRange(2, END), LandedRange(2, END, ("clicks/0",)), LandedRange(2, END, gaps=1)]
+    "landed",
+    [
+        None,
+        LandedRange(2, END),
+        LandedRange(2, END, ("clicks/0",)),
+        LandedRange(2, END, gaps=1),
+        LandedRange(2, replace(END, next=9), voids=1, skipped=3),
+    ],
 )
 def test_the_records_that_an_epoch_reads_are_stored(landed: LandedRange | None) -> None:
     record = record_of(landed)

@@ -33,8 +33,17 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.records import Position as Position
     from milepost.protocol.landed.records import SourceBacklog as SourceBacklog
     from milepost.protocol.landed.records import StoredRecord as StoredRecord
+    from milepost.protocol.landed.records import Void as Void
+    from milepost.protocol.landed.records import VoidSpan as VoidSpan
     from milepost.protocol.landed.records import decode_record as decode_record
     from milepost.protocol.landed.records import encode_record as encode_record
     from milepost.protocol.landed.records import require_follows as require_follows
+    from milepost.protocol.landed.voids import accept_record as accept_record
+    from milepost.protocol.landed.voids import false_span as false_span
+    from milepost.protocol.landed.voids import is_void as is_void
+    from milepost.protocol.landed.voids import live_records as live_records
+    from milepost.protocol.landed.voids import live_sequences as live_sequences
+    from milepost.protocol.landed.voids import totals_read as totals_read
+    from milepost.protocol.landed.voids import void_record as void_record
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -102,6 +102,7 @@ def next_record(
         first=before.first,
         backlog=backlog,
         total_gaps=before.total_gaps,
+        voids=before.voids,
     )
 
 

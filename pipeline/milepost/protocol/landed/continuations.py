@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from milepost.protocol.landed.appends import JOB
 from milepost.protocol.landed.records import Identity, LogPosition, LogRecord, RecordKind, StoredRecord
+from milepost.protocol.landed.voids import voids_after
 
 
 def continuing_record(write_id: str, job: str, identity: Identity, position: LogPosition, now_ms: int) -> LogRecord:
@@ -54,6 +55,7 @@ def copied_record(newest: StoredRecord, copied: LogRecord) -> LogRecord:
         identity=log.identity,
         first=log.first,
         total_gaps=log.total_gaps + (copied.gap is not None),
+        voids=voids_after(log.voids, copied),
         landed_at_ms=max(copied.landed_at_ms, log.landed_at_ms),
     )
 

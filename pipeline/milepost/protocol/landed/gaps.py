@@ -54,4 +54,5 @@ def gap_record(
         backlog=backlog,
         gap=gap,
         total_gaps=before.total_gaps + 1,
+        voids=before.voids,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from milepost.protocol.landed.records import LandedRange, LogPosition, StoredRecord
+from milepost.protocol.landed.records import LandedRange, LogPosition, RecordKind, StoredRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,27 @@ def within_limits(records: Iterable[StoredRecord], limits: RecordLimits) -> tupl
 
 
 def range_of(position: LogPosition | None, records: tuple[StoredRecord, ...]) -> LandedRange | None:
-    """Return the range of consecutive records after a position; None if there are none."""
+    """Return the range of records after a position, which are consecutive except for void ones; None: there are none.
+
+    After position 3, the records 3, 4 and 8 are the range 3 to 8 with three skipped records.
+    """
     if not records:
         return None
-    first, last = records[0].record, records[-1]
-    gaps = sum(stored.record.gap is not None for stored in records)
-    return LandedRange(first.sequence if position is None else position.next, last.position, last.record.behind, gaps)
+    first, last = records[0].record.sequence if position is None else position.next, records[-1]
+    kinds = [stored.record.kind for stored in records]
+    return LandedRange(
+        first,
+        last.position,
+        last.record.behind,
+        gaps=kinds.count(RecordKind.GAP),
+        voids=kinds.count(RecordKind.VOID),
+        skipped=last.record.sequence + 1 - first - len(records),
+    )
 
 
 def joined_ranges(ranges: Sequence[LandedRange]) -> LandedRange | None:
     """Return consecutive ranges as one; None if there are none. Records 3 to 5 and 6 to 6 are 3 to 6."""
-    gaps = sum(item.gaps for item in ranges)
-    return replace(ranges[-1], first=ranges[0].first, gaps=gaps) if ranges else None
+    if not ranges:
+        return None
+    counts = {name: sum(getattr(item, name) for item in ranges) for name in ("gaps", "voids", "skipped")}
+    return replace(ranges[-1], first=ranges[0].first, **counts)

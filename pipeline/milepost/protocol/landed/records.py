@@ -14,6 +14,12 @@ A log that continues it elsewhere, from a savepoint that has read record 2, begi
 external system deletes 620 to 700 before they are landed, a person may approve a gap, and the log goes on after it::
 
     4  gap    620 -> 700
+
+If the external system then goes back to 510, a person may approve that records 3 and 4 are void, and the log goes on
+from the end of record 2::
+
+    5  void   700 -> 500      void_from 3
+    6  rows   500 -> 505      1 object
 """
 
 from __future__ import annotations
@@ -41,11 +47,15 @@ class RecordKind(Enum):
         START: the log begins here. It has no rows.
         ROWS: these objects were landed. There may be none, if only the position moved.
         GAP: what the external system had between `start` and `end` was lost before it was landed (L7).
+        VOID: records before it were false, and landing goes on from before them (L8).
+        ACCEPT: checkpoints that have read false rows may go on after the void record, and keep these rows (L8).
     """
 
     START = "start"
     ROWS = "rows"
     GAP = "gap"
+    VOID = "void"
+    ACCEPT = "accept"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +99,36 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Void:
+    """Why records of a log are false.
+
+    Attributes:
+        void_from: sequence of the first of them. reason: of the source. approved_by: who decided it.
+    """
+
+    void_from: int
+    reason: Text
+    approved_by: Text
+
+
+@dataclass(frozen=True, slots=True)
+class VoidSpan:
+    """Void records of a log: from `first` until before `end`, which is the void record.
+
+    Attributes:
+        total_rows, total_bytes, total_objects: of the records before `first` that are not void.
+        accepted: whether a checkpoint that has read rows of the span may go on after it.
+    """
+
+    first: int
+    end: int
+    total_rows: Count
+    total_bytes: Count
+    total_objects: Count
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record of a source's log.
 
@@ -100,7 +140,7 @@ class LogRecord:
         start, end: positions between which the external system was read. `start` is the `end` of the record before.
         landed_at_ms: by the clock of the job's store.
         objects: in the order of their rows.
-        total_rows, total_bytes, total_objects: of this record and all before it.
+        total_rows, total_bytes, total_objects: of this record and all before it, without those that were void then.
         rows_at_ms: when the newest record with rows was landed, up to this one; None: there was none.
         identity: what the log is a copy of, as in record 1.
         behind: partitions of the external system that were not yet read to where this landing ends. Their rows to come
@@ -108,7 +148,10 @@ class LogRecord:
         first: sequence of the log's first record: 1, unless the log continues another one.
         continues: in the first record: the position of a savepoint, on a log elsewhere, that this log continues.
         backlog: what the external system had after `end` when this record was read; None: the source cannot say.
-        gap: in a record of kind GAP: what was approved. total_gaps: gaps of this record and all before it in this log.
+        gap: in a record of kind GAP: what was approved. total_gaps: gaps of this record and all before it in this log,
+            also void ones.
+        void: in a record of kind VOID or ACCEPT: what was approved.
+        voids: the void records before this one, as spans in order. A void record swallows spans that it makes void.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -133,6 +176,8 @@ class LogRecord:
     backlog: SourceBacklog | None = None
     gap: Gap | None = None
     total_gaps: Count = 0
+    void: Void | None = None
+    voids: tuple[VoidSpan, ...] = ()
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -154,9 +199,33 @@ class LogRecord:
             return "a gap moves the position for a reason, and has no rows; no other record has such a reason"
         if self.total_gaps < is_gap or (is_first and self.total_gaps):
             return f"a record of kind {self.kind.value} cannot be after {self.total_gaps} gaps"
+        if (fault := self._void_fault()) is not None:
+            return fault
         if self.rows > self.total_rows or self.bytes > self.total_bytes:
             return "its totals are less than its objects have"
         return None
+
+    def _void_fault(self) -> str | None:
+        """Return the inconsistency of what it says about void records, or None."""
+        before = 0
+        for span in self.voids:
+            if not before < span.first < span.end <= self.sequence:
+                return f"it cannot name the records from {span.first} to {span.end}, exclusive, as void"
+            before = span.end
+        if (self.void is not None) != (self.kind in (RecordKind.VOID, RecordKind.ACCEPT)):
+            return "only a void record, or one that accepts false rows, has such a reason"
+        if self.kind is RecordKind.VOID and (self.objects or not self.voids or self.voids[-1] != self.own_span):
+            return "a void record has no rows, and names itself as the end of the records that it makes void"
+        if self.kind is RecordKind.ACCEPT and (self.objects or self.start != self.end):
+            return "a record that accepts false rows has no rows, and does not move the position"
+        return None
+
+    @property
+    def own_span(self) -> VoidSpan:
+        """The records that a void record makes void."""
+        assert self.void is not None, self.kind
+        totals = self.total_rows, self.total_bytes, self.total_objects
+        return VoidSpan(self.void.void_from, self.sequence, *totals, accepted=False)
 
     @property
     def _read_before(self) -> tuple[int, Position, int, int, int]:
@@ -232,18 +301,25 @@ class LandedRange:
     Attributes:
         first: sequence of the first record. end: the position after the last one.
         behind: as in the last record. gaps: how many of the records are gaps.
+        voids: how many of the records are void records. skipped: how many the epoch did not read, because they are
+            void. They are not counted as gaps or voids.
     """
 
     first: int
     end: LogPosition
     behind: tuple[Text, ...] = ()
     gaps: Count = 0
+    voids: Count = 0
+    skipped: Count = 0
 
     def check(self) -> str | None:
         """Return why this cannot be a range, or None."""
         if not 1 <= self.first < self.end.next:
             return f"expected records, got {self.first} to {self.end.next}, exclusive"
-        return None if self.gaps <= self.count else f"expected at most {self.count} gaps, got {self.gaps}"
+        read = self.count - self.skipped
+        if self.gaps + self.voids > read:
+            return f"expected at most {read} gaps and voids, got {self.gaps + self.voids}"
+        return None
 
     @property
     def count(self) -> int:
@@ -289,6 +365,8 @@ _ABSENT: Mapping[str, Any] = {
     "backlog": None,
     "gap": None,
     "total_gaps": 0,
+    "void": None,
+    "voids": [],
 }
 """Fields that are stored only if they differ from these values, because older records do not have them."""
 

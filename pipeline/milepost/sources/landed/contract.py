@@ -8,7 +8,7 @@ shapes follow PySpark's `DataSourceStreamReader`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -126,6 +126,21 @@ class ResumableSource(LandedSource, Protocol):
             position: the `end` of the newest record, as it was stored.
         Raises:
             InvalidRequest: the source cannot go on from there. SourceWentBack: as `next_pull`.
+        """
+
+
+@runtime_checkable
+class RewindableSource(LandedSource, Protocol):
+    """A source that can find how much of what was landed is still true, after it went back (L8)."""
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        """Return the index of the first position up to which the external system still has what was landed.
+
+        Args:
+            ends: the `end` of each record as it was stored, newest first. They are read from the log one by one.
+        Returns: None if the external system has changed before all of them.
+        Raises:
+            InvalidRequest: the source cannot tell, and says why.
         """
 
 

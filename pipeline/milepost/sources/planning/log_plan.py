@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from milepost.protocol.landed import LogPosition, LogRecord, RecordLimits, within_limits
+from milepost.protocol.landed import LogPosition, LogRecord, RecordLimits, totals_read, within_limits
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.plan import LogInput, SourcePlan
 
@@ -47,8 +47,8 @@ def plan_log(log: LogInput, now_ms: int = 0, expect_every_ms: int | None = None)
 
 
 def has_new_rows(position: LogPosition | None, newest: LogRecord | None) -> bool:
-    """Return whether a record after a position has rows. Records without rows start no epoch."""
-    return newest is not None and newest.total_rows > (0 if position is None else position.total_rows)
+    """Return whether a record after a position has rows and is not void. Records without rows start no epoch."""
+    return newest is not None and newest.total_rows > totals_read(position, newest.voids)[0]
 
 
 def cut_to_bytes(plan: SourcePlan, limit: int, *, at_least_one: bool) -> SourcePlan:

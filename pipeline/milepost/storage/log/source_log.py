@@ -13,6 +13,7 @@ from milepost.protocol.landed import (
     StoredRecord,
     decode_record,
     encode_record,
+    live_sequences,
     require_follows,
 )
 from milepost.protocol.records import ObjectStore, landed_record_key, landed_records_prefix, landed_sequence
@@ -83,8 +84,8 @@ class SourceLog:
     def first_reaching(self, rows: int, after: LogPosition | None, newest: StoredRecord) -> StoredRecord | None:
         """Return the first record whose log up to it has this many rows; None: the log has fewer.
 
-        Totals never fall, so few records are read: the second step of 1, 3, 7, … that reaches the rows bounds a
-        binary search. The first record after a position mostly has rows, and then it is the only one that is read.
+        Without void records totals never fall, so few records are read: the second step of 1, 3, 7, … that reaches the
+        rows bounds a binary search. The first record after a position mostly has rows, and is then the only one read.
 
         Args:
             rows: more than before `after`. after: None is the first retained record.
@@ -93,7 +94,7 @@ class SourceLog:
         if newest.record.total_rows < rows:
             return None
         first = newest.record.first if after is None else after.next
-        sequences = range(first, newest.record.sequence + 1)
+        sequences = live_sequences(first, newest.record.sequence, newest.record.voids)
         read: dict[int, StoredRecord] = {newest.record.sequence: newest}
 
         def total_rows(sequence: int) -> int:

@@ -23,7 +23,8 @@ from milepost.errors import (
 from milepost.jobmaster.landing.lander import Lander
 from milepost.protocol.landed.gaps import gap_record
 from milepost.protocol.landed.ranges import RecordLimits, range_of, within_limits
-from milepost.protocol.landed.records import Gap, LandedRange, LogPosition
+from milepost.protocol.landed.records import Gap, LandedRange, LogPosition, LogRecord, Void
+from milepost.protocol.landed.voids import accept_record, false_span, live_records, void_record
 from milepost.protocol.records.layout import landed_objects_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.storage.log.source_log import SourceLog
@@ -52,7 +53,7 @@ def rows_of(
     log = SourceLog(store, SOURCE)
     newest = log.newest()
     assert newest is not None
-    records = within_limits(log.since(position, newest), limits)
+    records = within_limits(live_records(log.since(position, newest), newest.record.voids), limits)
     landed = range_of(position, records)
     rows: list[int] = []
     for stored in records:
@@ -179,17 +180,21 @@ def test_a_log_that_was_restored_from_an_older_copy_is_not_read_as_if_it_went_on
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a history: rows appear and expire, a landing runs into trouble, an epoch reads or rolls back.
+    """One step of a history: the system goes back, rows appear and expire, a landing runs into trouble, and an epoch
+    reads or rolls back.
 
     Attributes:
+        back: number of the newest rows that the external system loses first.
         expired: number of the oldest rows that the external system deletes before the landing.
         fault: (effect, number of the write that it strikes), or None.
         rival_at: number of the store operation before which a whole other landing runs, or None.
         killed_at: number of the call of the source or write to the store at which the landing is killed, or None.
         after_write: whether the kill strikes after that write.
         reads: limits of the epoch that follows; 0: a rollback to the epoch before.
+        accepts: an epoch that has read false rows goes on, and is not rolled back.
     """
 
+    back: int
     produced: int
     expired: int
     fault: tuple[Effect, int] | None
@@ -197,10 +202,12 @@ class Step:
     killed_at: int | None
     after_write: bool
     reads: int
+    accepts: bool
 
 
 steps = st.builds(
     Step,
+    back=st.just(0) | st.integers(1, 15),
     produced=st.integers(0, 12),
     expired=st.just(0) | st.integers(1, 4),
     fault=st.none()
@@ -209,16 +216,33 @@ steps = st.builds(
     killed_at=st.none() | st.integers(0, 14),
     after_write=st.booleans(),
     reads=st.integers(0, 4),
+    accepts=st.booleans(),
 )
 
 
-def pass_gap_and_land(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> None:
-    """Append a gap if rows after the log have expired, then land."""
+def void_and_land(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> None:
+    """Append a void record if the system has gone back, and a gap if rows after the log have expired; then land."""
     log = SourceLog(store, SOURCE)
-    newest, write_id = log.newest(), uuid.uuid4().hex
+    newest = log.newest()
+    if newest is not None and not system.has(newest.record.end):
+        last = newest.record.sequence
+        read = live_records(map(log.record, range(last, 0, -1)), newest.record.voids)
+        true = next(stored for stored in read if system.has(stored.record.end)).record
+        void = Void(true.sequence + 1, "it went back", "by a test")
+        first = log.record(true.sequence + 1)
+        newest = log.append(void_record(newest, first, uuid.uuid4().hex, void, 0, true.behind))
+        assert newest.record.end == true.end
     if newest is not None and newest.record.end["next"] < system.earliest:
-        log.append(gap_record(newest, write_id, {"next": system.earliest}, Gap("expired", "by a test"), 0))
+        end = system.position(system.earliest)
+        log.append(gap_record(newest, uuid.uuid4().hex, end, Gap("expired", "by a test"), 0))
     lander(store, system, on_call).land()
+
+
+def live_log(store: ObjectStore) -> list[LogRecord]:
+    log = SourceLog(store, SOURCE)
+    newest = log.newest()
+    assert newest is not None
+    return [stored.record for stored in live_records(log.since(None, newest), newest.record.voids)]
 
 
 def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) -> None:
@@ -233,7 +257,7 @@ def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) ->
         operations += 1
         if operations - 1 == step.rival_at:
             with suppress(CheckpointError):
-                pass_gap_and_land(inner, system)
+                void_and_land(inner, system)
         if operation in WRITES and not step.after_write:
             danger()
 
@@ -248,38 +272,66 @@ def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) ->
             raise Killed
 
     with suppress(CheckpointError, Killed):
-        pass_gap_and_land(HookedStore(FaultyStore(inner, faults), before, after), system, danger)
+        void_and_land(HookedStore(FaultyStore(inner, faults), before, after), system, danger)
 
 
 @profiles.examples(share=5.0)
 @given(st.lists(steps, min_size=1, max_size=8))
-def test_each_row_that_is_not_lost_is_read_once_and_in_order_whatever_happens_to_the_landings(
+def test_each_row_that_is_true_and_not_lost_is_read_once_and_in_order_whatever_happens_to_the_landings(
     history: list[Step],
 ) -> None:
+    """A checkpoint that has read false rows says so. It is rolled back, or goes on and then has all rows after them."""
     store, system = MemoryStore("memory://job"), ExpiringSystem()
+    log = SourceLog(store, SOURCE)
     checkpoints: list[tuple[LogPosition | None, list[int]]] = [(None, [])]
-    lost: set[int] = set()
     for step in history:
+        system.go_back(max(system.expired, system.produced - step.back))
         system.produced += step.produced
-        newest, first = SourceLog(store, SOURCE).newest(), system.earliest
-        system.expire(below=first + step.expired)
-        landed = 0 if newest is None else newest.record.end["next"]
-        lost |= set(range(max(first, landed), system.earliest))
+        system.expire(below=system.earliest + step.expired)
         land_with_trouble(store, system, step)
-        newest = SourceLog(store, SOURCE).newest()
-        assert system.acknowledged <= (0 if newest is None else newest.record.end["next"])
-        expected = [row for row in range(system.produced) if row not in lost]
+        newest = log.newest()
+        if newest is None:
+            continue
+        assert system.acknowledged <= newest.record.end["next"]
+        is_true, expected = system.has(newest.record.end), values(system, live_log(store))
+        for position, seen in checkpoints:
+            assert not is_true or false_span(position, newest.record) or seen == expected[: len(seen)]
         if not step.reads:
             checkpoints = checkpoints[:-1] or checkpoints
-        elif SourceLog(store, SOURCE).newest() is not None:
-            position, seen = checkpoints[-1]
-            rows, read = rows_of(store, position, RecordLimits(step.reads))
-            if read is not None:
-                checkpoints.append((read.end, seen + rows))
-        for _, seen in checkpoints:
-            assert seen == expected[: len(seen)]
-    pass_gap_and_land(store, system)
+            continue
+        stopped = [false_span(position, newest.record) for position, _ in checkpoints]
+        if (span := stopped[-1]) is not None and step.accepts:
+            void = Void(span.first, "no other checkpoint", "by a test")
+            newest = log.append(accept_record(newest, uuid.uuid4().hex, void, 0))
+            assert false_span(checkpoints[-1][0], newest.record) is None
+            true = expected[: span.total_rows]
+            checkpoints = [
+                (position, true if stop == span else seen)
+                for (position, seen), stop in zip(checkpoints, stopped, strict=True)
+            ]
+        checkpoints = [item for item in checkpoints if false_span(item[0], newest.record) is None]
+        position, seen = checkpoints[-1]
+        rows, read = rows_of(store, position, RecordLimits(step.reads))
+        if read is not None:
+            checkpoints.append((read.end, seen + rows))
+    void_and_land(store, system)
+    newest = log.newest()
+    assert newest is not None
+    while false_span(checkpoints[-1][0], newest.record) is not None:
+        checkpoints.pop()
     position, seen = checkpoints[-1]
     rest, _ = rows_of(store, position, RecordLimits(1_000_000))
-    assert seen + rest == expected
-    assert system.acknowledged == system.produced or not expected, "a log without rows need not be acknowledged"
+    assert seen + rest == values(system, live_log(store))
+    assert not set(range(system.earliest, system.produced)) - set(landed_rows(live_log(store)))
+    assert system.acknowledged == system.produced or not rest, "a log without rows need not be acknowledged"
+
+
+def landed_rows(records: list[LogRecord]) -> list[int]:
+    """Return the numbers of the rows between the positions of records, without gaps."""
+    spans = (range(item.start["next"], item.end["next"]) for item in records if item.gap is None)
+    return [row for span in spans for row in span]
+
+
+def values(system: ExpiringSystem, records: list[LogRecord]) -> list[int]:
+    """Return the values that the external system had for the rows that records have."""
+    return [system.value(row) for row in landed_rows(records)]

@@ -111,4 +111,4 @@ def test_a_record_of_another_kind_with_a_reason_is_corrupt(rows: StoredRecord) -
 def test_a_range_with_more_gaps_than_records_is_corrupt(gap: StoredRecord) -> None:
     landed = range_of(None, (gap,))
     assert landed is not None
-    assert replace(landed, gaps=2).check() == "expected at most 1 gaps, got 2"
+    assert replace(landed, gaps=2).check() == "expected at most 1 gaps and voids, got 2"
