@@ -97,7 +97,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "source_spec",
         "file_source landed_source",
         "table_source",
-        "delta_source dlt_source iceberg_source kafka_source nexmark_source postgres_source python_source",
+        "delta_source dlt_source iceberg_source kafka_source milepost_source",
+        "nexmark_source postgres_source python_source",
         "source_kinds",
     ),
     "jobspec.graph": (

@@ -44,6 +44,7 @@ HEADINGS = {
     "KafkaLandLimits": "sources: kafka.land",
     "DeltaSourceSpec": "sources: delta",
     "IcebergSourceSpec": "sources: iceberg",
+    "MilepostSourceSpec": "sources: milepost",
     "TableLandLimits": "sources: tables.land",
     "PostgresSourceSpec": "sources: postgres",
     "PostgresLandLimits": "sources: postgres.land",

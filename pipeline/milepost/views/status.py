@@ -7,6 +7,7 @@ from typing import Any
 
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import Condition, FailedLandingHealth, JobState, LogHealth, SourceHealth, Status
+from milepost.protocol.landed import SourceBacklog
 from milepost.views.badge import job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
@@ -87,6 +88,12 @@ def _source(name: str, source: SourceHealth) -> Row:
     return Row(cells, ", ".join(filter(None, remarks)))
 
 
+def _behind(backlog: SourceBacklog) -> str:
+    """Return what was not landed: `12 offsets`, or `3 marks, for 2 min` where the age is known."""
+    count = counted(backlog.count, backlog.unit)
+    return count if backlog.age_ms is None else f"{count}, for {lasting(backlog.age_ms)}"
+
+
 _LANDED_COLUMNS = (
     "source", "rows", "last landing", "not landed", "unread rows", "unread bytes", "unread records", "oldest unread"
 )  # fmt: skip
@@ -100,7 +107,7 @@ def _landed(name: str, log: LogHealth) -> Row:
     if not log.records:
         remark = f"nothing was landed yet{_failed(log.failed)}"
         return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), remark)
-    behind = UNKNOWN if log.backlog is None else counted(log.backlog.count, log.backlog.unit)
+    behind = UNKNOWN if log.backlog is None else _behind(log.backlog)
     oldest = UNKNOWN if log.oldest_unread is None else Figure(f"{lasting(log.lag_ms)} ago")
     unread = (show_count(log.unread_rows), show_bytes(log.unread_bytes), show_count(log.unread_records))
     landed = (show_count(log.rows), show_time(log.landed_at), behind)

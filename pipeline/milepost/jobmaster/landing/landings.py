@@ -20,6 +20,7 @@ from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.landing.lost_positions import expired_hint
+from milepost.jobmaster.landing.upstream_tables import open_upstream_table
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import (
     DeltaSourceSpec,
@@ -28,6 +29,7 @@ from milepost.jobspec.job import (
     KafkaSourceSpec,
     LandedSourceSpec,
     MessageValue,
+    MilepostSourceSpec,
     NexmarkSourceSpec,
     PostgresSourceSpec,
     PythonSourceSpec,
@@ -309,6 +311,8 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
             start=spec.start,
             max_bytes=spec.land.max_bytes,
         )
+    if isinstance(spec, MilepostSourceSpec):
+        return open_upstream_table(context, name, spec)
     if isinstance(spec, IcebergSourceSpec):
         require("iceberg", f"source {name} (format: iceberg)")
         from milepost.sources.landed import open_iceberg_source

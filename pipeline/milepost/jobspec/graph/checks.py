@@ -13,6 +13,7 @@ from milepost.jobspec.job.environment import reference_problems
 from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.jobspec.job.sources.milepost_source import MilepostSourceSpec
 from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec
@@ -280,7 +281,12 @@ def _locations(spec: JobSpec) -> Iterator[Problem]:
     texts += [
         (("sources", name, "path"), source.path)
         for name, source in spec.sources.items()
-        if isinstance(source, FileSourceSpec | DeltaSourceSpec)
+        if isinstance(source, FileSourceSpec | DeltaSourceSpec | MilepostSourceSpec)
+    ]
+    texts += [
+        (("sources", name, "storage"), source.storage)
+        for name, source in spec.sources.items()
+        if isinstance(source, MilepostSourceSpec) and source.storage is not None
     ]
     texts += [(("sinks", index, "path"), sink.path) for index, sink in enumerate(spec.sinks) if sink.path is not None]
     for path, text in texts:

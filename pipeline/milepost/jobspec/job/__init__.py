@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.messages import CarriedColumn as CarriedColumn
     from milepost.jobspec.job.sources.messages import ChangeRules as ChangeRules
     from milepost.jobspec.job.sources.messages import MessageLayout as MessageLayout
+    from milepost.jobspec.job.sources.milepost_source import MilepostSourceSpec as MilepostSourceSpec
     from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS as NEXMARK_COLUMNS
     from milepost.jobspec.job.sources.nexmark_source import LandLimits as LandLimits
     from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec as NexmarkSourceSpec

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from milepost.jobspec.job.environment import referenced_variables, resolve_text
 from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec
+from milepost.jobspec.job.sources.milepost_source import MilepostSourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import ANY, Path, Problem, Step, can_name, hidden_by, static_prefix
 from milepost.protocol.records import absolute_url, location_problem
@@ -93,7 +94,7 @@ def placement_problems(spec: JobSpec, folder: Folder, environment: Mapping[str, 
             if _can_read(pattern, output)
         ]
     for name, table in spec.sources.items():
-        if isinstance(table, DeltaSourceSpec) and not _unset_variables(table.path, environment):
+        if isinstance(table, DeltaSourceSpec | MilepostSourceSpec) and not _unset_variables(table.path, environment):
             problems += _own_table(name, resolve_text(table.path, environment, "path"), folder, outputs)
     return problems
 

@@ -80,10 +80,12 @@ class SourceBacklog:
 
     Attributes:
         unit: what is counted, in the singular: offset. Not rows, where the source cannot count those.
+        age_ms: how long the oldest of it was there when it was counted; None: the source cannot say.
     """
 
     count: Count
     unit: Text
+    age_ms: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +332,8 @@ class LandedRange:
 def encode_record(record: LogRecord) -> bytes:
     """Return the canonical JSON of a record."""
     value = to_json(record)
+    if record.backlog is not None and record.backlog.age_ms is None:
+        del value["backlog"]["age_ms"]
     return dump({key: item for key, item in value.items() if key not in _ABSENT or item != _ABSENT[key]})
 
 
@@ -337,6 +341,8 @@ def decode_record(body: bytes, what: str) -> StoredRecord:
     """Return a stored record. Raises StateCorrupt, with `what`: it is not a record."""
     value = load(body, what)
     whole = {**_ABSENT, **value} if isinstance(value, dict) else value
+    if isinstance(whole, dict) and isinstance(whole["backlog"], dict):
+        whole["backlog"] = {"age_ms": None, **whole["backlog"]}
     return StoredRecord(from_json(LogRecord, whole, what), hashlib.sha256(body).hexdigest())
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from milepost.protocol.retention.ancestry import checkpoint_ancestry as checkpoint_ancestry
     from milepost.protocol.retention.ancestry import continues as continues
     from milepost.protocol.retention.ancestry import open_forks as open_forks
+    from milepost.protocol.retention.ancestry import shared_checkpoint as shared_checkpoint
     from milepost.protocol.retention.ancestry import timeline_ancestry as timeline_ancestry
     from milepost.protocol.retention.handle_check import MISSING as MISSING
     from milepost.protocol.retention.handle_check import digest_fault as digest_fault

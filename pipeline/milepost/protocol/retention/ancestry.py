@@ -73,14 +73,27 @@ def abandoned_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ..
     )
 
 
+def shared_checkpoint(
+    state: ManifestState, one: tuple[TimelineId, CheckpointId], other: tuple[TimelineId, CheckpointId]
+) -> CheckpointId | None:
+    """Return the newest checkpoint that two checkpoints continue, retained or not; None: unknown, or there is none.
+
+    Args:
+        one, other: each a checkpoint, and a timeline that continues it.
+    """
+    these, those = _limits(state, *one), _limits(state, *other)
+    shared = (min(these[timeline], those[timeline]) for timeline in these.keys() & those.keys())
+    return max(shared, default=None)
+
+
 def _limits(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId) -> dict[TimelineId, CheckpointId]:
     """Return, per timeline that a checkpoint's ancestry passes through, the newest checkpoint on it."""
     listed = {timeline.timeline_id: timeline for timeline in state.timelines}
     limits: dict[TimelineId, CheckpointId] = {}
     position: tuple[TimelineId, CheckpointId] | None = (timeline_id, newest)
-    while position is not None and position[0] in listed and position[1] != NO_CHECKPOINT:
+    while position is not None and position[1] != NO_CHECKPOINT:
         limits[position[0]] = position[1]
-        position = listed[position[0]].parent
+        position = listed[position[0]].parent if position[0] in listed else None
     return limits
 
 

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from milepost.sinks.records.contents import TableContents as TableContents
     from milepost.sinks.records.contents import identity_of as identity_of
     from milepost.sinks.records.marks import Mark as Mark
+    from milepost.sinks.records.marks import MarkRecords as MarkRecords
     from milepost.sinks.records.marks import TableView as TableView
     from milepost.sinks.records.reservation import RESERVATION as RESERVATION
+    from milepost.sinks.records.reservation import Reservation as Reservation
+    from milepost.sinks.records.reservation import read_reservation as read_reservation
     from milepost.sinks.records.table_address import CatalogAddress as CatalogAddress
     from milepost.sinks.records.table_address import TableAddress as TableAddress
     from milepost.sinks.records.table_address import address_of as address_of

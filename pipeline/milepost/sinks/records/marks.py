@@ -152,6 +152,11 @@ class MarkRecords:
         prefix = marks_prefix(self._sink)
         return sorted(int(stat.key[len(prefix) : -len(".json")]) for stat in self._store.list(prefix))
 
+    def published_since(self, number: int) -> list[int]:
+        """Return when each mark above a number was recorded, ascending, in ms by the store's clock."""
+        listing = self._store.list(marks_prefix(self._sink), start_after=mark_key(self._sink, number))
+        return sorted(stat.last_modified_ms for stat in listing)
+
     def delete(self, numbers: list[int]) -> None:
         self._store.delete([mark_key(self._sink, number) for number in numbers])
 

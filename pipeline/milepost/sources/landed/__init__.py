@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.kafka.kafka_source import open_kafka_source as open_kafka_source
     from milepost.sources.landed.messages import MESSAGE_SCHEMA as MESSAGE_SCHEMA
     from milepost.sources.landed.messages import partition_name as partition_name
+    from milepost.sources.landed.milepost.milepost_source import open_milepost_source as open_milepost_source
     from milepost.sources.landed.nexmark_source import open_nexmark_source as open_nexmark_source
     from milepost.sources.landed.postgres.postgres_source import PostgresTable as PostgresTable
     from milepost.sources.landed.postgres.postgres_source import open_postgres_source as open_postgres_source

@@ -36,8 +36,17 @@ POSTGRES = (
 DELTA = "format: delta, path: s3://lake/clicks, schema: {user: string, at: 'timestamp[us, UTC]'}"
 
 ICEBERG = "format: iceberg, table: shop.clicks, catalog: {type: sql, uri: sqlite:///c.db}, schema: {user: string}"
+MILEPOST = "format: milepost, path: s3://lake/clicks, schema: {user: string}"
 DLT = 'format: dlt, resource: "feeds:clicks", schema: {user: string, at: "timestamp[us, UTC]"}'
-VALID = {"PYTHON": PYTHON, "BIDS": BIDS, "DELTA": DELTA, "ICEBERG": ICEBERG, "DLT": DLT, "POSTGRES": POSTGRES}
+VALID = {
+    "PYTHON": PYTHON,
+    "BIDS": BIDS,
+    "DELTA": DELTA,
+    "ICEBERG": ICEBERG,
+    "DLT": DLT,
+    "POSTGRES": POSTGRES,
+    "MILEPOST": MILEPOST,
+}
 
 REFUSALS = yaml.safe_load((Path(__file__).parent / "golden" / "landed_sources.yaml").read_text(encoding="utf-8"))
 
@@ -63,6 +72,8 @@ def landed(source: str) -> LandedSourceSpec:
         (f"{PYTHON}, land: {{max_bytes: 1MB}}", {"source": "feeds:Clicks"}),
         (DELTA, {"path": "s3://lake/clicks", "start": "earliest", "location": "s3://lake/clicks", "dataset": None}),
         (ICEBERG, {"table": "shop.clicks", "branch": "main", "start": "earliest", "location": "iceberg:shop.clicks"}),
+        (MILEPOST, {"path": "s3://lake/clicks", "storage": None, "start": "earliest", "location": "s3://lake/clicks"}),
+        (f"{MILEPOST}, storage: s3://other/jobs, start: latest", {"storage": "s3://other/jobs", "start": "latest"}),
         (f"{DELTA}, start: 12, land: {{by: copy, max_bytes: 1MB}}", {"start": 12}),
         (f"{DELTA}, start: 2026-01-31T00:00:00Z, event_time: at", {"start": "2026-01-31T00:00:00Z"}),
     ],
@@ -90,7 +101,7 @@ def test_a_planned_format_is_not_available(format_: str) -> None:
 
 
 def test_each_format_has_a_kind_of_source() -> None:
-    landed = ["python", "dlt", "nexmark", "kafka", "delta", "iceberg", "postgres"]
+    landed = ["python", "dlt", "nexmark", "kafka", "delta", "iceberg", "milepost", "postgres"]
     assert [*SOURCE_KINDS] == ["csv", "json", "parquet", *landed]
     assert not UNAVAILABLE_FORMATS & SOURCE_KINDS.keys()
     assert [format_ for format_, kind in SOURCE_KINDS.items() if kind.is_landed] == landed

@@ -11,6 +11,7 @@ from milepost.jobspec.job.sources.dlt_source import DltSourceSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
+from milepost.jobspec.job.sources.milepost_source import MilepostSourceSpec
 from milepost.jobspec.job.sources.nexmark_source import NexmarkSourceSpec
 from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.sources.python_source import PythonSourceSpec
@@ -24,6 +25,7 @@ AnySource = Annotated[
     | KafkaSourceSpec
     | DeltaSourceSpec
     | IcebergSourceSpec
+    | MilepostSourceSpec
     | PostgresSourceSpec,
     Field(discriminator="format"),
 ]
@@ -35,5 +37,5 @@ SOURCE_KINDS: dict[str, type[SourceSpec]] = {
 }
 """Format -> the spec of its sources."""
 
-UNAVAILABLE_FORMATS = frozenset({"milepost", "generator", "kinesis", "spark"})
+UNAVAILABLE_FORMATS = frozenset({"generator", "kinesis", "spark"})
 """Formats that are planned but not available in this version."""

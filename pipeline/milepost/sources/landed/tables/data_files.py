@@ -53,6 +53,7 @@ class DataFile:
         store: that has it. key: below the store's root. size: in bytes, as the table states it.
         constants: declared column -> its value in all rows of the file.
         columns: declared column -> how the file names it. None: as it is declared.
+        skipped_rows: how many rows at the begin of the file are not read.
     """
 
     store: ObjectStore = field(repr=False)
@@ -60,6 +61,7 @@ class DataFile:
     size: int
     constants: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, FieldNames] | None = None
+    skipped_rows: int = 0
 
 
 def read_data_files(
@@ -99,8 +101,12 @@ def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, Column
             body.file(), buffer_size=buffer, pre_buffer=body.in_memory, coerce_int96_timestamp_unit="us"
         ) as parquet:
             columns = _columns_in(failures, file, parquet.schema_arrow, types)
-            for batch in parquet.iter_batches(_batch_rows(parquet.metadata), columns=[*columns.values()]):
-                yield _declared(file, batch, columns, types)
+            groups, skipped = _unread_groups(parquet.metadata, file.skipped_rows)
+            for batch in parquet.iter_batches(_batch_rows(parquet.metadata), groups, [*columns.values()]):
+                unread = batch.slice(skipped)
+                skipped = max(0, skipped - batch.num_rows)
+                if unread.num_rows:
+                    yield _declared(file, unread, columns, types)
     except NotFound as error:
         raise DataFileMissing(file.key) from error
     except (*DATA_ERRORS, OSError) as error:
@@ -160,6 +166,16 @@ def _declared(
         else:
             arrays.append(pa.nulls(batch.num_rows, to_arrow(type_)))
     return pa.RecordBatch.from_arrays(arrays, names=[*types])
+
+
+def _unread_groups(metadata: pq.FileMetaData, skipped: int) -> tuple[list[int], int]:
+    """Return the row groups to read of a file, and how many rows at the begin of the first one are not read."""
+    for number in range(metadata.num_row_groups):
+        rows = metadata.row_group(number).num_rows
+        if skipped < rows:
+            return [*range(number, metadata.num_row_groups)], skipped
+        skipped -= rows
+    return [], 0
 
 
 def _batch_rows(metadata: pq.FileMetaData) -> int:

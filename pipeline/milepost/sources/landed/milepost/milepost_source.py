@@ -1,0 +1,202 @@
+"""Format `milepost`: the rows that are appended to the published table of another job.
+
+A landing reads up to the mark that was the newest at its start. The rows after those that were landed are at the end of
+the table, in one of its files or more, also if they were written many marks ago, and joined since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import CheckpointError, SourceWentBack
+from milepost.jobspec.job import EventTimeSpec
+from milepost.language import ColumnType
+from milepost.protocol.landed import Identity, Position
+from milepost.protocol.records import ObjectStore
+from milepost.protocol.retention import shared_checkpoint
+from milepost.sinks.records import decode_schema
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, Pull, Reached
+from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.milepost.published_table import PublishedTable, TableReader, rows_digest
+from milepost.sources.landed.tables.column_types import check_declared
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.pulls import take_files
+from milepost.sources.landed.tables.table_failures import TableFailures
+
+
+def open_milepost_source(
+    name: str,
+    location: str,
+    store: ObjectStore,
+    open_job: Callable[[str], ObjectStore],
+    types: Mapping[str, ColumnType],
+    event_time: EventTimeSpec | None,
+    *,
+    start: str,
+    max_bytes: int,
+) -> LandedSource:
+    """Open a table for one landing. Connects at the first call.
+
+    Args:
+        name, location: for messages; the location has no secret. store: rooted at the table.
+        open_job: opens the store of the job that writes it, by its name.
+        types: the declared columns. event_time: the column of the event time; None: rows have none.
+        start: where a new log begins, as in the spec. max_bytes: of the data files of one record.
+    """
+    failures = TableFailures(name, f"the Milepost table {location}")
+    return MilepostSource(TableReader(failures, store, open_job), types, event_time, start, max_bytes)
+
+
+@dataclass
+class MilepostSource:
+    """A table, opened for one landing. Arguments: as in `open_milepost_source`."""
+
+    reader: TableReader
+    types: Mapping[str, ColumnType]
+    event_time: EventTimeSpec | None
+    start: str
+    max_bytes: int
+    _opened: PublishedTable | None = field(default=None, init=False)
+
+    def identity(self) -> Identity:
+        return self._table().identity
+
+    def notes(self) -> tuple[Note, ...]:
+        table = self._table()
+        owner, now = table.reservation.owner, table.place(0, "")
+        return (Note(f"sink {owner.sink} of job {owner.job}, {'nothing published yet' if not now.mark else now}"),)
+
+    def initial_position(self) -> Position:
+        table = self._checked()
+        if self.start == "latest":
+            return table.place(table.rows, rows_digest(table.files)).encode()
+        return table.place(0, rows_digest(()), table.rows).encode()
+
+    def next_pull(self, position: Position) -> Pull | None:
+        place, table = Place.decode(position), self._checked()
+        first, skipped = self._unread(place, table)
+        if first == len(table.files):
+            return None
+        steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
+        stop, files = take_files(first, steps, self.max_bytes)
+        end = self._place_after(table, stop, place.initial)
+        with self.reader.translated():
+            before, after = table.backlog(place), table.backlog(end)
+        reached = Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), after)
+        return Pull([(files, reached)], None, (), before)
+
+    def resume_position(self, where: str | int, position: Position) -> Reached:
+        """Return the place after the newest file that is lost."""
+        place, table = Place.decode(position), self._checked()
+        first, skipped = self._unread(place, table)
+        if isinstance(where, int):
+            raise self.reader.failures.invalid(
+                "cannot be read from a time on: it does not store when its rows were published",
+                "go on from `earliest`, which is after the newest data file that is lost, or from `latest`",
+            )
+        stop = len(table.files)
+        if where == "earliest":
+            files = self._data_files(table, first, skipped)
+            with self.reader.translated():
+                lost = [number for number, file in files if has_missing([file])]
+            stop = lost[-1] + 1 if lost else first
+        if stop == first:
+            return Reached(position)
+        end = self._place_after(table, stop, place.initial)
+        with self.reader.translated():
+            backlog = table.backlog(end)
+        return Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), backlog)
+
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+        failures, (files, reached) = self.reader.failures, split
+        try:
+            with self.reader.translated():
+                yield from read_data_files(failures, files, self.types, self.event_time)
+            yield reached
+        except DataFileMissing as missing:
+            table, now = self._table(), self.reader.read()
+            if now.mark != table.mark:
+                raise failures.unreachable(
+                    f"no longer has the data file {missing.args[0]}: it was compacted while it was read"
+                ) from missing
+            raise failures.expired(
+                f"has lost the data file {missing.args[0]}, with rows that its job has published",
+                self._place_after(table, 0).encode(),
+                self._place_after(table, len(table.files)).encode(),
+            ) from missing
+
+    def commit(self, end: Position) -> None:
+        """Nothing waits for an acknowledgement: the table retains all its rows."""
+
+    def _table(self) -> PublishedTable:
+        if self._opened is None:
+            self._opened = self.reader.read()
+        return self._opened
+
+    def _checked(self) -> PublishedTable:
+        """Return the table, after a check of its columns. Raises InvalidRequest."""
+        table = self._table()
+        if table.mark is not None and table.mark.contents is not None:
+            schema = decode_schema(table.mark.contents.schema)
+            check_declared(self.reader.failures, self.types, {column.name: column.type for column in schema})
+        return table
+
+    def _data_files(self, table: PublishedTable, first: int, skipped: int) -> Iterator[tuple[int, DataFile]]:
+        """Yield the files from one on, with their numbers. Of the first one, some rows are skipped."""
+        for number, file in enumerate(table.files[first:], first):
+            skip = skipped if number == first else 0
+            yield number, DataFile(self.reader.store, file.key, file.size, skipped_rows=skip)
+
+    def _place_after(self, table: PublishedTable, count: int, initial: int = 0) -> Place:
+        """Return the place after the first files of a table."""
+        files = table.files[:count]
+        return table.place(sum(file.rows for file in files), rows_digest(files), initial)
+
+    def _unread(self, place: Place, table: PublishedTable) -> tuple[int, int]:
+        """Return the number of the file with the first row after a place, and how many of its rows are before it.
+
+        With 5 rows read, of files with 3, 2 and 4 rows: file 2, 0 rows. Once the last two are joined: file 1, 2 rows.
+
+        Raises SourceWentBack: the rows before the place are not those that were read.
+        """
+        before = 0
+        for number, file in enumerate((*table.files, None)):
+            if before == place.rows:
+                if rows_digest(table.files[:number]) != place.digest:
+                    raise self._went_back(place, table)
+                return number, 0
+            if file is not None and before + file.rows > place.rows:
+                if not self._continues(place, table):
+                    raise self._went_back(place, table)
+                return number, place.rows - before
+            before += 0 if file is None else file.rows
+        raise self._went_back(place, table)
+
+    def _continues(self, place: Place, table: PublishedTable) -> bool:
+        """Return whether the table shows a checkpoint that continues the one of a place. False if that is unknown."""
+        return self._shared_checkpoint(place, table) == place.checkpoint
+
+    def _shared_checkpoint(self, place: Place, table: PublishedTable) -> int | None:
+        """Return the newest checkpoint that is before a place and before what the table shows; None: unknown."""
+        with self.reader.translated():
+            state = table.state()
+        return None if state is None else shared_checkpoint(state, place.shown, table.place(0, "").shown)
+
+    def _went_back(self, place: Place, table: PublishedTable) -> CheckpointError:
+        now, owner = self._place_after(table, len(table.files)), table.reservation.owner
+        shared = self._shared_checkpoint(place, table)
+        both = (
+            f"the newest checkpoint of job {owner.job} that both have is {shared}"
+            if shared
+            else "it is unknown which checkpoint both have"
+        )
+        error: SourceWentBack = self.reader.failures.went_back(
+            f"no longer begins with the {place.rows} rows that were landed up to {place}: job {owner.job} was rolled "
+            f"back or backfilled, and the table shows {now}; {both}",
+            now.encode(),
+        )
+        return error

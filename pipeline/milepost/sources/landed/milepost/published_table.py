@@ -1,0 +1,157 @@
+"""Read what the table of another job shows: its newest mark, and the files with its rows, in commit order.
+
+Only published rows are in it. What an epoch has staged, or a quality gate has vetoed, is in no mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from milepost.errors import StateCorrupt, StoreUnavailable
+from milepost.language import check_job_name, check_sink_name
+from milepost.protocol.landed import Identity, SourceBacklog
+from milepost.protocol.records import ManifestState, ObjectStore
+from milepost.sinks.formats.parquet import ParquetFormat
+from milepost.sinks.records import ContentsRecords, Mark, MarkRecords, Reservation, StagedFile, read_reservation
+from milepost.sinks.staging import rows_identity
+from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.storage.log import ManifestLog
+
+_READS = 3
+"""How often a table is read whose mark was deleted, because the table moved on, before its record was read."""
+
+_DIGEST_DIGITS = 16
+
+
+def rows_digest(files: Sequence[StagedFile]) -> str:
+    """Return a digest of the rows of some files that does not depend on how they are divided into files.
+
+    It is the end of `rows_identity`: the same sum, modulo 2^64.
+    """
+    return (rows_identity(files) or "")[-_DIGEST_DIGITS:]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table as of one read.
+
+    Attributes:
+        table_id: of the table. reservation: its owner, format and mode.
+        job_store: of the job that writes it.
+        mark: that it shows; None: nothing was published yet. files: in commit order, each with at least one row.
+    """
+
+    table_id: str
+    reservation: Reservation
+    job_store: ObjectStore
+    mark: Mark | None
+    files: tuple[StagedFile, ...]
+
+    @property
+    def identity(self) -> Identity:
+        """What stays equal as long as it is the same table of the same job."""
+        owner = self.reservation.owner
+        return {"format": "milepost", "upstream": owner.identity, "sink": owner.sink, "table": self.table_id}
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def place(self, rows: int, digest: str, initial: int = 0) -> Place:
+        """Return the place after some of the rows."""
+        if self.mark is None:
+            return Place(0, "", 0, rows, digest)
+        return Place(self.mark.number, self.mark.timeline, self.mark.checkpoint_id, rows, digest, initial)
+
+    def backlog(self, place: Place) -> SourceBacklog:
+        """Return the marks of which not all rows are before a place.
+
+        The job that writes the table deletes old marks, so there may have been more of them, and earlier ones.
+        """
+        is_whole = self.mark is None or place.mark != self.mark.number or place.rows == self.rows
+        marks = MarkRecords(self.job_store, self.reservation.owner.sink)
+        times = marks.published_since(place.mark if is_whole else place.mark - 1)
+        age_ms = max(0, self.job_store.clock_ms() - times[0]) if times else 0
+        return SourceBacklog(len(times), "mark", age_ms)
+
+    def state(self) -> ManifestState | None:
+        """Return the newest state of the job that writes it; None: its storage has no manifest."""
+        head = ManifestLog(self.job_store, lambda: "").head()
+        return None if head is None else head.state
+
+
+@dataclass(frozen=True, slots=True)
+class TableReader:
+    """Reads one table.
+
+    Attributes:
+        store: rooted at the table. open_job: opens the store of a job, by its name.
+    """
+
+    failures: TableFailures
+    store: ObjectStore
+    open_job: Callable[[str], ObjectStore]
+
+    def read(self) -> PublishedTable:
+        """Return the table as it is now. Raises: InvalidRequest: it cannot be landed. SourceUnreachable."""
+        with self.translated():
+            return self._read()
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn errors of the stores in the block into errors of the source."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            raise self.failures.unreachable(f"did not answer: {error.message}") from error
+        except StateCorrupt as error:
+            raise self.failures.invalid(
+                f"is damaged: {error.message}", "see what `milepost fsck` says of the job that writes it"
+            ) from error
+
+    def _read(self) -> PublishedTable:
+        reservation = self._reservation()
+        owner = reservation.owner
+        job_store = self.open_job(owner.job)
+        marks = MarkRecords(job_store, owner.sink)
+        number = 0
+        for _ in range(_READS):
+            table = ParquetFormat(self.store).open()
+            if table is None or not table.number:
+                return PublishedTable(reservation.table_id, reservation, job_store, None, ())
+            number, mark = table.number, marks.matching(table.number, table.write_id, table.table_id)
+            if mark is not None:
+                files = ContentsRecords(job_store).files(mark.contents)
+                return PublishedTable(table.table_id, reservation, job_store, mark, files)
+        raise self.failures.invalid(
+            f"shows mark {number} of job {owner.job}, and {job_store.config.url} has no such mark",
+            "correct `storage`: it is the `storage` of the job that writes the table",
+        )
+
+    def _reservation(self) -> Reservation:
+        reservation = read_reservation(self.store)
+        if reservation is None:
+            raise self.failures.invalid(
+                "does not exist: nothing there was written by Milepost",
+                "correct `path`: it is the `path` of a sink with `format: parquet`",
+            )
+        owner, format_ = reservation.owner, reservation.table_format
+        try:
+            check_job_name(owner.job)
+            check_sink_name(owner.sink)
+        except ValueError as error:
+            raise self.failures.invalid(f"names an owner that cannot exist: {error}", "correct `path`") from error
+        if format_ != "parquet":
+            raise self.failures.invalid(
+                f"is of format {format_}, which other engines may write too",
+                f"read it with `format: {format_}`" if format_ in ("delta", "iceberg") else "read what its sink reads",
+            )
+        if reservation.mode == "upsert":
+            raise self.failures.invalid(
+                f"has mode: upsert: job {owner.job} replaces and deletes its rows, and a log is only appended to",
+                f"let job {owner.job} write the same rows to another sink, with `mode: changelog`, and read that one",
+            )
+        return reservation

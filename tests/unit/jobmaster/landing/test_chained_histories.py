@@ -1,0 +1,118 @@
+"""Random histories of a job and of the landings of its table: the log has the published rows, or the landing stops."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.errors import SourceWentBack
+from milepost.jobmaster.landing.lander import Lander
+from milepost.jobmaster.landing.landings import open_source
+from milepost.sinks.staging import small_files
+from milepost.storage.log import SourceLog
+from milepost_testkit import profiles
+from milepost_testkit.jobs.landed_table import TableLog
+from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs, Row
+
+WHOLE, BEFORE, AFTER = "whole", "killed before its record", "killed after its record"
+ONE_SINK = {
+    "  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}\n": "",
+    "  - {name: changes, input: totals, format: parquet, path: ../lake/changes, mode: changelog}\n": "",
+    "operators:\n": "",
+    "  - {uid: totals, kind: aggregate, inputs: [files], key: [k], aggregates: {rows: count(*), total: sum(n)}}\n": "",
+    "retained: {last: 2}": "retained: {last: 3}",
+}
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 3)),
+        st.tuples(st.just("publish"), st.integers(1, 3)),
+        st.tuples(st.just("roll back"), st.integers(0, 3)),
+        st.tuples(st.just("collect"), st.just(0)),
+        st.tuples(st.sampled_from([WHOLE, BEFORE, AFTER]), st.sampled_from([1, 1 << 30])),
+    ),
+    min_size=4,
+    max_size=16,
+)
+
+
+class Killed(BaseException):
+    """The process of a landing ended here."""
+
+
+class KilledLog(SourceLog):
+    """A log whose second append of a landing does not return."""
+
+    fate = ""
+    appends = 0
+
+    def append(self, record: Any) -> Any:
+        self.appends += 1
+        if self.fate == BEFORE and self.appends == 2:
+            raise Killed
+        stored = super().append(record)
+        if self.fate == AFTER and self.appends == 2:
+            raise Killed
+        return stored
+
+
+class History:
+    """Two jobs, and what the log of one has of the table of the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.jobs = ChainedJobs.create(folder / "jobs", up=ONE_SINK)
+        self.log = TableLog(self.open)
+
+    def open(self, max_bytes: int) -> Any:
+        context = self.jobs.context("sales")
+        spec = context.spec.landed["orders"]
+        limited = spec.model_copy(update={"land": spec.land.model_copy(update={"max_bytes": max_bytes})})
+        return open_source(context, "orders", limited)
+
+    def landed(self) -> list[Row]:
+        return [] if self.log.log.newest() is None else [(row["k"], row["n"]) for row in self.log.rows()]
+
+    def roll_back(self, back: int) -> None:
+        """Go back to a retained checkpoint, the n-th newest."""
+        if self.jobs.shown:
+            retained = [int(each.checkpoint_id) for each in self.jobs.context("orders").head().state.checkpoints]
+            self.jobs.roll_back(retained[-1 - back % len(retained)])
+
+    def land(self, fate: str, max_bytes: int) -> None:
+        """Land until the end, until the landing is killed, or until it finds that the table went back."""
+        killed = KilledLog(self.log.log.store, "orders")
+        killed.fate = fate
+        before, shown = self.landed(), self.jobs.rows
+        try:
+            with suppress(Killed):
+                Lander(killed, self.open(max_bytes), "job").land()
+        except SourceWentBack as error:
+            assert self.landed() == before
+            assert shown[: len(before)] != before or "it is unknown" in str(error), error
+        else:
+            assert self.landed() == shown[: len(self.landed())]
+            assert fate != WHOLE or self.landed() == shown
+
+
+@profiles.examples(share=0.2)
+@given(history=steps)
+def test_the_log_has_the_published_rows_in_order_or_the_landing_stops(history: list[tuple[str, int]]) -> None:
+    with TemporaryDirectory() as folder, patch.object(small_files, "GROWTH", 2):
+        story = History(Path(folder))
+        story.jobs.publish(0)
+        for what, number in history:
+            if what == "publish":
+                story.jobs.publish(*range(number))
+            elif what == "roll back":
+                story.roll_back(number)
+            elif what == "collect":
+                story.jobs.collect()
+            else:
+                story.land(what, number)
+        story.land(WHOLE, 1 << 30)
