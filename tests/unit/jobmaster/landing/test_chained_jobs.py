@@ -18,6 +18,7 @@ from milepost.openlineage.dataset_names import sink_name, source_name
 from milepost.protocol.landed import SourceBacklog
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.staging import small_files
+from milepost.sources.landed import RewindableSource
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
@@ -101,7 +102,9 @@ def test_a_table_without_a_published_epoch_is_empty(jobs: ChainedJobs) -> None:
 
 
 def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undone(jobs: ChainedJobs) -> None:
-    first, second = jobs.publish(1), jobs.publish(2)
+    first = jobs.publish(1)
+    jobs.land()
+    second = jobs.publish(2)
     landed = jobs.land()
     jobs.epoch("sales")
     roll_back(jobs.master("orders"), first)
@@ -111,6 +114,10 @@ def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undo
     assert f"landed up to mark {mark} (checkpoint {second} of timeline main)" in failed.message
     assert f"(checkpoint {first} of timeline " in failed.message
     assert f"the newest checkpoint of job orders that both have is {first}" in failed.message
+    context = jobs.context("sales")
+    source, log = open_source(context, "orders", context.spec.landed["orders"]), context.source_log("orders")
+    assert isinstance(source, RewindableSource)
+    assert source.newest_true(log.record(number).record.end for number in (3, 2, 1)) == 1
     jobs.assert_tables(jobs.rows)
     roll_back(jobs.master("orders"), second)
     assert jobs.land().rows == 0

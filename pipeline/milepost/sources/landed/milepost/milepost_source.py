@@ -6,7 +6,7 @@ the table, in one of its files or more, also if they were written many marks ago
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,6 +111,10 @@ class MilepostSource:
             backlog = table.backlog(end)
         return Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), backlog)
 
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        table = self._checked()
+        return next((number for number, end in enumerate(ends) if self._begins_with(Place.decode(end), table)), None)
+
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
         failures, (files, reached) = self.reader.failures, split
         try:
@@ -175,6 +179,14 @@ class MilepostSource:
                 return number, place.rows - before
             before += 0 if file is None else file.rows
         raise self._went_back(place, table)
+
+    def _begins_with(self, place: Place, table: PublishedTable) -> bool:
+        """Return whether the table begins with the rows before a place."""
+        try:
+            self._unread(place, table)
+        except SourceWentBack:
+            return False
+        return True
 
     def _continues(self, place: Place, table: PublishedTable) -> bool:
         """Return whether the table shows a checkpoint that continues the one of a place. False if that is unknown."""
