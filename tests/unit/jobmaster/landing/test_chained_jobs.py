@@ -18,7 +18,7 @@ from milepost.openlineage.dataset_names import sink_name, source_name
 from milepost.protocol.landed import SourceBacklog
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.staging import small_files
-from milepost.sources.landed import RewindableSource
+from milepost.sources.landed.contract import RewindableSource
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
