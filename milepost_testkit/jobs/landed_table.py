@@ -18,6 +18,27 @@ from milepost.storage.log import SourceLog
 from milepost_testkit.stores.memory_store import MemoryStore
 
 SOURCE = "orders"
+WHOLE, BEFORE, AFTER = "whole", "killed before its record", "killed after its record"
+
+
+class Killed(BaseException):
+    """The process of a landing ended here."""
+
+
+class KilledLog(SourceLog):
+    """A log whose second append of a landing does not return."""
+
+    fate = ""
+    appends = 0
+
+    def append(self, record: Any) -> Any:
+        self.appends += 1
+        if self.fate == BEFORE and self.appends == 2:
+            raise Killed
+        stored = super().append(record)
+        if self.fate == AFTER and self.appends == 2:
+            raise Killed
+        return stored
 
 
 @dataclass

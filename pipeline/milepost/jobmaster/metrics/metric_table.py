@@ -164,6 +164,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("source", "landingBacklog", _G, _U.NONE, "status.sources.*.log.backlog.count",
            "What its external system had and was not landed, when that record was read; of sources that can say.",
            label="unit"),
+    Metric("source", "landingBacklogAge", _G, _U.MS, "status.sources.*.log.backlog.age_ms",
+           "How long the oldest of that had been there then; of tables of other jobs."),
     Metric("source", "sourceIdleTime", _G, _U.MS, "status.sources.*.newest_object_age_ms",
            "How long ago its newest object landed.", _FLINK),
     Metric("source", "currentEmitEventTimeLag", _G, _U.MS, "status.sources.*.event_time_age_ms",

@@ -15,12 +15,10 @@ from milepost.errors import SourceWentBack
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
 from milepost.sinks.staging import small_files
-from milepost.storage.log import SourceLog
 from milepost_testkit import profiles
-from milepost_testkit.jobs.landed_table import TableLog
+from milepost_testkit.jobs.landed_table import AFTER, BEFORE, WHOLE, Killed, KilledLog, TableLog
 from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs, Row
 
-WHOLE, BEFORE, AFTER = "whole", "killed before its record", "killed after its record"
 ONE_SINK = {
     "  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}\n": "",
     "  - {name: changes, input: totals, format: parquet, path: ../lake/changes, mode: changelog}\n": "",
@@ -40,26 +38,6 @@ steps = st.lists(
     min_size=4,
     max_size=16,
 )
-
-
-class Killed(BaseException):
-    """The process of a landing ended here."""
-
-
-class KilledLog(SourceLog):
-    """A log whose second append of a landing does not return."""
-
-    fate = ""
-    appends = 0
-
-    def append(self, record: Any) -> Any:
-        self.appends += 1
-        if self.fate == BEFORE and self.appends == 2:
-            raise Killed
-        stored = super().append(record)
-        if self.fate == AFTER and self.appends == 2:
-            raise Killed
-        return stored
 
 
 class History:

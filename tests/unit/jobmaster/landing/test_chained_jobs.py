@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from milepost.errors import InvalidRequest, QualityGateFailed, SourceUnreachable
+from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
 from milepost.openlineage.dataset_names import sink_name, source_name
@@ -21,6 +23,7 @@ from milepost.sinks.staging import small_files
 from milepost.sources.landed.contract import RewindableSource
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.landed_table import AFTER, BEFORE, Killed, KilledLog
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs
 from milepost_testkit.processes.processes import REPOSITORY
@@ -375,7 +378,7 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
     chance, landed, processed = random.Random(seed), list[tuple[int, int]](), list[tuple[int, int]]()
     downstream: dict[int, list[tuple[int, int]]] = {0: []}
     for _ in range(40):
-        step = chance.choice(["publish"] * 4 + ["land"] * 2 + ["epoch"] * 2 + ["back", "back here", "collect"])
+        step = chance.choice(["publish"] * 4 + ["land", "epoch"] * 2 + ["killed", "back", "back here", "collect"])
         retained = (
             [0] if not jobs.shown else [one.checkpoint_id for one in jobs.context("orders").head().state.checkpoints]
         )
@@ -384,6 +387,13 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
         elif step == "land" and jobs.shown:
             jobs.land()
             landed = [*jobs.rows]
+        elif step == "killed" and landed:
+            context = jobs.context("sales")
+            log = KilledLog(context.store, "orders")
+            log.fate, log.appends = chance.choice([BEFORE, AFTER]), 1
+            with suppress(Killed):
+                Lander(log, open_source(context, "orders", context.spec.landed["orders"]), context.identity).land()
+            landed = [*jobs.rows] if log.fate == AFTER else landed
         elif step == "epoch" and landed != processed:
             downstream[jobs.epoch("sales")] = processed = [*landed]
             jobs.assert_tables(processed)

@@ -79,7 +79,7 @@ def test_the_command_and_the_metrics_show_it(job: LandedJob) -> None:
     document: dict[str, Any] = to_json(job.master.reports.status())
     log = document["sources"]["feed"]["log"]
     assert "backlog" not in log, "a class cannot say it"
-    log["backlog"] = {"count": 12, "unit": "offset"}
+    log["backlog"] = {"count": 12, "unit": "offset", "age_ms": 7_000}
     samples = {
         sample.metric.prometheus_name: (dict(sample.labels), sample.value)
         for sample in samples_of("landed", {"status": document})
@@ -91,6 +91,7 @@ def test_the_command_and_the_metrics_show_it(job: LandedJob) -> None:
     assert samples["milepost_source_pendingBytes"] == (labels, log["unread_bytes"])
     assert samples["milepost_source_lag"] == (labels, log["lag_ms"])
     assert samples["milepost_source_landingBacklog"] == ({**labels, "unit": "offset"}, 12)
+    assert samples["milepost_source_landingBacklogAge"] == (labels, 7_000)
 
 
 class LongLog:
@@ -149,3 +150,7 @@ def test_a_record_stores_the_backlog_only_if_the_source_can_say_it() -> None:
     having = next_record("feed", first, "w2", 1, [item], 2, backlog=SourceBacklog(7, "offset"))
     assert having is not None
     assert decode_record(encode_record(having), "record").record.backlog == SourceBacklog(7, "offset")
+    assert json.loads(encode_record(having))["backlog"] == {"count": 7, "unit": "offset"}
+    aged = next_record("feed", first, "w2", 1, [item], 2, backlog=SourceBacklog(7, "mark", 9_000))
+    assert aged is not None
+    assert decode_record(encode_record(aged), "record").record.backlog == SourceBacklog(7, "mark", 9_000)

@@ -69,7 +69,7 @@ def test_every_metric_is_a_field_of_a_document(job: CountedJob, tmp_path: Path) 
     (landed.folder / "feed.json").unlink()
     assert landed.land().failed
     of_landed = {"status": to_json(landed.master.reports.status())}
-    of_landed["status"]["sources"]["feed"]["log"]["backlog"] = {"count": 3, "unit": "offset"}  # as of Kafka
+    of_landed["status"]["sources"]["feed"]["log"]["backlog"] = {"count": 3, "unit": "mark", "age_ms": 5_000}
     seen |= {sample.metric for sample in samples_of("landed", of_landed)}
     for metric in METRICS:
         places = [of_landed if ".log." in metric.field else told]

@@ -83,7 +83,7 @@ class MilepostSource:
             return None
         steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
         stop, files = take_files(first, steps, self.max_bytes)
-        end = self._place_after(table, stop, place.initial)
+        end = self._place_after(table, stop, min(place.initial, table.rows))
         with self.reader.translated():
             before, after = table.backlog(place), table.backlog(end)
         reached = Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), after)

@@ -30,11 +30,11 @@ from milepost.storage.log import SourceLog
 from milepost.storage.open import open_store
 from milepost_testkit import profiles
 from milepost_testkit.formats.iceberg_writers import compact
-from milepost_testkit.jobs.landed_table import TableLog
+from milepost_testkit.jobs.landed_table import AFTER, BEFORE, WHOLE, Killed, KilledLog, TableLog
 
 TYPES = {"k": parse_type("int64"), "p": parse_type("int64")}
 ROWS = pa.schema([("k", pa.int64()), ("p", pa.int64())])
-WHOLE, BEFORE, AFTER, RIVALS = "whole", "killed before its record", "killed after its record", "two at once"
+RIVALS = "two at once"
 
 steps = st.lists(
     st.one_of(
@@ -92,26 +92,6 @@ class IcebergOrders:
             branch="main",
             **options,
         )
-
-
-class Killed(BaseException):
-    """The process of a landing ended here."""
-
-
-class KilledLog(SourceLog):
-    """A log whose second append of a landing does not return."""
-
-    fate = ""
-    appends = 0
-
-    def append(self, record: Any) -> Any:
-        self.appends += 1
-        if self.fate == BEFORE and self.appends == 2:
-            raise Killed
-        stored = super().append(record)
-        if self.fate == AFTER and self.appends == 2:
-            raise Killed
-        return stored
 
 
 def land(log: TableLog, fate: str, max_bytes: int) -> None:
