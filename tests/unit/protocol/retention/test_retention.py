@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.records.ids import CheckpointId
-from milepost.protocol.retention.ancestry import checkpoint_ancestry, timeline_ancestry
+from milepost.protocol.records.ids import CheckpointId, TimelineId
+from milepost.protocol.retention.ancestry import checkpoint_ancestry, shared_checkpoint, timeline_ancestry
 from milepost.protocol.retention.retention import RetentionPolicy, select_checkpoints, subsumable
 from milepost_testkit import wording
 from milepost_testkit.jobs.job_log import A, B, JobLog, epochs
@@ -67,6 +67,25 @@ def test_an_ancestry_continues_across_dropped_checkpoints() -> None:
     assert [one.checkpoint_id for one in timeline_ancestry(log.state, log.state.timeline())] == [1, 2, 6]
     assert [one.checkpoint_id for one in checkpoint_ancestry(log.state, CheckpointId(2))] == [1, 2]
     assert checkpoint_ancestry(log.state, CheckpointId(3)) == ()
+
+
+def test_two_checkpoints_share_what_both_timelines_continue_also_if_one_has_left_the_list() -> None:
+    log = epochs(3)
+    log.rollback(A, 2)
+    log.reconcile(A)
+    line = log.state.live
+    for _ in range(3):
+        log.epoch(A)
+
+    def shared(timeline: str, checkpoint: int) -> int | None:
+        other = TimelineId(timeline), CheckpointId(checkpoint)
+        return shared_checkpoint(log.state, (line, CheckpointId(6)), other)
+
+    expected = {("main", 1): 1, ("main", 2): 2, ("main", 3): 2, (line, 5): 5, (line, 2): 2, ("gone", 3): None}
+    assert {other: shared(*other) for other in expected} == expected
+    log.subsume(A, (1, 2, 3, 4, 5), last=1)
+    assert [each.timeline_id for each in log.state.timelines] == [line]
+    assert {other: shared(*other) for other in expected} == expected
 
 
 @pytest.mark.parametrize("own", [0, 1])
