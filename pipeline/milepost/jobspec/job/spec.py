@@ -60,7 +60,7 @@ class SinkSpec(SpecModel):
         name: `[a-z][a-z0-9_-]{0,62}` without `__`, unique among sinks.
         input: what to publish: a source, an operator, `<uid>.late` (of a join `<uid>.late.<input>`), or `<source>.bad`.
         format: decides who can read the table. delta and iceberg: any engine that supports the format. postgres: any
-            client of the database. parquet: only `milepost read`.
+            client of the database. parquet: only `milepost read`, and other jobs (`format: milepost`).
         path: location of the table: an S3 or file URL, or a path relative to the spec. It must not overlap with
             another table or with a source. `${env:…}` is allowed. null: the table is in Postgres.
         mode: append keeps every row. upsert keeps the latest row per key, and needs an input with a key. changelog

@@ -128,6 +128,17 @@ def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undo
     assert jobs.land().rows == 1
 
 
+def test_a_table_that_was_emptied_went_back(jobs: ChainedJobs) -> None:
+    jobs.publish(1)
+    jobs.land()
+    jobs.roll_back(0)
+    failed = jobs.failed_landing()
+    assert failed.error == "SourceWentBack"
+    assert "the table shows mark " in failed.message and "(checkpoint 0 of timeline " in failed.message
+    jobs.publish(2)
+    assert jobs.failed_landing().error == "SourceWentBack", "another row is at its place"
+
+
 def test_false_rows_are_found_although_a_joined_file_has_rows_before_and_after_them(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     second, third = jobs.publish(2), jobs.publish(3)

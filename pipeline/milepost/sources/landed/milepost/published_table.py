@@ -136,7 +136,7 @@ class TableReader:
         if reservation is None:
             raise self.failures.invalid(
                 "does not exist: nothing there was written by Milepost",
-                "correct `path`: it is the `path` of a sink with `format: parquet`",
+                "correct `path`: it is that of a sink with `format: parquet`, whose first epoch creates the table",
             )
         owner, format_ = reservation.owner, reservation.table_format
         try:
