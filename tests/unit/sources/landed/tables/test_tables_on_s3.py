@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
+from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceUnreachable, StoreUnavailable
+from milepost.jobmaster.landing.landings import open_source
 from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import Credentials, StoreConfig
@@ -16,6 +18,7 @@ from milepost.storage.open import open_store
 from milepost_testkit.formats.delta_table import DeltaTableUnderTest
 from milepost_testkit.formats.iceberg_lake import lake_on_server
 from milepost_testkit.jobs.landed_table import TableLog
+from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs
 from milepost_testkit.servers.s3_servers import Seaweed, SeaweedTables
 
 pytestmark = pytest.mark.long
@@ -96,3 +99,26 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
     lake.move(2, (lake.staged(3),))
     log.land()
     assert log.column("k") == [1, 2, 3]
+
+
+def test_the_published_table_of_another_job_on_s3_is_landed(
+    seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweed.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweed.secret_key)
+    url = f"s3://{seaweed.shared_bucket}/chained/{uuid4().hex}"
+    store = f"{url}/store\nstore: {{endpoint_url: {seaweed.endpoint_url!r}, region: us-east-1}}"
+    places = {"../store": store, "../lake/": f"{url}/lake/"}
+    jobs = ChainedJobs.create(tmp_path / "jobs", up=places, down={**places, "../sales/": f"{url}/sales/"})
+    for key in (1, 2):
+        jobs.publish(key, key)
+        assert jobs.land().rows == 2
+    jobs.epoch("sales")
+    jobs.assert_tables(jobs.rows)
+    spec = jobs.folder / "config" / "sales.yaml"
+    spec.write_text(spec.read_text().replace(seaweed.endpoint_url, "http://127.0.0.1:9"))
+    context = jobs.context("sales")
+    source = open_source(context, "orders", context.spec.landed["orders"])
+    with pytest.raises(SourceUnreachable, match="did not answer") as raised:
+        source.identity()
+    assert seaweed.secret_key not in raised.value.full_message()
