@@ -1,0 +1,126 @@
+"""Collect the compiled operators, and derive the rows of each as the graph does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from milepost.jobspec.sql.tokens import Fragment, Tokens
+from milepost.language import Problem
+from milepost.language.sql import SqlProblem, problem_from, quote
+from milepost.operators import AnyOperator
+from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, StatefulSpec
+
+_POSITION = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
+_OPERATOR: TypeAdapter[RowWiseSpec | StatefulSpec] = TypeAdapter(AnyOperator)
+_MAX_UID = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a `sql` step: its name, and the expression, with its position in the file."""
+
+    name: str
+    text: Fragment
+
+    @classmethod
+    def plain(cls, name: str, at: int, input_column: str | None = None) -> Column:
+        """Return an unchanged input column, perhaps under another name."""
+        return cls(name, Fragment(((quote(input_column or name), at),)))
+
+
+@dataclass
+class Emitter:
+    """The operators compiled so far, in order, and the rows of all nodes that a query can read.
+
+    Attributes:
+        rows: name of a node -> its rows. operators: the compiled operators as a spec writes them.
+        positions: compiled operator -> offset in the SQL file.
+    """
+
+    rows: dict[str, OutputRows]
+    operators: list[dict[str, Any]] = field(default_factory=list)
+    positions: dict[str, int] = field(default_factory=dict)
+
+    def read(self, name: str) -> OutputRows:
+        """Return a node's rows as its consumers see them."""
+        rows = self.rows[name]
+        return OutputRows(
+            rows.columns, rows.event_time, rows.kind, rows.key, rows.columns_known, rows.shift_us, 0, rows.deletes,
+            rows.kind != APPEND,
+        )  # fmt: skip
+
+    def sql(self, uid: str, source: str, columns: Sequence[Column], where: Sequence[Fragment], at: Tokens) -> str:
+        """Add a `sql` operator over one input; return its uid. Raises SqlProblem."""
+        return self.select_all(uid, [(source, columns, where)], at)
+
+    def select_all(
+        self,
+        uid: str,
+        selects: Sequence[tuple[str, Sequence[Column], Sequence[Fragment]]],
+        at: Tokens,
+    ) -> str:
+        """Add a `sql` operator of SELECTs combined by UNION ALL; return its uid. Raises SqlProblem."""
+        pieces: list[tuple[str, int]] = []
+        for number, (source, columns, where) in enumerate(selects):
+            pieces.append(("\nUNION ALL\nSELECT\n  " if number else "SELECT\n  ", at.start))
+            for index, column in enumerate(columns):
+                pieces += [(",\n  ", column.text.start)] if index else []
+                pieces += column.text.pieces
+                if str(column.text) != quote(column.name):
+                    pieces.append((f" AS {quote(column.name)}", column.text.start))
+            pieces.append((f"\nFROM {quote(source)}", at.start))
+            for index, condition in enumerate(where):
+                pieces.append(("\nWHERE (" if index == 0 else "\n  AND (", condition.start))
+                pieces += [*condition.pieces, (")", condition.start)]
+        text = Fragment(tuple(pieces))
+        inputs = list(dict.fromkeys(source for source, _, _ in selects))
+        return self.add({"uid": uid, "kind": "sql", "inputs": inputs, "sql": str(text)}, at, text)
+
+    def add(self, operator: Mapping[str, Any], at: Tokens, text: Fragment | None = None) -> str:
+        """Add an operator; return its uid.
+
+        Args:
+            at: where the query states it. text: its SQL.
+        Raises:
+            SqlProblem: it cannot read its inputs.
+        """
+        uid = str(operator["uid"])
+        if uid in self.rows:
+            raise at.problem(f"two steps of this statement would have the name {uid}; give one relation an alias")
+        if len(uid) > _MAX_UID:
+            raise at.problem(f"the step {uid[:60]}… would have a name of {len(uid)} characters; use shorter names")
+        try:
+            spec = _OPERATOR.validate_python(dict(operator))
+        except ValidationError as failure:
+            error = failure.errors(include_url=False)[0]
+            reason = str(error.get("ctx", {}).get("error", error["msg"]))
+            raise at.problem(reason) from None
+        rows = spec.output_rows([self.read(name) for name in spec.inputs], (), None)
+        if isinstance(rows, list):
+            raise _located(rows[0], at, text)
+        self.rows[uid] = rows
+        self.operators.append(dict(operator))
+        self.positions[uid] = at.start
+        return uid
+
+
+def _located(problem: Problem, at: Tokens, text: Fragment | None) -> SqlProblem:
+    """Return a problem of an operator at its position in the SQL file."""
+    match = _POSITION.fullmatch(problem.message)
+    if match is None or text is None:
+        return at.problem(problem.message if match is None else match[3])
+    lines = str(text).split("\n")
+    position = sum(len(line) + 1 for line in lines[: int(match[1]) - 1]) + int(match[2]) - 1
+    return problem_from(at.sql, text.offset(position), match[3])
+
+
+def described(rows: OutputRows) -> str:
+    """Return the mode of rows for a message."""
+    if rows.kind == UPDATES:
+        return f"updates by {', '.join(rows.key) or 'one row'}"
+    return "append" if rows.kind == APPEND else "retractions without a key"

@@ -1,0 +1,191 @@
+"""Parse expressions only to find their columns and calls; the user's text stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from milepost.jobspec.sql.tokens import Tokens
+from milepost.language.sql import SqlProblem, parse_select, problem_from, read_columns
+
+AGGREGATES = {
+    "count": "count",
+    "sum": "sum",
+    "avg": "avg",
+    "mean": "avg",
+    "min": "min",
+    "max": "max",
+    "stddev": "stddev",
+    "stddev_samp": "stddev",
+    "variance": "var",
+    "var_samp": "var",
+    "first": "first",
+    "last": "last",
+    "min_by": "arg_min",
+    "max_by": "arg_max",
+    "bool_or": "any",
+    "any": "any",
+    "some": "any",
+    "bool_and": "every",
+    "every": "every",
+    "count_if": "count",
+}
+"""Aggregate function of Spark SQL -> the function of an `aggregate` operator, for the compiler and the reference."""
+
+RANKS = ("row_number", "rank", "dense_rank")
+_PREFIX = "SELECT "
+_SUBQUERY = (
+    "a query in an expression is not available in this version; write a JOIN, whose time bounds are constant or whose "
+    "other side is a static source"
+)
+_UNITS = {"week": 604_800_000, "day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1000, "millisecond": 1}
+"""Unit of an interval -> milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of an aggregate in an expression.
+
+    Attributes:
+        tokens: from its name to its closing bracket, or to that of FILTER. name: in lower case.
+        arguments: [] for `count(*)`. where: condition of FILTER.
+    """
+
+    tokens: Tokens
+    name: str
+    arguments: list[Tokens]
+    distinct: bool = False
+    where: Tokens | None = None
+
+
+class Expression:
+    """One expression, parsed when its columns are needed."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens = tokens
+
+    @cached_property
+    def tree(self) -> Any:
+        """sqlglot's tree. Raises SqlProblem, with the position in the file."""
+        for index in range(len(self.tokens)):
+            if self.tokens.kind(index) == "SELECT":
+                raise self.tokens.problem(_SUBQUERY, index)
+        text = self.tokens.text
+        try:
+            parsed = parse_select(_PREFIX + text).tree.expressions
+        except SqlProblem as problem:
+            if not problem.line:
+                raise self.tokens.problem(problem.reason) from None
+            line_start = sum(len(line) + 1 for line in (_PREFIX + text).split("\n")[: problem.line - 1])
+            offset = line_start + max(problem.column, 1) - 1 - len(_PREFIX) + self.tokens.start
+            raise problem_from(self.tokens.sql, max(offset, self.tokens.start), problem.reason) from None
+        if len(parsed) != 1:
+            raise self.tokens.problem("expected one expression")
+        return parsed[0]
+
+    def offsets(self, identifier: Any) -> tuple[int, int]:
+        """Return the first and last offset of an identifier of the tree in the file."""
+        if "start" not in identifier.meta:
+            raise self.tokens.problem(f"the column {identifier.name} cannot be located; write it in backticks")
+        shift = self.tokens.start - len(_PREFIX)
+        return int(identifier.meta["start"]) + shift, int(identifier.meta["end"]) + shift
+
+    def columns(self) -> Iterator[list[Any]]:
+        """Yield the parts of each column reference: `o.address.city` has three."""
+        for column in read_columns(self.tree):
+            yield list(column.parts)
+
+
+def aggregate_calls(run: Tokens) -> list[Call]:
+    """Return the aggregate calls of an expression, outermost only. Raises SqlProblem: one is inside another."""
+    calls: list[Call] = []
+    at = 0
+    while at < len(run):
+        name = run.word(at).lower()
+        before = run.kind(at - 1)
+        is_call = run.kind(at + 1) == "L_PAREN" and before != "DOT"
+        if not is_call or name not in AGGREGATES or before in ("LIKE", "ILIKE", "RLIKE", "EQ", "GT", "LT"):
+            at += 1
+            continue
+        closed = run.closing(at + 1)
+        if run.kind(closed + 1) == "OVER":
+            at += 1
+            continue
+        inside, end, where = run.part(at + 2, closed), closed + 1, None
+        if run.kind(end) == "FILTER" and run.kind(end + 1) == "L_PAREN":
+            bracket = run.closing(end + 1)
+            if run.kind(end + 2) != "WHERE":
+                raise run.problem("expected FILTER (WHERE condition)", end)
+            where, end = run.part(end + 3, bracket), bracket + 1
+        distinct = inside.kind(0) == "DISTINCT"
+        inside = inside.part(1) if distinct else inside
+        if aggregate_calls(inside):
+            raise inside.problem("an aggregate cannot be inside another; use a common table expression")
+        arguments = [] if inside.kind(0) == "STAR" or not len(inside) else inside.split("COMMA")
+        calls.append(Call(run.part(at, end), name, arguments, distinct, where))
+        at = end
+    return calls
+
+
+def window_calls(run: Tokens) -> list[tuple[int, int, int]]:
+    """Return (index of the name, index of OVER, index after its bracket) of each call with OVER."""
+    found = []
+    for at in range(len(run)):
+        if run.kind(at) != "OVER" or run.kind(at - 1) != "R_PAREN":
+            continue
+        depth, start = 0, at - 1
+        while start >= 0:
+            depth += run.kind(start) == "R_PAREN"
+            depth -= run.kind(start) == "L_PAREN"
+            if depth == 0:
+                break
+            start -= 1
+        end = run.closing(at + 1) + 1 if run.kind(at + 1) == "L_PAREN" else at + 2
+        found.append((start - 1, at, end))
+    return found
+
+
+def conjuncts(run: Tokens | None) -> list[Tokens]:
+    """Return the conditions that AND combines. A condition with OR outside brackets stays whole."""
+    if run is None:
+        return []
+    run = run.without_brackets()
+    if any(run.kind(index) == "OR" for index in run.top()):
+        return [run]
+    cuts, between = [], 0
+    for index in run.top():
+        kind = run.kind(index)
+        between += kind == "BETWEEN"
+        if kind == "AND" and between:
+            between -= 1
+        elif kind == "AND":
+            cuts.append(index)
+    parts = [run.part(a, b) for a, b in zip([0, *(c + 1 for c in cuts)], [*cuts, None], strict=True)]
+    if len(parts) == 1:
+        return parts
+    return [inner for part in parts for inner in conjuncts(part)]
+
+
+def duration_ms(text: str) -> int | None:
+    """Return a text such as `10 minutes` or `1 hour 30 minutes` in milliseconds; None: another text."""
+    words = text.replace("interval", "").lower().split()
+    if not words or len(words) % 2:
+        return None
+    total = 0
+    for number, unit in zip(words[::2], words[1::2], strict=True):
+        length = _UNITS.get(unit.removesuffix("s"))
+        if not number.isdigit() or length is None:
+            return None
+        total += int(number) * length
+    return total
+
+
+def duration_text(milliseconds: int) -> str:
+    """Return a duration as a spec writes it: `90s`, `2h`, `-5m`."""
+    sign, size = ("-" if milliseconds < 0 else ""), abs(milliseconds)
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
+        if size % length == 0 and size >= length:
+            return f"{sign}{size // length}{unit}"
+    return f"{sign}{size}ms" if size else "0s"

@@ -1,0 +1,121 @@
+"""Resolve column references to the relations of a SELECT, as Spark does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from milepost.jobspec.sql.clauses import FromItem
+from milepost.jobspec.sql.expressions import Expression
+from milepost.jobspec.sql.tokens import Fragment, Tokens, edited
+from milepost.language import did_you_mean
+from milepost.language.sql import problem_from, quote
+
+Reference = tuple[int, str]
+"""(number of the relation, column)."""
+
+
+@dataclass
+class Relation:
+    """One relation of FROM.
+
+    Attributes:
+        alias: the name by which columns are qualified. label: part of the names of its steps.
+        node: the node that it reads. columns: in order. is_static: whether only lookups read it.
+    """
+
+    item: FromItem
+    alias: str
+    label: str
+    node: str
+    columns: list[str]
+    is_static: bool = False
+    folded: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folded = {column.casefold(): column for column in self.columns}
+
+
+@dataclass
+class Scope:
+    """The relations of a SELECT, and columns that USING made one.
+
+    Attributes:
+        merged: folded name of a USING column -> its reference in the left relation.
+        used: every column that was resolved.
+    """
+
+    relations: list[Relation] = field(default_factory=list)
+    merged: dict[str, Reference] = field(default_factory=dict)
+    used: set[Reference] = field(default_factory=set)
+
+    def references(self, run: Tokens) -> set[Reference]:
+        """Return the columns that an expression reads. Raises SqlProblem: a column is unknown or ambiguous."""
+        expression = Expression(run)
+        return {self._resolve(expression, parts)[0] for parts in expression.columns()}
+
+    def column(self, run: Tokens) -> Reference | None:
+        """Return the column if an expression is nothing but a column; otherwise None."""
+        from sqlglot import exp
+
+        expression = Expression(run.without_brackets())
+        tree = expression.tree
+        if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
+            return None
+        parts = list(tree.parts)
+        reference, used = self._resolve(expression, parts)
+        return reference if used == len(parts) else None
+
+    def rewritten(
+        self, run: Tokens, physical: Callable[[Reference], str], edits: Iterable[tuple[int, int, str]] = ()
+    ) -> Fragment:
+        """Return the user's text with each column replaced by its name in the input of a step.
+
+        Args:
+            physical: returns the name of a column in the input of the step.
+            edits: further (first offset, last offset, text); columns inside them are not replaced.
+        """
+        done = list(edits)
+        expression = Expression(run)
+        for parts in expression.columns():
+            start = expression.offsets(parts[0])[0]
+            if any(first <= start <= last for first, last, _ in done):
+                continue
+            reference, used = self._resolve(expression, parts)
+            done.append((start, expression.offsets(parts[used - 1])[1], quote(physical(reference))))
+        return edited(run, done)
+
+    def _resolve(self, expression: Expression, parts: Sequence[Any]) -> tuple[Reference, int]:
+        """Return the column of a reference, and how many of its parts name it. The rest are fields of a struct."""
+        first = parts[0].name.casefold()
+        offset = expression.offsets(parts[0])[0]
+        sql = expression.tokens.sql
+        if len(parts) > 1:
+            for index, relation in enumerate(self.relations):
+                if relation.alias == first:
+                    column = relation.folded.get(parts[1].name.casefold())
+                    if column is None:
+                        message = f"{relation.alias} has no column {parts[1].name}; "
+                        message += did_you_mean(parts[1].name, relation.columns)
+                        raise problem_from(sql, expression.offsets(parts[1])[0], message)
+                    return self._use((index, column)), 2
+        if first in self.merged:
+            return self._use(self.merged[first]), 1
+        found = [(i, r.folded[first]) for i, r in enumerate(self.relations) if first in r.folded]
+        if len(found) > 1:
+            owners = " and ".join(self.relations[index].alias for index, _ in found)
+            message = f"{parts[0].name} is a column of {owners}; write {self.relations[found[0][0]].alias}."
+            raise problem_from(sql, offset, message + parts[0].name)
+        if not found:
+            known = [column for relation in self.relations for column in relation.columns]
+            raise problem_from(sql, offset, f"there is no column {parts[0].name}; {did_you_mean(parts[0].name, known)}")
+        return self._use(found[0]), 1
+
+    def _use(self, reference: Reference) -> Reference:
+        self.used.add(reference)
+        return reference
+
+    def has(self, name: str) -> bool:
+        """Return whether a bare name is a column of a relation."""
+        return any(name.casefold() in relation.folded for relation in self.relations)
