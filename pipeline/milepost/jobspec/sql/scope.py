@@ -23,6 +23,7 @@ class Relation:
     Attributes:
         alias: the name by which columns are qualified. label: part of the names of its steps.
         node: the node that it reads. columns: in order. is_static: whether only lookups read it.
+        is_hidden: whether only the condition of its semi or anti join sees it.
     """
 
     item: FromItem
@@ -31,6 +32,7 @@ class Relation:
     node: str
     columns: list[str]
     is_static: bool = False
+    is_hidden: bool = False
     folded: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -49,6 +51,12 @@ class Scope:
     relations: list[Relation] = field(default_factory=list)
     merged: dict[str, Reference] = field(default_factory=dict)
     used: set[Reference] = field(default_factory=set)
+    shown: int | None = None
+    """The number of the hidden relation whose join condition is being resolved."""
+
+    def sees(self, index: int) -> bool:
+        """Return whether expressions see a relation."""
+        return not self.relations[index].is_hidden or self.shown == index
 
     def references(self, run: Tokens) -> set[Reference]:
         """Return the columns that an expression reads. Raises SqlProblem: a column is unknown or ambiguous."""
@@ -93,7 +101,7 @@ class Scope:
         sql = expression.tokens.sql
         if len(parts) > 1:
             for index, relation in enumerate(self.relations):
-                if relation.alias == first:
+                if relation.alias == first and self.sees(index):
                     column = relation.folded.get(parts[1].name.casefold())
                     if column is None:
                         message = f"{relation.alias} has no column {parts[1].name}; "
@@ -102,7 +110,7 @@ class Scope:
                     return self._use((index, column)), 2
         if first in self.merged:
             return self._use(self.merged[first]), 1
-        found = [(i, r.folded[first]) for i, r in enumerate(self.relations) if first in r.folded]
+        found = [(i, r.folded[first]) for i, r in enumerate(self.relations) if first in r.folded and self.sees(i)]
         if len(found) > 1:
             owners = " and ".join(self.relations[index].alias for index, _ in found)
             message = f"{parts[0].name} is a column of {owners}; write {self.relations[found[0][0]].alias}."

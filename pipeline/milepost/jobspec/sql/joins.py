@@ -1,0 +1,328 @@
+"""Compile FROM into a frame: a step per relation, then left-deep joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from milepost.jobspec.sql.emitter import Column, Emitter, described
+from milepost.jobspec.sql.expressions import conjuncts, duration_text
+from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.time_bounds import Bound, time_bounds
+from milepost.jobspec.sql.tokens import Fragment, Tokens, digest, edited
+from milepost.operators.base import APPEND
+
+_UNBOUNDED = (
+    "a join without constant bounds on both event times is not available in this version; add a condition such as "
+    "{right} BETWEEN {left} AND {left} + INTERVAL 1 HOUR, or make one side a source with `static: true`"
+)
+_INNER = ("comma", "inner")
+
+
+@dataclass
+class Frame:
+    """The rows of the relations that are joined so far.
+
+    Attributes:
+        node: the node with the rows. physical: column of a relation -> its name in that node.
+        where: conditions that are still to be applied.
+    """
+
+    node: str
+    physical: dict[Reference, str]
+    where: list[Tokens] = field(default_factory=list)
+
+    def name(self, reference: Reference) -> str:
+        return self.physical[reference]
+
+
+@dataclass
+class FrameCompiler:
+    """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`."""
+
+    emitter: Emitter
+    scope: Scope
+    prefix: str
+    where: list[Tokens]
+
+    def compile(self) -> Frame:
+        """Return the joined rows. Raises SqlProblem: a join that is not available."""
+        relations, pool = self.scope.relations, list(self.where)
+        padded = {index for index, one in enumerate(relations) if one.item.join in ("left", "asof left", "explode")}
+        for index, relation in enumerate(relations):
+            if relation.item.join in ("right", "full"):
+                message = f"a {relation.item.join} join is not available in this version; write the relations in the "
+                raise relation.item.keyword.problem(message + "other order, with LEFT JOIN")
+            if relation.item.join in _INNER:
+                pool += conjuncts(relation.item.on)
+        if relations[0].is_static:
+            message = f"{relations[0].alias} is a static source, which only joins read; begin FROM with a stream"
+            raise relations[0].item.tokens.problem(message)
+        pushed: dict[int, list[Tokens]] = {index: [] for index in range(len(relations))}
+        for run in list(pool):
+            owners = {index for index, _ in self.scope.references(run)}
+            if len(owners) == 1 and not owners & padded and not relations[min(owners)].is_static:
+                pushed[min(owners)].append(run)
+                pool.remove(run)
+        first = relations[0]
+        names = {(0, column): column for column in self._columns(0)}
+        node = self._step(0, [Column.plain(name, first.item.tokens.start) for name in names.values()], pushed[0])
+        frame, joined, remaining = Frame(node, names, pool), {0}, list(range(1, len(relations)))
+        while remaining:
+            index = self._next(frame, joined, remaining)
+            remaining.remove(index)
+            if relations[index].item.join == "explode":
+                self._explode(frame, index)
+            else:
+                self._join(frame, joined, index, pushed[index])
+            joined.add(index)
+        return frame
+
+    def _next(self, frame: Frame, joined: set[int], remaining: Sequence[int]) -> int:
+        """Return the next relation: of a run of inner joins the first that an equality connects."""
+        relations = self.scope.relations
+        for index in remaining:
+            if relations[index].item.join not in _INNER:
+                break
+            if any(self._equality(run, joined, index) for run in frame.where):
+                return index
+        return remaining[0]
+
+    def _columns(self, index: int) -> list[str]:
+        """Return the columns that a step reads: those in use, the event time and the key of updates, in order."""
+        relation = self.scope.relations[index]
+        rows = self.emitter.read(relation.node)
+        needed = {column for number, column in self.scope.used if number == index}
+        needed |= {rows.event_time} if rows.event_time else set()
+        needed |= set(rows.key) if rows.kind != APPEND else set()
+        return [column for column in relation.columns if column in needed] or relation.columns[:1]
+
+    def _step(self, index: int, columns: list[Column], where: Sequence[Tokens]) -> str:
+        relation = self.scope.relations[index]
+        conditions = [self.scope.rewritten(run, lambda reference: reference[1]) for run in where]
+        uid = f"{self.prefix}__{relation.label}"
+        return self.emitter.sql(uid, relation.node, columns, conditions, relation.item.tokens)
+
+    def _equality(self, run: Tokens, joined: set[int], index: int) -> tuple[Tokens, Tokens] | None:
+        """Return (expression over joined relations, expression over relation `index`) if a condition equates them."""
+        run = run.without_brackets()
+        top = [(at, run.kind(at)) for at in run.top()]
+        cuts = [at for at, kind in top if kind == "EQ"]
+        others = ("GT", "LT", "GTE", "LTE", "NEQ", "OR", "NOT", "IS", "IN", "LIKE", "BETWEEN", "NULLSAFE_EQ", "AND")
+        if len(cuts) != 1 or any(kind in others for _, kind in top):
+            return None
+        sides = run.part(0, cuts[0]), run.part(cuts[0] + 1)
+        if not all(map(len, sides)):
+            return None
+        owners = [{number for number, _ in self.scope.references(side)} for side in sides]
+        for mine, other in ((1, 0), (0, 1)):
+            if owners[mine] == {index} and owners[other] and owners[other] <= joined:
+                return sides[other], sides[mine]
+        return None
+
+    def _join(self, frame: Frame, joined: set[int], index: int, pushed: list[Tokens]) -> None:
+        relation = self.scope.relations[index]
+        item = relation.item
+        self.scope.shown = index
+        how = {"comma": "inner"}.get(item.join, item.join)
+        conditions = conjuncts(item.on) if item.join not in _INNER else []
+        if item.join in _INNER:
+            conditions = [run for run in frame.where if self._applies(run, joined, index)]
+            frame.where = [run for run in frame.where if run not in conditions]
+        pairs: list[tuple[Tokens | Reference, Tokens | Reference]] = []
+        for column in item.using:
+            name = str(column.items[0].text).casefold()
+            pairs.append((self.scope.merged[name], (index, relation.folded[name])))
+        bounds: list[Bound] = []
+        for run in conditions:
+            found = time_bounds(run, index, self.scope._resolve)
+            timed = self.emitter.read(relation.node).event_time
+            if found and all(bound.right[1] == timed for bound in found):
+                bounds += found
+                self._check_bounds(run, found)
+            elif (pair := self._equality(run, joined, index)) is not None:
+                pairs.append(pair)
+            elif {number for number, _ in self.scope.references(run)} <= {index} and not relation.is_static:
+                pushed.append(run)
+            elif how == "inner":
+                frame.where.append(run)
+            else:
+                raise run.problem(f"this condition of the {how} join is not available in this version: expected "
+                                  "equalities, time bounds, and conditions over the right relation")  # fmt: skip
+        if not pairs:
+            raise item.keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id "
+                                       "= other.id")  # fmt: skip
+        if relation.is_static:
+            self._lookup(frame, index, how, pairs)
+        else:
+            self._stateful(frame, index, how, pairs, bounds, pushed)
+        self.scope.shown = None
+
+    def _applies(self, run: Tokens, joined: set[int], index: int) -> bool:
+        owners = {number for number, _ in self.scope.references(run)}
+        return index in owners and len(owners) > 1 and owners <= joined | {index}
+
+    def _check_bounds(self, run: Tokens, bounds: Sequence[Bound]) -> None:
+        if any(bound.is_strict for bound in bounds):
+            raise run.problem("a bound of a join includes its end; write <= or >=, or BETWEEN")
+
+    def _left_keys(self, frame: Frame, index: int, pairs: Sequence[tuple[Tokens | Reference, object]]) -> list[str]:
+        """Return the key columns of the left side. Expressions are computed in a step of their own."""
+        keys, computed = [], []
+        for left, _ in pairs:
+            reference = self.scope.column(left) if isinstance(left, Tokens) else left
+            if reference is not None:
+                keys.append(frame.name(reference))
+                continue
+            assert isinstance(left, Tokens)
+            keys.append(f"key_{digest(left.normalized)}")
+            computed.append(Column(keys[-1], self.scope.rewritten(left, frame.name)))
+        if computed:
+            relation = self.scope.relations[index]
+            at = relation.item.keyword
+            columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
+            uid = f"{self.prefix}__left_{relation.label}"
+            frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], [], at)
+        return keys
+
+    def _lookup(
+        self, frame: Frame, index: int, how: str, pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]]
+    ) -> None:
+        relation = self.scope.relations[index]
+        keyword = relation.item.keyword
+        if how not in ("inner", "left"):
+            raise keyword.problem(f"a {how} join with a static source is not available in this version")
+        rows = self.emitter.read(frame.node)
+        if rows.kind != APPEND:
+            message = f"the rows before this join are {described(rows)}, and a static source joins append rows only"
+            raise keyword.problem(message)
+        keys = self._left_keys(frame, index, pairs)
+        right = []
+        for _, side in pairs:
+            reference = self.scope.column(side) if isinstance(side, Tokens) else side
+            if reference is None:
+                assert isinstance(side, Tokens)
+                raise side.problem(f"the key of the static source {relation.alias} must be a column, not an expression")
+            right.append(reference[1])
+        for name, column in zip(keys, right, strict=True):
+            if how == "left" and (index, column) in self._read_elsewhere(index):
+                message = f"{relation.alias}.{column} is a key of a left join with a static source, which is not "
+                raise keyword.problem(message + "emitted; select another column of it")
+            frame.physical[index, column] = name
+        self._add(frame, index, "lookup", how, keys, right, relation.node, {})
+
+    def _read_elsewhere(self, index: int) -> set[Reference]:
+        """Return the columns of a relation that are read outside of its join."""
+        return {reference for reference in self.outside if reference[0] == index}
+
+    outside: set[Reference] = field(default_factory=set)
+    """The columns that the SELECT reads outside of join conditions."""
+
+    def _stateful(
+        self,
+        frame: Frame,
+        index: int,
+        how: str,
+        pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]],
+        bounds: Sequence[Bound],
+        pushed: Sequence[Tokens],
+    ) -> None:
+        relation = self.scope.relations[index]
+        at, keyword = relation.item.tokens, relation.item.keyword
+        left_rows, right_rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
+        options: dict[str, object] = {}
+        is_asof = how.startswith("asof")
+        if is_asof:
+            self._check_match(frame, index)
+            kind, how = "asof", "left" if how == "asof left" else "inner"
+        else:
+            kind, options["within"] = "join", self._within(frame, index, bounds)
+        for name, rows in (("left", left_rows), ("right", right_rows)):
+            if rows.kind != APPEND:
+                raise keyword.problem(f"the {name} side of this join is {described(rows)}; a join over updates is not "
+                                      "available in this version")  # fmt: skip
+        keys = self._left_keys(frame, index, pairs)
+        columns = [Column.plain(name, at.start) for name in self._columns(index)]
+        right: list[str] = []
+        for left_name, (_, side) in zip(keys, pairs, strict=True):
+            reference = self.scope.column(side) if isinstance(side, Tokens) else side
+            if reference is None:
+                assert isinstance(side, Tokens)
+                right.append(f"key_{digest(side.normalized)}")
+                columns.append(Column(right[-1], self.scope.rewritten(side, lambda one: one[1])))
+                continue
+            name = reference[1]
+            right.append(name)
+            types = self.emitter.rows[frame.node].type_of(left_name), right_rows.type_of(name)
+            if how == "inner" and types[0] == types[1] and types[0] is not None:
+                frame.physical[reference] = left_name
+            elif reference in self.outside:
+                copy = f"copy_of_{name}"
+                columns.append(Column.plain(copy, at.start, name))
+                frame.physical[reference] = f"{relation.alias}__{copy}"
+        node = self._step(index, columns, pushed)
+        self._add(frame, index, kind, how, keys, right, node, options)
+
+    def _add(
+        self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,
+        options: dict[str, object],
+    ) -> None:  # fmt: skip
+        """Add the operator. Key pairs are in the order of their names, so that their order in ON has no effect."""
+        relation = self.scope.relations[index]
+        pairs = sorted(set(zip(left, right, strict=True)))
+        operator = {
+            "uid": f"{self.prefix}__join_{relation.label}",
+            "kind": kind,
+            "inputs": [frame.node, node],
+            "key": [{one: other} if one != other else one for one, other in pairs],
+            "how": how,
+            **options,
+        }
+        if how not in ("semi", "anti"):
+            others = [name for name in self.emitter.rows[node].columns if name not in right]
+            operator["columns"] = {f"{relation.alias}__{name}": f"right.{name}" for name in others}
+            for name in others:
+                frame.physical.setdefault((index, name), f"{relation.alias}__{name}")
+        frame.node = self.emitter.add(operator, relation.item.keyword)
+
+    def _within(self, frame: Frame, index: int, bounds: Sequence[Bound]) -> list[str]:
+        relation = self.scope.relations[index]
+        left, right = self.emitter.read(frame.node).event_time, self.emitter.read(relation.node).event_time
+        example = _UNBOUNDED.format(left=f"left.{left or 'time'}", right=f"{relation.alias}.{right or 'time'}")
+        low = [bound.low for bound in bounds if bound.low is not None]
+        high = [bound.high for bound in bounds if bound.high is not None]
+        if not (low and high) or left is None or right is None:
+            raise relation.item.keyword.problem(example)
+        for bound in bounds:
+            if frame.name(bound.left) != left:
+                raise relation.item.keyword.problem(f"the time bounds of this join are not on the event time of its "
+                                                    f"left side, {left}")  # fmt: skip
+        if max(low) > min(high):
+            raise relation.item.keyword.problem("the time bounds of this join exclude each other: no rows could match")
+        return [duration_text(max(low)), duration_text(min(high))]
+
+    def _check_match(self, frame: Frame, index: int) -> None:
+        relation = self.scope.relations[index]
+        match = relation.item.match
+        times = self.emitter.read(frame.node).event_time, self.emitter.read(relation.node).event_time
+        expected = f"expected MATCH_CONDITION (left.{times[0] or 'time'} >= {relation.alias}.{times[1] or 'time'}): "
+        if match is None:
+            raise relation.item.keyword.problem(expected + "the event times of both sides")
+        bounds = time_bounds(match, index, self.scope._resolve)
+        fits = len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
+        if not fits or (frame.name(bounds[0].left), bounds[0].right[1]) != times:
+            raise match.problem(expected + "the event times of both sides")
+
+    def _explode(self, frame: Frame, index: int) -> None:
+        relation = self.scope.relations[index]
+        item = relation.item
+        columns = [Column.plain(name, item.tokens.start) for name in self.emitter.rows[frame.node].columns]
+        name = f"{relation.alias}__{item.columns[0]}"
+        lists = edited(item.tokens, [])
+        rewritten = self.scope.rewritten(item.tokens, frame.name)
+        text = Fragment((("explode(", lists.start), *rewritten.pieces, (")", lists.start)))
+        uid = f"{self.prefix}__{relation.label}"
+        frame.node = self.emitter.sql(uid, frame.node, [*columns, Column(name, text)], [], item.keyword)
+        frame.physical[index, item.columns[0]] = name
+
+
