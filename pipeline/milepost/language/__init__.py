@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from milepost.language.fields import SinkName as SinkName
     from milepost.language.fields import Size as Size
     from milepost.language.fields import SpecModel as SpecModel
+    from milepost.language.fields import StepName as StepName
     from milepost.language.fields import Start as Start
     from milepost.language.fields import Text as Text
     from milepost.language.fields import TimeZone as TimeZone

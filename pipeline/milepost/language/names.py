@@ -9,6 +9,7 @@ from milepost.language.suggestions import nearest
 from milepost.protocol.records import CONTROL, JOB_NAME_PATTERN
 
 _NODE = re.compile(r"[a-z](?:[a-z0-9]|_(?!_)){0,62}")
+_STEP = re.compile(r"[a-z][a-z0-9_]{0,199}")
 _SINK = re.compile(r"[a-z](?:[a-z0-9-]|_(?!_)){0,62}")
 
 
@@ -24,6 +25,11 @@ def check_node_name(name: str) -> str:
     if not _NODE.fullmatch(name):
         raise ValueError(f'{name!r} is not a valid name: use [a-z][a-z0-9_]{{0,62}} without "__"')
     return name
+
+
+def check_step_name(name: str) -> str:
+    """Return `name` if it is a valid operator name, which may have "__" if SQL was compiled to it. Raises ValueError."""
+    return name if "__" in name and _STEP.fullmatch(name) else check_node_name(name)
 
 
 def check_sink_name(name: str) -> str:

@@ -27,11 +27,13 @@ class Problem:
         path: keys and indexes from the root to the value; () is the whole file.
         message: what was expected and got, and what to do.
         at_key: whether the position to report is that of the key, not of its value.
+        place: (file, line, column) of a problem in another file, such as the SQL of the job; None: in the spec.
     """
 
     path: Path
     message: str
     at_key: bool = False
+    place: tuple[str, int, int] | None = None
 
 
 def show_path(path: Path) -> str:
@@ -57,7 +59,7 @@ def invalid_spec(problems: Sequence[Problem], *, file: str, keys: Positions, val
     located = sorted(((_position(p, keys, values), p) for p in problems), key=lambda item: item[0])
     lines = []
     for (line, column), problem in located[:_SHOWN]:
-        where = f"{file}:{line}:{column}: " if line else ""
+        where = f"{file if problem.place is None else problem.place[0]}:{line}:{column}: " if line else ""
         path = show_path(problem.path)
         text = " ".join(f"{where}{path + ': ' if path else ''}{problem.message}".split())
         lines.append(shortened(text, _LINE_CHARACTERS))
@@ -70,12 +72,15 @@ def invalid_spec(problems: Sequence[Problem], *, file: str, keys: Positions, val
         hint="Correct the spec, then check it with `milepost lint`.",
         problems=[
             {"path": show_path(p.path), "line": line, "column": column, "message": p.message}
+            | ({} if p.place is None else {"file": p.place[0]})
             for (line, column), p in located
         ],
     )
 
 
 def _position(problem: Problem, keys: Positions, values: Positions) -> tuple[int, int]:
+    if problem.place is not None:
+        return problem.place[1:]
     if problem.at_key and problem.path in keys:
         return keys[problem.path]
     path = problem.path

@@ -26,6 +26,7 @@ from milepost.language import (
     expectation_problem,
     remote_problem,
 )
+from milepost.language.names import check_node_name
 from milepost.language.times import format_duration
 from milepost.operators.base import BAD, LATE, RowWiseSpec, edge_names, late_output
 from milepost.protocol.records import endpoint_problem, location_problem
@@ -37,6 +38,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
     """Return the problems of a spec that can be found without parsing SQL."""
     return [
         *reference_problems(spec),
+        *step_name_problems(spec),
         *_names(spec),
         *_renames(spec),
         *_inputs(spec),
@@ -51,6 +53,16 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_spark(spec),
         *_schedule(spec),
     ]
+
+
+def step_name_problems(spec: JobSpec) -> Iterator[Problem]:
+    """Yield the operators with a name that only compiled statements may have."""
+    for index, operator in enumerate(spec.operators):
+        if "__" in operator.uid and operator.uid.partition("__")[0] not in spec.statements:
+            try:
+                check_node_name(operator.uid)
+            except ValueError as problem:
+                yield Problem(("operators", index, "uid"), str(problem))
 
 
 def node_names(spec: JobSpec) -> list[str]:

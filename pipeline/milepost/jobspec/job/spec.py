@@ -221,6 +221,27 @@ class AirflowSpec(SpecModel):
     on_failure: Many[NotifierSpec] = ()
 
 
+class TablesSpec(SpecModel):
+    """Where the tables of the SQL statements are. In `path` and `table`, `{name}` is the name of the statement.
+
+    Attributes:
+        format: as in a sink. path, catalog, table, dsn, conn_id: as in a sink, with `{name}` in `path` or `table`.
+    """
+
+    format: Literal["parquet", "delta", "iceberg", "postgres"]
+    path: Text | None = None
+    catalog: CatalogSpec | None = None
+    table: Text | None = None
+    dsn: Text | None = None
+    conn_id: ConnId | None = None
+
+
+def _sql_file(name: str) -> str:
+    if not name.endswith(".sql") or name.startswith("/") or "\0" in name or "${" in name:
+        raise ValueError(f"expected the name of a .sql file, relative to the spec, got {name!r}")
+    return name
+
+
 class JobSpec(SpecModel):
     """One job.
 
@@ -230,6 +251,10 @@ class JobSpec(SpecModel):
             a path relative to the spec.
         store: how to reach S3.
         sources: sources by name, at least one.
+        sql: name of a file next to the spec with CREATE statements, such as orders.sql. They are compiled into operators
+            and sinks, which are added to those of the spec. null: the job has no SQL file.
+        tables: where the tables of its statements are. null: it has no tables.
+        statements: the compiled statements by name, as `lint --as-yaml` writes them. A spec with a SQL file has none.
         operators: the operators, connected by name. Without any, sinks publish sources.
         sinks: the published tables.
         quality: expectation suites, at most one per sink.
@@ -240,10 +265,15 @@ class JobSpec(SpecModel):
         airflow: settings of the job's Airflow DAGs.
     """
 
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"renamed"})
+
     name: JobName
     storage: Text
     store: StoreSpec = StoreSpec()
     sources: Annotated[dict[NodeName, AnySource], Field(min_length=1)]
+    sql: Annotated[str, AfterValidator(_sql_file)] | None = None
+    tables: TablesSpec | None = None
+    statements: dict[NodeName, Text] = Field(default_factory=dict)
     operators: Many[AnyOperator] = ()
     sinks: Many[SinkSpec] = ()
     quality: Many[QualitySpec] = ()

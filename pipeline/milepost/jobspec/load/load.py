@@ -6,14 +6,14 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, NotFound
-from milepost.jobspec.graph.checks import structure_problems
+from milepost.jobspec.graph.checks import step_name_problems, structure_problems
 from milepost.jobspec.job.catalog_spec import CatalogSpec
 from milepost.jobspec.job.connections import (
     ConnectionLookup,
@@ -29,6 +29,7 @@ from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
+from milepost.jobspec.load.sql_job import SqlOrigin, as_yaml, compiled_value, read_sql, sql_problems
 from milepost.jobspec.load.validation import validate_spec
 from milepost.language import Problem, SparkRemote, invalid_spec, nearest, parse_remote
 from milepost.protocol.records import (
@@ -54,10 +55,11 @@ class LoadedJob:
     Attributes:
         spec: the spec, with `${env:…}` unresolved.
         path: absolute path of the spec file.
-        text: text of the spec file.
+        text: text of the spec file. For a job with a SQL file, the compiled spec, which needs no other file.
         spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and explicit
             defaults do not change it; the order of names that the user chose, such as columns, does.
         module_dir: folder of the spec, where its modules are.
+        sql: where the compiled part of the spec comes from; None: the spec has no SQL file.
         find_connection: looks up a Connection by its id, when it is needed.
     """
 
@@ -66,6 +68,7 @@ class LoadedJob:
     text: str
     spec_hash: str
     module_dir: Path
+    sql: SqlOrigin | None = field(default=None, compare=False, repr=False)
     find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
@@ -100,8 +103,15 @@ class LoadedJob:
 
         graph, problems = analyse(self.spec, outputs)
         if graph is None:
-            raise _invalid(problems, self.path, read_document(self.text))
+            raise self.invalid(problems)
         return graph
+
+    def invalid(self, problems: Sequence[Problem]) -> InvalidRequest:
+        """Return the error that reports problems of this spec at their positions in its files."""
+        if self.sql is None:
+            return _invalid(problems, self.path, read_document(self.text))
+        located = [self.sql.located(problem, self.spec) for problem in problems]
+        return _invalid(located, self.path, read_document(self.sql.spec_text))
 
     @property
     def storage_url(self) -> str:
@@ -219,12 +229,38 @@ def read_spec(path: Path) -> str:
         raise InvalidRequest(f"{shown_path(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
 
 
-def from_text(text: str, path: Path) -> LoadedJob:
-    """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest."""
+def from_text(text: str, path: Path, sql: str | None = None) -> LoadedJob:
+    """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest.
+
+    Args:
+        sql: text of its SQL file. None: the file is read, if the spec names one.
+    """
     spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:
         raise _invalid(problems, path, document)
-    return from_spec(spec, spec_hash, text, path)
+    if spec.sql is None:
+        return from_spec(spec, spec_hash, text, path)
+    sql = read_sql(spec, path) if sql is None else sql
+    assert sql is not None, "a spec with `sql` has a file"
+    compiled, spec_hash, compiled_text, origin, problems = _compiled(text, sql)
+    if compiled is None or problems:
+        raise _invalid(problems, path, document)
+    return replace(from_spec(compiled, spec_hash, compiled_text, path), sql=origin)
+
+
+@lru_cache(maxsize=16)
+def _compiled(text: str, sql: str) -> tuple[JobSpec | None, str, str, SqlOrigin | None, list[Problem]]:
+    """Return the compiled spec of a text with its hash, its text and its origin, or the problems."""
+    spec, _, _, document = _validated(text)
+    assert spec is not None, "a spec with problems is not compiled"
+    value, origin, problems = compiled_value(spec, document.value, sql, text)
+    if origin is None:
+        return None, "", "", None, problems
+    compiled, problems = validate_spec(value)
+    if compiled is None:  # the compiler validated the operators; the sinks follow from `tables`
+        return None, "", "", None, [Problem(("tables",), problem.message) for problem in problems]
+    problems = [origin.located(problem, compiled) for problem in structure_problems(compiled)]
+    return compiled, hash_spec(compiled), as_yaml(value), origin, problems
 
 
 def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob:
@@ -237,7 +273,7 @@ def check_placement(job: LoadedJob) -> None:
     """Refuse a job whose locations overlap when resolved in this environment. Raises InvalidRequest."""
     problems = placement_problems(job.spec, job.module_dir, os.environ)
     if problems:
-        raise _invalid(problems, job.path, read_document(job.text))
+        raise job.invalid(problems)
 
 
 @lru_cache(maxsize=16)
@@ -248,7 +284,11 @@ def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]
     except Unreadable as problem:
         return None, "", [Problem((), problem.message)], Document(values={(): (problem.line, problem.column)})
     spec, problems = validate_spec(document.value)
-    problems = [*document.problems, *problems, *(structure_problems(spec) if spec else ())]
+    problems = [*document.problems, *problems]
+    if spec is not None:
+        # What sinks and suites name is known after the SQL file was compiled.
+        problems += sql_problems(spec)
+        problems += step_name_problems(spec) if spec.sql is not None else structure_problems(spec)
     return spec, hash_spec(spec) if spec else "", problems, document
 
 
@@ -256,9 +296,10 @@ def hash_spec(spec: JobSpec) -> str:
     """Return the hex SHA-256 of the canonical JSON of a spec.
 
     Keys of the model are in the order of its fields. Names that the user chose keep their order, because the order of
-    columns breaks ties between rows.
+    columns breaks ties between rows. Keys that earlier versions did not have count only if they are given.
     """
     value = spec.model_dump(mode="json", by_alias=True)
+    value = {key: entry for key, entry in value.items() if entry or key not in ("sql", "tables", "statements")}
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -313,5 +354,5 @@ def _plain(path: Path) -> Path:
     return absolute
 
 
-def _invalid(problems: list[Problem], path: Path, document: Document) -> InvalidRequest:
+def _invalid(problems: Sequence[Problem], path: Path, document: Document) -> InvalidRequest:
     return invalid_spec(problems, file=shown_path(path), keys=document.keys, values=document.values)

@@ -57,6 +57,7 @@ class FromItem:
         tokens: the name, or the tokens of the subquery. join: "" for the first, "comma", "explode", or as in _JOINS.
         alias: name after AS, in lower case. columns: column aliases of an explode.
         on, using, match: conditions of the join. keyword: tokens from the first word of the join on.
+        qualify: condition on the rank of a subquery, which the query around it states in WHERE.
     """
 
     tokens: Tokens
@@ -68,6 +69,7 @@ class FromItem:
     on: Tokens | None = None
     using: tuple[Tokens, ...] = ()
     match: Tokens | None = None
+    qualify: Tokens | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,8 @@ class FrameCompiler:
         if relations[0].is_static:
             message = f"{relations[0].alias} is a static source, which only joins read; begin FROM with a stream"
             raise relations[0].item.tokens.problem(message)
+        if len(relations) == 1:  # the step that follows filters its rows and chooses its columns
+            return Frame(relations[0].node, {(0, column): column for column in relations[0].columns}, pool)
         pushed: dict[int, list[Tokens]] = {index: [] for index in range(len(relations))}
         for run in list(pool):
             owners = {index for index, _ in self.scope.references(run)}

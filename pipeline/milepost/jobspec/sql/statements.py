@@ -58,7 +58,11 @@ class Statement:
     @property
     def tokens_text(self) -> str:
         """The statement without comments and line breaks between its tokens, as it is recorded."""
-        return " ".join(self.whole.part(index, index + 1).text for index in range(len(self.whole)))
+        items, text = self.whole.items, ""
+        for index, token in enumerate(items):
+            text += " " if index and token.start > items[index - 1].end + 1 else ""
+            text += self.whole.sql[token.start : token.end + 1]
+        return text
 
 
 def split_statements(sql: str) -> tuple[list[Statement], list[SqlProblem]]:

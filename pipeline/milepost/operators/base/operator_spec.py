@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import Aggregate, ColumnName, ColumnType, Many, NodeName, OrderColumn, Path, Problem, SpecModel
+from milepost.language import Aggregate, ColumnName, ColumnType, Many, StepName, OrderColumn, Path, Problem, SpecModel
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import OutputRows
 from milepost.operators.base.state_bounds import StateBound, growth_over_updates
@@ -36,7 +36,7 @@ def _distinct_columns(order: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, b
 OrderColumns = Annotated[Many[OrderColumn], AfterValidator(_distinct_columns)]
 AnyColumns = Annotated[Many[ColumnName], AfterValidator(distinct)]
 KeyColumns = Annotated[Many[ColumnName], Field(min_length=1), AfterValidator(distinct)]
-OneInput = Annotated[Many[NodeName], Field(min_length=1, max_length=1)]
+OneInput = Annotated[Many[StepName], Field(min_length=1, max_length=1)]
 Aggregates = Annotated[dict[ColumnName, Aggregate], Field(min_length=1)]
 
 
@@ -66,9 +66,9 @@ class OperatorSpec(SpecModel, ABC):
         inputs: names of sources and operators.
     """
 
-    uid: NodeName
+    uid: StepName
     kind: str
-    inputs: Many[NodeName]
+    inputs: Many[StepName]
 
     event_time_rule: ClassVar[EventTimeRule]
     lifetime_key: ClassVar[str] = REMEMBERS
@@ -163,7 +163,7 @@ class StatefulSpec(OperatorSpec):
         renamed_from: the uid under which earlier checkpoints store its state.
     """
 
-    renamed_from: NodeName | None = None
+    renamed_from: StepName | None = None
 
     lost_state: ClassVar[str]
     """What is lost if an epoch discards its state, as text."""

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import ColumnName, ColumnType, KeyPair, Many, NodeName, Path, Problem, RightColumn, did_you_mean
+from milepost.language import ColumnName, ColumnType, KeyPair, Many, StepName, Path, Problem, RightColumn, did_you_mean
 from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import OperatorSpec, StatefulSpec, distinct
 from milepost.operators.base.origins import JOINED, Origins, RowsLineage, union
@@ -34,7 +34,7 @@ class TwoInputs(OperatorSpec):
             `{paid_at: right.at}`.
     """
 
-    inputs: Annotated[Many[NodeName], Field(min_length=2, max_length=2)]
+    inputs: Annotated[Many[StepName], Field(min_length=2, max_length=2)]
     key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
 

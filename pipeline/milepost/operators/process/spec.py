@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from milepost.language import ColumnType, Function, Many, NodeName, Path, Problem, did_you_mean
+from milepost.language import ColumnType, Function, Many, StepName, Path, Problem, did_you_mean
 from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import EventTimeRule, KeyColumns, StatefulSpec
 from milepost.operators.base.origins import GROUPED, MADE_OF, RowsLineage, after_step, union
@@ -28,7 +28,7 @@ class ProcessOperator(StatefulSpec):
     """
 
     kind: Literal["process"]
-    inputs: Annotated[Many[NodeName], Field(min_length=1)]
+    inputs: Annotated[Many[StepName], Field(min_length=1)]
     key: KeyColumns
     function: Function
     output_key: KeyColumns | None = None

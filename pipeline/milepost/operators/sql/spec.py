@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import ColumnType, Many, NodeName, Path, Problem, Text
+from milepost.language import ColumnType, Many, StepName, Path, Problem, Text
 from milepost.language.sql import Branch, SqlPlan, SqlProblem, branches, check_row_wise, check_semantics, parse_select
 from milepost.operators.base.operator_spec import EventTimeRule, RowWiseSpec, distinct
 from milepost.operators.base.origins import RowsLineage
@@ -24,7 +24,7 @@ from milepost.operators.base.sql_lineage import sql_lineage
 class SelectSpec(RowWiseSpec):
     """Row-wise operators whose rows are a query, which Spark evaluates as a projection."""
 
-    inputs: Annotated[Many[NodeName], Field(min_length=1), AfterValidator(distinct)]
+    inputs: Annotated[Many[StepName], Field(min_length=1), AfterValidator(distinct)]
 
     definition_text: ClassVar[str] = "its SQL"
 

@@ -6,7 +6,7 @@ evaluates it in the same stage, and evaluates nothing more of a row that the fil
 
 Each SELECT of a UNION ALL gets its own column. A reader of the operator reads all of them, row by row::
 
-    n_a     n_b     n_both  n_both__2
+    n_a     n_b     n_both  n_both+2
     a1      null    a1      null        SELECT * FROM a UNION ALL SELECT * FROM b
     null    b1      null    b1
 """

@@ -21,15 +21,15 @@ POSITION = "__place"
 
 
 def column_of(node: str, part: int = 0) -> str:
-    """Return the wide frame's column of an output: `n_hourly__late` for `hourly.late`, `n_both__2` for its part 1.
+    """Return the wide frame's column of an output: `n_hourly-late` for `hourly.late`, `n_both+2` for its part 1.
 
-    Spark sometimes parses a name with a dot as a struct field, even if it is quoted. No name contains `__`.
+    Spark sometimes parses a name with a dot as a struct field, even if it is quoted. No name contains a hyphen or a plus sign.
 
     Args:
         part: index of the path, for an output that a UNION ALL produces on several paths.
     """
-    column = f"n_{node.replace('.', '__')}"
-    return f"{column}__{part + 1}" if part else column
+    column = f"n_{node.replace('.', '-')}"
+    return f"{column}+{part + 1}" if part else column
 
 
 @dataclass(frozen=True, slots=True)

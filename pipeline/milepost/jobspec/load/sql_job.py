@@ -1,0 +1,120 @@
+"""The SQL file of a job: read it, compile it, and map problems of the compiled spec to its lines."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.document import MAX_CHARACTERS
+from milepost.jobspec.sql import CompiledStatement, compile_sql
+from milepost.language import Problem
+
+_COMPILED_KEYS = ("statements", "operators", "sinks")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlOrigin:
+    """Where the compiled part of a spec comes from. Picklable.
+
+    Attributes:
+        file: name of the SQL file, as the spec states it. spec_text: text of the spec file.
+        statements: the statements by name, in the order of the file.
+        positions: compiled operator -> (line, column). own_operators, own_sinks: how many the spec itself has.
+    """
+
+    file: str
+    spec_text: str
+    statements: Mapping[str, CompiledStatement]
+    positions: Mapping[str, tuple[int, int]]
+    own_operators: int
+    own_sinks: int
+
+    def located(self, problem: Problem, spec: JobSpec) -> Problem:
+        """Return a problem of the compiled spec, at its line of the SQL file if the spec itself has no such part."""
+        section, index, *_ = (*problem.path, None, None)
+        if not isinstance(index, int) or problem.place is not None:
+            return problem
+        if section == "operators" and index >= self.own_operators:
+            line, column = self.positions[spec.operators[index].uid]
+        elif section == "sinks" and index >= self.own_sinks:
+            statement = self.statements[spec.sinks[index].name]
+            line, column = statement.line, statement.column
+        else:
+            return problem
+        return replace(problem, path=(), place=(self.file, line, column))
+
+
+def read_sql(spec: JobSpec, path: Path) -> str | None:
+    """Return the text of a spec's SQL file, or None if it has none. Raises InvalidRequest: it cannot be read."""
+    if spec.sql is None:
+        return None
+    file = path.parent / spec.sql
+    try:
+        with file.open(encoding="utf-8") as stream:
+            text = stream.read(MAX_CHARACTERS + 1)
+    except UnicodeDecodeError as problem:
+        raise InvalidRequest(f"{spec.sql} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
+    except OSError as problem:
+        message = f"{spec.sql}, the SQL file of job {spec.name}, cannot be read: {problem.strerror}. Nothing was run."
+        raise InvalidRequest(message, hint=f"`sql` names a file relative to the spec: {path.parent}.") from None
+    if len(text) > MAX_CHARACTERS:
+        raise InvalidRequest(f"{spec.sql} has more than {MAX_CHARACTERS} characters. Nothing was run.")
+    return text
+
+
+def compiled_value(
+    spec: JobSpec, value: Mapping[str, Any], sql: str, spec_text: str
+) -> tuple[dict[str, Any], SqlOrigin | None, list[Problem]]:
+    """Return a spec's value with operators and sinks instead of its SQL file, and where they come from.
+
+    Returns: problems, at their lines of the SQL file, and no origin, if it cannot be compiled.
+    """
+    job, file = compile_sql(spec, sql), str(spec.sql)
+    if job.problems:
+        places = ((file, max(one.line, 1), max(one.column, 1)) for one in job.problems)
+        return {}, None, [Problem((), one.reason, place=place) for one, place in zip(job.problems, places, strict=True)]
+    compiled = {key: entry for key, entry in value.items() if key not in ("sql", "tables", *_COMPILED_KEYS)}
+    operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
+    compiled["statements"] = {name: one.text for name, one in job.statements.items()}
+    compiled["operators"], compiled["sinks"] = [*operators, *job.operators], [*sinks, *job.sinks]
+    origin = SqlOrigin(file, spec_text, job.statements, job.positions, len(operators), len(sinks))
+    return compiled, origin, []
+
+
+def sql_problems(spec: JobSpec) -> list[Problem]:
+    """Return the problems of keys that only a spec with a SQL file, or without one, may have."""
+    problems = []
+    if spec.sql is None and spec.tables is not None:
+        problems.append(Problem(("tables",), "`tables` needs `sql`: it locates the tables of statements", at_key=True))
+    if spec.sql is not None and spec.statements:
+        message = "a spec with `sql` has no `statements`: they are compiled from its file"
+        problems.append(Problem(("statements",), message, at_key=True))
+    return problems
+
+
+def as_yaml(value: Mapping[str, Any]) -> str:
+    """Return a spec's value as YAML, with texts of several lines as blocks."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.representer import SafeRepresenter
+
+    class Representer(SafeRepresenter):
+        pass
+
+    def text(representer: SafeRepresenter, value: str) -> Any:
+        style = "|" if "\n" in value else None
+        return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Representer.add_representer(str, text)
+    writer = YAML(typ="safe", pure=True)
+    writer.Representer = Representer
+    writer.default_flow_style = False
+    writer.sort_base_mapping_type_on_output = False
+    writer.width = 100_000
+    stream = io.StringIO()
+    writer.dump(dict(value), stream)
+    return stream.getvalue()

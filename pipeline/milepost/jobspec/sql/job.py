@@ -1,0 +1,211 @@
+"""Compile the SQL file of a job into operators and sinks, in dependency order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from milepost.jobspec.graph.output_checks import source_rows
+from milepost.jobspec.job import JobSpec
+from milepost.jobspec.sql.emitter import Emitter
+from milepost.jobspec.sql.queries import QueryCompiler, Table
+from milepost.jobspec.sql.statements import TABLE, TEMPORARY, VIEW, Statement, split_statements
+from milepost.jobspec.sql.tokens import Tokens
+from milepost.language.sql import SqlProblem, problem_from
+from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, OutputRows
+
+NAME = "{name}"
+"""In `tables`, the name of the statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStatement:
+    """One statement of a compiled job.
+
+    Attributes:
+        name, kind: as in `Statement`. text: its tokens, as recorded. line, column: position in the file.
+        operators: its compiled operators, in order; the last has its name. warnings: (line, column, text).
+    """
+
+    name: str
+    kind: str
+    text: str
+    line: int
+    column: int
+    operators: tuple[str, ...]
+    warnings: tuple[tuple[int, int, str], ...] = ()
+
+
+@dataclass
+class CompiledJob:
+    """Operators and sinks as a spec writes them, or the problems of the file.
+
+    Attributes:
+        positions: compiled operator -> (line, column) in the SQL file.
+    """
+
+    operators: list[dict[str, Any]] = field(default_factory=list)
+    sinks: list[dict[str, Any]] = field(default_factory=list)
+    statements: dict[str, CompiledStatement] = field(default_factory=dict)
+    positions: dict[str, tuple[int, int]] = field(default_factory=dict)
+    problems: list[SqlProblem] = field(default_factory=list)
+
+
+def compile_sql(spec: JobSpec, sql: str) -> CompiledJob:
+    """Return the compiled statements of a SQL file, or its problems, one per statement.
+
+    Args:
+        spec: the spec with the sources and operators that statements may read; its `tables` locate their tables.
+    """
+    statements, problems = split_statements(sql)
+    return _JobCompiler(spec, sql, {one.name: one for one in statements}, problems).compile()
+
+
+class _Unavailable(Exception):
+    """A statement that another one reads has a problem of its own."""
+
+
+class _JobCompiler:
+    def __init__(
+        self, spec: JobSpec, sql: str, statements: Mapping[str, Statement], problems: list[SqlProblem]
+    ) -> None:
+        self._spec, self._sql, self._statements = spec, sql, statements
+        self._job = CompiledJob(problems=list(problems))
+        self._incomplete = bool(problems)
+        rows: dict[str, OutputRows] = {name: source_rows(source) for name, source in spec.sources.items()}
+        self._emitter = Emitter(rows)
+        self._operators = {operator.uid: operator for operator in spec.operators}
+        self._open: list[str] = []
+        self._failed: set[str] = set()
+
+    def compile(self) -> CompiledJob:
+        for name, statement in self._statements.items():
+            try:
+                if name in self._spec.sources or name in self._operators:
+                    taken = "a source" if name in self._spec.sources else "an operator"
+                    self._failed.add(name)
+                    raise statement.whole.problem(f"the name {name} is already used by {taken} of the spec")
+                self._compile(statement)
+                self._sink(statement)
+            except SqlProblem as problem:
+                self._job.problems.append(problem)
+            except _Unavailable:
+                continue
+        self._job.operators = self._emitter.operators
+        self._job.positions = {uid: self._position(offset) for uid, offset in self._emitter.positions.items()}
+        self._job.problems.sort(key=lambda problem: (problem.line, problem.column))
+        self._job.statements = {
+            name: self._job.statements[name] for name in self._statements if name in self._job.statements
+        }
+        return self._job
+
+    def _position(self, offset: int) -> tuple[int, int]:
+        problem = problem_from(self._sql, offset, "")
+        return problem.line, problem.column
+
+    def _compile(self, statement: Statement) -> None:
+        """Compile a statement and those that it reads, once."""
+        name = statement.name
+        if name in self._job.statements:
+            return
+        if name in self._failed:
+            raise _Unavailable
+        if name in self._open:
+            self._failed.update(self._open)
+            cycle = " <- ".join([*self._open[self._open.index(name) :], name])
+            raise statement.whole.problem(f"a cycle: {cycle}")
+        self._open.append(name)
+        known = [*self._statements, *self._spec.sources, *self._operators]
+        compiler = QueryCompiler(statement, self._emitter, self._find, known)
+        before = len(self._emitter.operators)
+        try:
+            compiler.compile()
+        except SqlProblem:
+            self._failed.add(name)
+            raise
+        except _Unavailable:
+            self._failed.add(name)
+            raise
+        finally:
+            self._open.pop()
+        line, column = self._position(statement.whole.start)
+        own = [str(one["uid"]) for one in self._emitter.operators[before:]]
+        self._job.statements[name] = CompiledStatement(
+            name,
+            statement.kind,
+            statement.tokens_text,
+            line,
+            column,
+            tuple(uid for uid in own if uid == name or uid.startswith(f"{name}__")),
+            tuple((*self._position(at.start), text) for at, text in compiler.warnings),
+        )
+
+    def _find(self, name: str) -> Table | None:
+        if name in self._statements:
+            reader = self._open[-1]
+            try:
+                self._compile(self._statements[name])
+            except SqlProblem as problem:
+                if name not in self._open and reader != name:  # it is reported with its own statement
+                    self._job.problems += [problem] if problem not in self._job.problems else []
+                    raise _Unavailable from None
+                raise
+            return Table(name)
+        if name in self._spec.sources:
+            return Table(name, self._spec.sources[name].is_static)
+        if name in self._operators:
+            return self._operator(name)
+        if self._incomplete:
+            raise _Unavailable  # a statement that cannot be read may define it
+        return None
+
+    def _operator(self, name: str) -> Table | None:
+        """Return an operator of the spec, after deriving the rows of its inputs."""
+        if name not in self._emitter.rows:
+            operator = self._operators[name]
+            if name in self._open:
+                raise _Unavailable  # a cycle of the spec, which the checks of the spec report
+            self._open.append(name)
+            try:
+                if any(self._find(one) is None for one in operator.inputs):
+                    return None
+            finally:
+                self._open.pop()
+            rows = operator.output_rows([self._emitter.read(one) for one in operator.inputs], (), None)
+            if isinstance(rows, list):
+                raise _Unavailable  # the checks of the spec report it
+            self._emitter.rows[name] = rows
+        return Table(name)
+
+    def _sink(self, statement: Statement) -> None:
+        if statement.kind == TEMPORARY:
+            return
+        rows, name = self._emitter.rows[statement.name], statement.name
+        at: Tokens = statement.whole
+        if statement.kind == TABLE and rows.kind != APPEND:
+            raise at.problem(f"the rows of {name} are replaced or deleted; write CREATE MATERIALIZED VIEW {name}")
+        if rows.kind == RETRACTIONS:
+            raise at.problem(f"the rows of {name} have no key by which a table could be updated: {self._keyless(name)}")
+        mode = "upsert" if rows.kind == UPDATES else "append"
+        tables = self._spec.tables
+        if tables is None:
+            raise at.problem(f"{name} is a table, and the spec has no `tables`: add tables: {{format: …, path: …}}")
+        sink: dict[str, Any] = {"name": name, "input": name, "mode": mode}
+        sink |= tables.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        for key in ("path", "table"):
+            if isinstance(sink.get(key), str):
+                sink[key] = sink[key].replace(NAME, name)
+        if statement.partition_by:
+            sink["partition_by"] = list(statement.partition_by)
+        self._job.sinks.append(sink)
+
+    def _keyless(self, name: str) -> str:
+        """Return which columns to select, as a clause."""
+        operator = next(one for one in self._emitter.operators if one["uid"] == name)
+        above = self._emitter.rows[operator["inputs"][0]]
+        if above.key:
+            return f"select {', '.join(above.key)}"
+        return "select the columns by which its rows are grouped, or row_number() OVER (…) AS rank"
+
+

@@ -1,0 +1,383 @@
+"""Compile one statement: its common table expressions, subqueries and SELECTs into steps with fixed names.
+
+The steps with state, and the steps that they read, have the same names in every SELECT, and no edit renames them::
+
+    <s>__<relation>       filter and columns of one relation of a join
+    <s>__join_<relation>  join with the relations before it
+    <s>__rows             what is grouped, ranked or compared
+    <s>__agg              GROUP BY
+    <s>__top              QUALIFY, or ORDER BY … LIMIT
+    <s>__distinct         DISTINCT
+    <s>                   the output columns
+
+`<s>` is the statement, or `<statement>__<name>` for a common table expression or a subquery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from milepost.jobspec.sql.clauses import FromItem, Query, Select, read_query
+from milepost.jobspec.sql.emitter import Column, Emitter
+from milepost.jobspec.sql.expressions import RANKS, Expression, conjuncts, duration_ms, duration_text
+from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
+from milepost.jobspec.sql.joins import Frame, FrameCompiler
+from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
+from milepost.jobspec.sql.ranking import Ranking, read_order, read_ranking
+from milepost.jobspec.sql.scope import Relation, Scope
+from milepost.jobspec.sql.statements import SKELETON, SKELETON_PREFIXES, Statement
+from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.language import did_you_mean
+from milepost.language.names import check_node_name
+from milepost.language.sql import SqlProblem
+from milepost.language.times import format_duration, parse_duration
+from milepost.operators.base import APPEND
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a name after FROM means: the node to read, and whether it is a static source."""
+
+    node: str
+    is_static: bool = False
+
+
+Names = Mapping[str, Callable[[], Table]]
+"""Name of a common table expression -> compiles it on its first use."""
+
+
+@dataclass
+class QueryCompiler:
+    """Compiles the query of one statement.
+
+    Attributes:
+        find: returns a source, a statement or an operator of the spec by name, or None.
+        known: names for `did you mean`. warnings: (token, text), for `lint`.
+    """
+
+    statement: Statement
+    emitter: Emitter
+    find: Callable[[str], Table | None]
+    known: Sequence[str]
+    options: set[str] = field(default_factory=set)
+    warnings: list[tuple[Tokens, str]] = field(default_factory=list)
+
+    def compile(self) -> str:
+        """Add the steps of the statement; return the last. Raises SqlProblem."""
+        node = self._query(self.statement.name, read_query(self.statement.query), {})
+        for option, (_, entry) in self.statement.properties.items():
+            if option not in self.options:
+                raise entry.problem(f"{option} has no effect: no step of this statement takes it")
+        return node
+
+    def _duration(self, option: str) -> str | None:
+        """Return an option of the statement as a spec writes it, or None."""
+        entry = self.statement.properties.get(option)
+        if entry is None:
+            return None
+        self.options.add(option)
+        text, tokens = entry
+        milliseconds = duration_ms(text)
+        try:
+            return duration_text(milliseconds) if milliseconds is not None else format_duration(parse_duration(text))
+        except ValueError as problem:
+            raise tokens.problem(str(problem)) from None
+
+    def _query(self, name: str, query: Query, outer: Names) -> str:
+        names, used = dict(outer), set()
+        for cte, at, body in query.ctes:
+            self._check_cte(cte, at, [other for other, _, _ in query.ctes])
+            names[cte] = self._lazy(f"{self.statement.name}__{cte}", cte, body, dict(names), used)
+        node = self._selects(name, query, names)
+        for cte, at, _ in query.ctes:
+            if cte not in used:
+                raise at.problem(f"nothing reads {cte}; remove it")
+        return node
+
+    def _lazy(self, uid: str, cte: str, body: Tokens, names: Names, used: set[str]) -> Callable[[], Table]:
+        compiled: list[str] = []
+
+        def table() -> Table:
+            used.add(cte)
+            if not compiled:
+                compiled.append(self._query(uid, read_query(body), names))
+            return Table(compiled[0])
+
+        return table
+
+    def _check_cte(self, name: str, at: Tokens, all_names: Sequence[str]) -> None:
+        try:
+            check_node_name(name)
+        except ValueError as problem:
+            raise at.problem(str(problem)) from None
+        if name in SKELETON or name.startswith(SKELETON_PREFIXES):
+            raise at.problem(f"{name} is the name of a step; choose another name")
+        if all_names.count(name) > 1:
+            raise at.problem(f"the name {name} occurs twice")
+
+    def _selects(self, name: str, query: Query, names: Names) -> str:
+        if len(query.selects) == 1:
+            return self._select(name, query.selects[0], names)
+        taken: list[str] = []
+        branches: list[tuple[str, list[Column], list[Fragment]]] = []
+        columns: list[str] = []
+        for select in query.selects:
+            item = select.relations[0]
+            label = item.alias or "query" if item.is_query else str(item.tokens.items[0].text).lower()
+            taken.append(label)
+            number = f"_{taken.count(label)}" if taken.count(label) > 1 else ""
+            node = self._select(f"{name}__union_{label}{number}", select, names)
+            own = list(self.emitter.rows[node].columns)
+            columns = columns or own
+            if len(own) != len(columns):
+                raise select.tokens.problem(f"this SELECT has {len(own)} columns, the first one has {len(columns)}")
+            at = select.tokens.start
+            named = [replace(Column.plain(new, at, old), name=new) for new, old in zip(columns, own, strict=True)]
+            branches.append((node, named, []))
+        if not query.distinct:
+            return self.emitter.select_all(name, branches, query.tokens)
+        rows = self.emitter.select_all(f"{name}__rows", branches, query.tokens)
+        return self._distinct(name, rows, query.tokens)
+
+    def _select(self, name: str, select: Select, names: Names) -> str:
+        select = self._ranked_subquery(select)
+        scope = self._scope(name, select, names)
+        outputs = select_outputs(select, scope)
+        grouping = read_grouping(select, outputs, scope)
+        ranking = read_ranking(select, outputs)
+        order = [] if select.order is None else read_order(select.order)
+        for run, _ in order:
+            if by_name_or_position(run, outputs, scope, prefers_input=False) is None and grouping is None:
+                scope.references(run)
+        self._resolve_all(select, scope, outputs, ranking, is_grouped=grouping is not None)
+        frame = self._frame(name, select, scope)
+        if any(output.from_star for output in outputs) and (ranking is not None or select.distinct):
+            self.warnings.append((select.tokens, "* decides which columns the state holds"))
+        group = None
+        if grouping is not None:
+            lateness = self._duration("milepost.allowed_lateness") if grouping.window is not None else None
+            group = GroupCompiler(self.emitter, scope, name, frame, grouping, select.tokens, lateness)
+            sorted_by = [run for run, _ in order if by_name_or_position(run, outputs, scope, prefers_input=False) is None]
+            node = group.compile(outputs, select.having, sorted_by if ranking is not None else [])
+            where = [] if select.having is None else [group.rewritten(select.having)]
+        else:
+            node = frame.node
+            where = [scope.rewritten(run, frame.name) for run in frame.where]
+
+        def expression(run: Tokens) -> Fragment:
+            return group.rewritten(run) if group is not None else scope.rewritten(run, frame.name)
+
+        columns = [self._column(output, group, frame, expression) for output in outputs if not output.is_rank]
+        if ranking is None and not select.distinct:
+            return self.emitter.sql(name, node, columns, where, select.tokens)
+        if ranking is not None:
+            node = self._top(name, node, columns, where, ranking, outputs, scope, expression, group is not None)
+            named = [output.name for output in outputs]
+            columns, where = [Column.plain(one, select.tokens.start) for one in named], []
+            if not select.distinct:
+                return self.emitter.sql(name, node, columns, where, select.tokens)
+        last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__ranked"
+        return self._distinct(name, self.emitter.sql(last, node, columns, where, select.tokens), select.tokens)
+
+    def _column(
+        self, output: Output, group: GroupCompiler | None, frame: Frame, expression: Callable[[Tokens], Fragment]
+    ) -> Column:
+        if output.reference is None:
+            return Column(output.name, expression(output.run))
+        if group is None:
+            return Column.plain(output.name, output.run.start, frame.name(output.reference))
+        if output.from_star:
+            raise output.run.problem("* is not available with GROUP BY; name the columns")
+        return Column(output.name, expression(output.run))
+
+    def _resolve_all(
+        self, select: Select, scope: Scope, outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool
+    ) -> None:
+        """Resolve all expressions, so that the steps of relations know which columns they read."""
+        runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
+        runs += [run for run in conjuncts(select.where)]
+        aliases = {output.name.casefold() for output in outputs if output.has_aggregate or output.reference is None}
+        if select.having is not None:
+            runs.append(select.having)
+        for run in select.group:
+            if by_name_or_position(run, outputs, scope, prefers_input=True) is None and run.word(0) != "ALL":
+                runs.append(run)
+        if ranking is not None:
+            sides = [*ranking.partition, *(run for run, _ in ranking.order)]
+            runs += [run for run in sides if by_name_or_position(run, outputs, scope, prefers_input=False) is None]
+        for run in runs:
+            if is_grouped and run.word(0).lower() in ("window", "session_window") and not run.kind(1) == "L_PAREN":
+                continue
+            try:
+                self._references(run, scope)
+            except SqlProblem as problem:
+                named = [token for token in run.items if str(token.text).casefold() in aliases]
+                if named and "there is no column" in problem.reason:
+                    hint = "; a name that SELECT gives is not visible here: repeat its expression, or use a common "
+                    raise SqlProblem(f"{problem.reason}{hint}table expression", problem.line, problem.column) from None
+                raise
+
+    def _references(self, run: Tokens, scope: Scope) -> None:
+        expression = Expression(run)
+        for parts in expression.columns():
+            first = parts[0].name.lower()
+            if first in ("window", "session_window") and len(parts) == 2 and not scope.has(first):
+                continue
+            scope._resolve(expression, parts)
+
+    def _frame(self, name: str, select: Select, scope: Scope) -> Frame:
+        outside = set(scope.used)
+        for index, relation in enumerate(scope.relations):
+            scope.shown = index
+            if relation.item.join == "explode":
+                outside |= scope.references(relation.item.tokens)
+                scope.shown = None
+                continue
+            for run in (*conjuncts(relation.item.on), *([relation.item.match] if relation.item.match else [])):
+                scope.references(run)
+            for column in relation.item.using:
+                scope.used.add((index, relation.folded[str(column.items[0].text).casefold()]))
+            scope.shown = None
+        compiler = FrameCompiler(self.emitter, scope, name, conjuncts(select.where))
+        compiler.outside = outside
+        return compiler.compile()
+
+    def _scope(self, name: str, select: Select, names: Names) -> Scope:
+        scope = Scope()
+        tables = [str(item.tokens.items[0].text).lower() for item in select.relations if not item.is_query]
+        for item in select.relations:
+            if item.join == "explode":
+                label = f"explode_{item.alias}"
+                relation = Relation(item, str(item.alias), label, "", list(item.columns))
+            else:
+                relation = self._relation(name, item, names, tables)
+            relation.is_hidden = item.join in ("semi", "anti")
+            if any(relation.alias == other.alias for other in scope.relations):
+                raise item.tokens.problem(f"two relations have the name {relation.alias}; give one an alias with AS")
+            index = len(scope.relations)
+            scope.relations.append(relation)
+            for column in item.using:
+                self._merge(scope, index, column, item)
+        return scope
+
+    def _merge(self, scope: Scope, index: int, column: Tokens, item: FromItem) -> None:
+        """Make one column of those that USING names."""
+        folded = str(column.items[0].text).casefold()
+        owners = [
+            (number, one.folded[folded]) for number, one in enumerate(scope.relations[:index]) if folded in one.folded
+        ]
+        if not owners or folded not in scope.relations[index].folded:
+            raise column.problem(f"USING needs the column {column.items[0].text} on both sides")
+        if len(owners) > 1 and folded not in scope.merged:
+            raise column.problem(f"{column.items[0].text} is a column of several relations on the left; write ON")
+        scope.merged.setdefault(folded, owners[0])
+        scope.used |= {scope.merged[folded], (index, scope.relations[index].folded[folded])}
+
+    def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str]) -> Relation:
+        if item.is_query:
+            if item.alias is None:
+                raise item.tokens.problem("a query in FROM needs a name: (SELECT …) AS name")
+            self._check_cte(item.alias, item.tokens, [])
+            query = read_query(item.tokens)
+            if item.qualify is not None:
+                query = replace(query, selects=[replace(query.selects[0], qualify=item.qualify)])
+            table, alias = Table(self._query(f"{name}__{item.alias}", query, names)), item.alias
+            label = f"from_{alias}"
+        else:
+            read = str(item.tokens.items[0].text).lower()
+            alias = item.alias or read
+            found = names[read]() if read in names else self.find(read)
+            if found is None:
+                known = [*names, *self.known]
+                raise item.tokens.problem(f"there is no source or statement {read}; {did_you_mean(read, known)}")
+            table, label = found, alias if tables.count(read) > 1 else read
+            if read in names or label in SKELETON or label.startswith(SKELETON_PREFIXES):
+                label = f"from_{label}"
+        rows = self.emitter.rows[table.node]
+        if not rows.columns_known:
+            message = f"the columns of {alias} are not known before its class is loaded"
+            raise item.tokens.problem(f"{message}; select them in a `sql` operator of the spec first")
+        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static)
+
+    def _ranked_subquery(self, select: Select) -> Select:
+        """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""
+        if len(select.relations) != 1 or not select.relations[0].is_query or select.where is None:
+            return select
+        item = select.relations[0]
+        inner = read_query(item.tokens)
+        if len(inner.selects) != 1 or inner.selects[0].qualify is not None:
+            return select
+        ranks = {one.alias.casefold() for one in inner.selects[0].items
+                 if one.alias and one.tokens.word(0).lower() in RANKS}  # fmt: skip
+        kept, moved = [], None
+        for run in conjuncts(select.where):
+            at = 2 if run.kind(1) == "DOT" else 0
+            is_rank = len(run) > at and str(run.items[at].text).casefold() in ranks
+            if is_rank and moved is None:
+                moved = run
+            else:
+                kept.append(run)
+        if moved is None:
+            return select
+        if len(kept) > 1:
+            raise kept[1].problem("a condition on the rank and several others: put the others into the subquery")
+        return replace(select, relations=[replace(item, qualify=moved)], where=kept[0] if kept else None)
+
+    def _top(
+        self,
+        name: str,
+        node: str,
+        columns: Sequence[Column],
+        where: Sequence[Fragment],
+        ranking: Ranking,
+        outputs: Sequence[Output],
+        scope: Scope,
+        expression: Callable[[Tokens], Fragment],
+        is_grouped: bool,
+    ) -> str:
+        steps = list(columns)
+
+        def column_of(run: Tokens, prefix: str) -> str:
+            output = by_name_or_position(run, outputs, scope, prefers_input=False) if is_grouped else None
+            output = output or by_name_or_position(run, outputs, scope, prefers_input=prefix == "key")
+            text = str(expression(run)) if output is None else ""
+            known = output.name if output else next((one.name for one in steps if str(one.text) == text), None)
+            if known is None:
+                known = f"{prefix}_{digest(run.normalized)}"
+                steps.append(Column(known, expression(run)))
+            return known
+
+        key = sorted({column_of(run, "key") for run in ranking.partition})
+        order = [(column_of(run, "order"), descends) for run, descends in ranking.order]
+        rows = self.emitter.read(node)
+        is_latest = (
+            rows.kind == APPEND and ranking.n == 1 and ranking.rank is None and key and all(desc for _, desc in order)
+        )
+        uid, at = f"{name}__top", ranking.at
+        before = self.emitter.sql(f"{name}__{'ranked' if is_grouped else 'rows'}", node, steps, where, at)
+        if is_latest:
+            sequence = list(dict.fromkeys(column for column, _ in order))
+            return self.emitter.add(
+                {"uid": uid, "kind": "latest", "inputs": [before], "key": key, "sequence_by": sequence}, at
+            )
+        if not key:
+            raise at.problem("the first rows over all rows are not available in this version; add PARTITION BY")
+        ordered = [{column: "desc"} if descends else column for column, descends in dict(order).items()]
+        operator = {"uid": uid, "kind": "top", "inputs": [before], "key": key, "order_by": ordered, "n": ranking.n}
+        return self.emitter.add(operator | ({"rank": ranking.rank} if ranking.rank else {}), at)
+
+    def _distinct(self, name: str, node: str, at: Tokens) -> str:
+        """Add the step that compares whole rows, and the last one."""
+        rows = self.emitter.read(node)
+        columns = list(rows.columns)
+        uid = f"{name}__distinct"
+        if rows.kind == APPEND:
+            ttl = self._duration("milepost.ttl")
+            options = {} if ttl is None else {"ttl": ttl}
+            self.emitter.add({"uid": uid, "kind": "deduplicate", "inputs": [node], "key": columns, **options}, at)
+        else:
+            count = "count" if "count" not in {one.casefold() for one in columns} else f"count_{ALL_ROWS}"
+            operator = {"uid": uid, "kind": "aggregate", "inputs": [node], "key": columns}
+            self.emitter.add(operator | {"aggregates": {count: "count(*)"}}, at)
+        return self.emitter.sql(name, uid, [Column.plain(one, at.start) for one in columns], [], at)
