@@ -85,7 +85,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runner",
         "runner_factory",
     ),
-    "jobspec": ("job", "graph", "column_lineage", "load picture"),
+    "jobspec": ("job", "graph", "column_lineage sql", "load picture"),
     "jobspec.job": (
         "catalog_spec event_time_spec",
         "checkpointing_spec connections notifier_spec prices_spec sources",
@@ -102,7 +102,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "source_kinds",
     ),
     "jobspec.graph": (
-        "event_time message_checks output_checks secret_checks sink_checks static_rules table_checks",
+        "event_time fingerprints message_checks output_checks secret_checks sink_checks static_rules table_checks",
         "checks",
         "graph",
         "compatibility in_flight",

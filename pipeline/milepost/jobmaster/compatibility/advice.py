@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
-from milepost.jobspec.graph import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED, JobGraph
+from milepost.jobspec.graph import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED, JobGraph, statement_of
 from milepost.jobspec.job import JobSpec
 
 Row = dict[str, str]
@@ -48,10 +48,26 @@ def _steps(
             yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] != NON_RESTORED for row in refused):
         yield "give the changed source a new name: its recorded position does not apply to another path"
-    rebuildable = bool(changed_operators or changed_rows or any(row["kind"] == "job" for row in refused))
+    rebuildable = bool(
+        changed_operators
+        or changed_rows
+        or _lacking(spec, graph, refused)
+        or any(row["kind"] == "job" for row in refused)
+    )
     if can_rebuild and rebuildable:
         first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
+    statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
+    if statements:
+        if _lacking(spec, graph, refused):
+            yield f"begin with the rows that arrive from now on: {retry_command} --allow-non-restored-state"
+        if changed_operators or changed_rows:
+            noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
+            yield (
+                f"begin new tables with the rows that arrive from now on: give {noun} a new name, then "
+                f"{retry_command} --allow-non-restored-state, which discards the state under the old name"
+            )
+        return
     if changed_operators:
         latest_row_sinks = (
             name
@@ -74,6 +90,21 @@ def _steps(
         yield f"discard the state permanently: {first}{retry_command} --allow-non-restored-state{forgets}"
     elif sinks_to_rename:
         yield f"start a new table: {first}{retry_command}"
+
+
+def _lacking(spec: JobSpec, graph: JobGraph, refused: Sequence[Row]) -> bool:
+    """Return whether new steps of SQL statements would lack rows that were read before."""
+    new = [row for row in refused if row["verdict"] == NON_RESTORED and "forgets" not in row]
+    return any(statement_of(spec, name) is not None for name in _names(graph, new))
+
+
+def _names(graph: JobGraph, refused: Sequence[Row]) -> Iterator[str]:
+    """Yield the nodes of refused operators and sinks."""
+    for row in refused:
+        if row["kind"] == "operator":
+            yield row["name"]
+        elif row["kind"] == "sink" and row["name"] in graph.sink_inputs:
+            yield graph.sink_inputs[row["name"]].uid
 
 
 def _publishes_state_of(graph: JobGraph, mode: str, uid: str, operators: Sequence[str]) -> bool:

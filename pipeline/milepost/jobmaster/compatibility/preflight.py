@@ -43,11 +43,12 @@ from milepost.jobspec.graph import (
     compare_signatures,
     retimed_sources,
     state_signatures,
+    statement_of,
 )
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import from_text
 from milepost.operators import STATEFUL_KINDS, StatefulOperator
-from milepost.operators.base import RowWiseSpec
+from milepost.operators.base import APPEND, RowWiseSpec
 from milepost.operators.lookup import LookupOperator
 from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
@@ -56,6 +57,8 @@ RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dr
 
 CHANGED = "changed"
 """Outcome of a source, SQL or lookup that now produces other rows, or other event times, from the same input."""
+
+_LACKS = "would be missing, so it would not equal its query"
 
 _OLD_ROWS = "rows read before stay as they are, unless a backfill reads them again"
 
@@ -112,9 +115,29 @@ def preflight(
         if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
             upstream = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
             row["detail"] = f"starts with the current rows of {' and '.join(upstream)}"
+        if row["detail"] == BEGINS_EMPTY and _lacks_rows(row, context.job.spec, base, graph):
+            row |= {"verdict": NON_RESTORED, "detail": f"rows read up to checkpoint {base.checkpoint_id} {_LACKS}"}
         accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
         row["outcome"] = outcome if accepted else REFUSED
     return [*rows, *_changed_definitions(context, base)]
+
+
+def _lacks_rows(row: dict[str, str], spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> bool:
+    """Return whether a new step or table of a SQL statement would lack rows that its sources had before."""
+    if row["kind"] not in ("operator", "sink"):
+        return False
+    uid = row["name"] if row["kind"] == "operator" else graph.sink_inputs[row["name"]].uid
+    return statement_of(spec, uid) is not None and _lacks(uid, base, graph)
+
+
+def _lacks(uid: str, base: CheckpointMetadata, graph: JobGraph) -> bool:
+    """Return whether rows of a node that a new reader needs were read before. Current rows of updates are read again."""
+    node = graph.nodes[uid]
+    if not node.inputs:
+        return uid in base.sources
+    if uid in base.operators:
+        return node.output_kind == APPEND or not node.publishes_state
+    return any(_lacks(name, base, graph) for name in node.inputs)
 
 
 def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:

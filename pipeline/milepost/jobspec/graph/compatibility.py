@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
+from milepost.jobspec.graph.fingerprints import fingerprint, statement_of
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
@@ -44,6 +45,8 @@ _EVENT_TIME = "event_time"
 """Event time of a source. A change has no verdict of its own: dependent operators have one (`_EVENT_TIME_OF`)."""
 _EVENT_TIME_OF = "event_time of source "
 """Event time of a source whose times are in the state: new times would not be comparable with them."""
+_QUERY = "its query"
+"""Fingerprint of a SQL statement up to a step or a table. An edited query needs its state and its table rebuilt."""
 _ROWS_OF = "rows_of"
 """The operator whose rows an upsert table shows. The rows of two operators must not mix in one table."""
 _UPDATES_OF = "updates of "
@@ -67,7 +70,7 @@ def state_signatures(spec: JobSpec, graph: JobGraph) -> dict[str, dict[str, Any]
     return {
         "operators": {node.uid: _operator(spec, graph, node) for node in graph.stateful},
         "sources": {name: _source(source) for name, source in spec.streams.items()},
-        "sinks": {sink.name: _sink(sink, graph) for sink in spec.sinks},
+        "sinks": {sink.name: _sink(spec, sink, graph) for sink in spec.sinks},
         "job": {"job": {"max_parallelism": spec.checkpointing.max_parallelism}},
     }
 
@@ -88,6 +91,8 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         # The watermarks of these sources decided which rows were late and which windows have fired.
         input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
         signature["sources"] = input_sources if len(input_sources) > 1 else input_sources[0]
+    if statement_of(spec, node.uid) is not None:
+        signature[_QUERY] = fingerprint(spec, node.uid)
     signature |= operator.signature(retracts=node.retracts)
     for name in node.inputs:
         if graph.nodes[name].retracts:
@@ -154,7 +159,7 @@ def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[
     }
 
 
-def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
+def _sink(spec: JobSpec, sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
     rows = graph.sink_inputs[sink.name]
     signature: dict[str, Any] = {
         "format": sink.format,
@@ -164,6 +169,8 @@ def _sink(sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:
     }
     if rows.mode == "upsert":
         signature[_ROWS_OF] = graph.keyed_by(rows.uid)
+    if statement_of(spec, rows.uid) is not None and not rows.part:
+        signature[_QUERY] = fingerprint(spec, rows.uid)
     if rows.routing_key not in (None, rows.key):
         # It decides the bucket of a row, so it is fixed for the life of a table.
         signature["buckets by"] = list(rows.routing_key)
@@ -233,9 +240,11 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     if not changed:
         return COMPATIBLE, UNCHANGED
     pairs = [(_spec_key(key, after), before.get(key), after.get(key)) for key in changed]
-    detail = "; ".join(f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs)
+    detail = "; ".join(
+        f"{key} changed" if key == _QUERY else f"{key} was {_text(x)}, is {_text(y)}" for key, x, y in pairs
+    )
     if section == "sinks":
-        return NEW_TABLE_OR_BACKFILL if changed == [_ROWS_OF] else NEW_TABLE, detail
+        return NEW_TABLE_OR_BACKFILL if {*changed} <= {_ROWS_OF, _QUERY} else NEW_TABLE, detail
     # A source records consumed object keys relative to its root, so another root would mean other objects.
     return NEW_UID, detail
 

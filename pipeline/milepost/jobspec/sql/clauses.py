@@ -167,9 +167,7 @@ def _select(run: Tokens) -> Select:
                 raise run.problem(f"{run.items[index].text} is in the wrong place", index)
             found[kind] = index
     ends = [*list(found.values())[0:], len(run)]
-    clauses = {
-        kind: run.part(start + 1, end) for (kind, start), end in zip(found.items(), ends[1:], strict=True)
-    }
+    clauses = {kind: run.part(start + 1, end) for (kind, start), end in zip(found.items(), ends[1:], strict=True)}
     for kind, start in found.items():
         if not len(clauses[kind]):
             raise run.problem(f"nothing follows {run.items[start].text}", start)
@@ -260,9 +258,7 @@ def _relation(run: Tokens, at: int, join: str, keyword: Tokens) -> tuple[FromIte
     return _joined(run, end, join, keyword, tokens, False)
 
 
-def _joined(
-    run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is_query: bool
-) -> tuple[FromItem, int]:
+def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is_query: bool) -> tuple[FromItem, int]:
     """Read alias and conditions of a relation."""
     alias, on, using, match = None, None, (), None
     if run.kind(at) == "ALIAS":

@@ -281,4 +281,6 @@ class GroupCompiler:
 
 def _free(name: str, taken: Sequence[str]) -> str:
     """Return a name for an aggregate that no key column has."""
-    return f"agg_{name}" if name.casefold() in {one.casefold() for one in taken} | {"window_start", "window_end"} else name
+    return (
+        f"agg_{name}" if name.casefold() in {one.casefold() for one in taken} | {"window_start", "window_end"} else name
+    )

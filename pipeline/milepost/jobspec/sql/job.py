@@ -207,5 +207,3 @@ class _JobCompiler:
         if above.key:
             return f"select {', '.join(above.key)}"
         return "select the columns by which its rows are grouped, or row_number() OVER (…) AS rank"
-
-

@@ -326,5 +326,3 @@ class FrameCompiler:
         uid = f"{self.prefix}__{relation.label}"
         frame.node = self.emitter.sql(uid, frame.node, [*columns, Column(name, text)], [], item.keyword)
         frame.physical[index, item.columns[0]] = name
-
-

@@ -158,7 +158,9 @@ class QueryCompiler:
         if grouping is not None:
             lateness = self._duration("milepost.allowed_lateness") if grouping.window is not None else None
             group = GroupCompiler(self.emitter, scope, name, frame, grouping, select.tokens, lateness)
-            sorted_by = [run for run, _ in order if by_name_or_position(run, outputs, scope, prefers_input=False) is None]
+            sorted_by = [
+                run for run, _ in order if by_name_or_position(run, outputs, scope, prefers_input=False) is None
+            ]
             node = group.compile(outputs, select.having, sorted_by if ranking is not None else [])
             where = [] if select.having is None else [group.rewritten(select.having)]
         else:

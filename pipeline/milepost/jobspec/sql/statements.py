@@ -86,7 +86,9 @@ def split_statements(sql: str) -> tuple[list[Statement], list[SqlProblem]]:
         except SqlProblem as problem:
             problems.append(problem)
     if not statements and not problems:
-        problems.append(SqlProblem("expected at least one statement, such as CREATE MATERIALIZED VIEW name AS SELECT …"))
+        problems.append(
+            SqlProblem("expected at least one statement, such as CREATE MATERIALIZED VIEW name AS SELECT …")
+        )
     return statements, problems
 
 
