@@ -3,6 +3,8 @@
 The cache may be deleted at any time. One file per spec path holds the last result and its key:
 
     key = sha256(code hash, sqlglot version, path, text); a change of any of them is a miss
+
+The SQL file of a job is compared by its digest, which the result holds.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ class ParsedSpec:
 
     Attributes:
         key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
+        text: text of the spec, compiled if it has a SQL file. sql: name of this file, or "". sql_hash: hex SHA-256 of
+            its text, or "".
         spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
     """
 
@@ -40,6 +44,9 @@ class ParsedSpec:
     problem: str
     spec: str
     spec_hash: str
+    text: str
+    sql: str
+    sql_hash: str
 
 
 def parsed_spec(path: Path) -> LoadedJob:
@@ -53,12 +60,12 @@ def parsed_spec(path: Path) -> LoadedJob:
     text = read_spec(path)
     key, file = _key(path, text), _cache_file(path)
     cached = _load(file, key)
-    if cached is None:
+    if cached is None or not _has_same_sql(cached, path):
         cached = _parse(key, text, path)
         _store(file, cached)
     if cached.problem:
         raise InvalidRequest(cached.problem)
-    job = from_spec(JobSpec.model_validate(json.loads(cached.spec)), cached.spec_hash, text, path)
+    job = from_spec(JobSpec.model_validate(json.loads(cached.spec)), cached.spec_hash, cached.text, path)
     check_placement(job)
     return job
 
@@ -89,7 +96,23 @@ def _parse(key: str, text: str, path: Path) -> ParsedSpec:
     except InvalidRequest as error:
         problem = error.message
     spec = json.dumps(job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
-    return ParsedSpec(key, problem, spec, job.spec_hash)
+    if job.sql is None:
+        return ParsedSpec(key, problem, spec, job.spec_hash, job.text, "", "")
+    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, job.sql.file, _hash(job.sql.text))
+
+
+def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
+    """Return whether the SQL file of a cached spec, if it has one, is unchanged."""
+    if not cached.sql:
+        return True
+    try:
+        return _hash((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
+    except (OSError, UnicodeDecodeError):
+        return False  # parsing reports why it cannot be read
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _cache_file(spec: Path) -> Path | None:

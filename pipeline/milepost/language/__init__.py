@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from milepost.language.fields import SinkName as SinkName
     from milepost.language.fields import Size as Size
     from milepost.language.fields import SpecModel as SpecModel
-    from milepost.language.fields import StepName as StepName
     from milepost.language.fields import Start as Start
+    from milepost.language.fields import StepName as StepName
     from milepost.language.fields import Text as Text
     from milepost.language.fields import TimeZone as TimeZone
     from milepost.language.fields import Type as Type
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from milepost.language.fields import start_time_ms as start_time_ms
     from milepost.language.names import check_column_name as check_column_name
     from milepost.language.names import check_job_name as check_job_name
+    from milepost.language.names import check_node_name as check_node_name
     from milepost.language.names import check_sink_name as check_sink_name
     from milepost.language.names import did_you_mean as did_you_mean
     from milepost.language.patterns import ANY as ANY

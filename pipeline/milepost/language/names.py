@@ -28,7 +28,7 @@ def check_node_name(name: str) -> str:
 
 
 def check_step_name(name: str) -> str:
-    """Return `name` if it is a valid operator name, which may have "__" if SQL was compiled to it. Raises ValueError."""
+    """Return `name` if it is a valid operator name, with "__" if it is a step of SQL. Raises ValueError."""
     return name if "__" in name and _STEP.fullmatch(name) else check_node_name(name)
 
 

@@ -99,6 +99,7 @@ class _Case:
         job = load_job(cases.spec)
         check_placement(job)
         self._text, self._path = read_spec(job.path), job.path
+        self._sql = None if job.sql is None else job.sql.text
         self._sinks = [sink.name for sink in job.spec.sinks]
         self._seen = list(dict.fromkeys(name for step in steps if step.expect for name in step.expect.tables))
         self._job = self._under_test(job)
@@ -162,10 +163,13 @@ class _Case:
 
     def _change(self, texts: dict[str, str]) -> None:
         for old, new in texts.items():
-            if old not in self._text:
+            if old in self._text:
+                self._text = self._text.replace(old, new)
+            elif self._sql is not None and old in self._sql:
+                self._sql = self._sql.replace(old, new)
+            else:
                 raise NotFound(f"the spec has no text {old!r}")
-            self._text = self._text.replace(old, new)
-        self._job = self._under_test(from_text(self._text, self._path))
+        self._job = self._under_test(from_text(self._text, self._path, self._sql))
 
     def _faults(self, expected: Expected, verdict: str | None, refused: str | None) -> Iterator[str]:
         if expected.refused is not None and expected.refused not in (refused or ""):

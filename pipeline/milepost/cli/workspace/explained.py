@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,26 @@ def write_picture(report: Mapping[str, Any], file: Path) -> None:
         stream.write(picture)
 
 
+def show_statements(report: Mapping[str, Any], output: Output) -> None:
+    """Print each SQL statement with its stateful steps, mode, key and event time."""
+    rows, notes = [], []
+    for one in report["statements"]:
+        kinds = [step["kind"] for step in one["steps"] if step["kind"] != "sql"]
+        rows.append([one["name"], one["line"] or "", ", ".join(kinds) or "sql", one["mode"]])
+        time = [] if one["event_time"] is None else [f"event time {one['event_time']}"]
+        notes.append("; ".join([*time, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
+    output.table(["statement", "line", "steps", "rows"], rows, optional=("line",), notes=notes)
+
+
 def show_graph(report: Mapping[str, Any], output: Output) -> None:
-    """Print the nodes with their outputs, then states and late rows, if there are any."""
-    nodes = report["nodes"]
-    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), _output(node)] for node in nodes]
-    notes = ["; ".join(_remarks(node)) for node in nodes]
-    output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=notes)
+    """Print the nodes with their outputs, then states and late rows, if there are any.
+
+    Of a job in SQL, statements are printed instead of the nodes that they are compiled into.
+    """
+    if report["statements"]:
+        show_statements(report, output)
+    else:
+        _show_nodes(report["nodes"], output)
     states = list(_states(report))
     if states:
         output.text()
@@ -50,11 +64,17 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
         ]
         columns = ["state", *shown, "bound (W: its watermark)"]
         output.table(columns, rows, notes=[state["holds"] for state in states], figures=shown)
-    late = [late for node in nodes for late in node["late"]]
+    late = [late for node in report["nodes"] for late in node["late"]]
     if late:
         output.text()
         rows = [[one["output"], ", ".join(one["sinks"]) or "counted, not kept"] for one in late]
         output.table(["late rows", "sink"], rows, notes=[one["rule"] for one in late])
+
+
+def _show_nodes(nodes: Sequence[Mapping[str, Any]], output: Output) -> None:
+    rows = [[node["uid"], node["kind"], node["level"], ", ".join(node["inputs"]), _output(node)] for node in nodes]
+    notes = ["; ".join(_remarks(node)) for node in nodes]
+    output.table(["uid", "kind", "level", "inputs", "output"], rows, optional=("level",), notes=notes)
 
 
 def _output(node: Mapping[str, Any]) -> str:

@@ -109,6 +109,9 @@ def lint(
     file: Annotated[
         Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw the graph to a new file.")
     ] = None,
+    as_yaml: Annotated[
+        bool, typer.Option("--as-yaml", help="Print the spec with the operators that its SQL is compiled into.")
+    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -120,6 +123,9 @@ def lint(
 
     output: Output = ctx.obj
     loaded = load_job(job)
+    if as_yaml:
+        loaded.graph()
+        return _print_spec(loaded, output)
     report = lint_report(loaded)
     unasked = JobMaster(loaded).reports.check_sink_columns()
     with_head = _compared(loaded)
@@ -168,6 +174,13 @@ def lint(
     if hint is not None:
         output.note(f"What to do: {hint}")
     raise typer.Exit(2 if refused else 0)
+
+
+def _print_spec(loaded: LoadedJob, output: Output) -> None:
+    """Print the text of a spec; of a job with a SQL file, the compiled spec."""
+    if output.json:
+        return output.document({"job": loaded.spec.name, "spec": loaded.text})
+    output.text(loaded.text.rstrip("\n"))
 
 
 @dataclass(frozen=True, slots=True)

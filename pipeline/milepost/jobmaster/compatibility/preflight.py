@@ -131,7 +131,7 @@ def _lacks_rows(row: dict[str, str], spec: JobSpec, base: CheckpointMetadata, gr
 
 
 def _lacks(uid: str, base: CheckpointMetadata, graph: JobGraph) -> bool:
-    """Return whether rows of a node that a new reader needs were read before. Current rows of updates are read again."""
+    """Return whether rows that a new reader of a node needs are gone. Current rows of updates are read again."""
     node = graph.nodes[uid]
     if not node.inputs:
         return uid in base.sources

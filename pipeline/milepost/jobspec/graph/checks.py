@@ -21,12 +21,12 @@ from milepost.language import (
     SOURCE_FORMATS,
     Path,
     Problem,
+    check_node_name,
     conf_problems,
     did_you_mean,
     expectation_problem,
     remote_problem,
 )
-from milepost.language.names import check_node_name
 from milepost.language.times import format_duration
 from milepost.operators.base import BAD, LATE, RowWiseSpec, edge_names, late_output
 from milepost.protocol.records import endpoint_problem, location_problem

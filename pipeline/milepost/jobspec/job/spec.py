@@ -251,8 +251,8 @@ class JobSpec(SpecModel):
             a path relative to the spec.
         store: how to reach S3.
         sources: sources by name, at least one.
-        sql: name of a file next to the spec with CREATE statements, such as orders.sql. They are compiled into operators
-            and sinks, which are added to those of the spec. null: the job has no SQL file.
+        sql: name of a file with CREATE statements, relative to the spec, such as orders.sql. They are compiled into
+            operators and sinks, which are added to those of the spec. null: the job has no SQL file.
         tables: where the tables of its statements are. null: it has no tables.
         statements: the compiled statements by name, as `lint --as-yaml` writes them. A spec with a SQL file has none.
         operators: the operators, connected by name. Without any, sinks publish sources.

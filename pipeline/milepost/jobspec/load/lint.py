@@ -9,6 +9,7 @@ from milepost.jobspec.graph.checks import bad_outputs
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.explain import explained_edges, explained_node
+from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import LoadedJob
 from milepost.operators.base import BAD
 
@@ -38,6 +39,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             }
             for node in graph.nodes.values()
         ],
+        "statements": explained_statements(job, graph),
         "edges": explained_edges(job.spec, graph),
         "sinks": [
             {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.location}

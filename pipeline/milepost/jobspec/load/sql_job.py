@@ -22,12 +22,13 @@ class SqlOrigin:
     """Where the compiled part of a spec comes from. Picklable.
 
     Attributes:
-        file: name of the SQL file, as the spec states it. spec_text: text of the spec file.
+        file, text: name of the SQL file, as the spec states it, and its text. spec_text: text of the spec file.
         statements: the statements by name, in the order of the file.
         positions: compiled operator -> (line, column). own_operators, own_sinks: how many the spec itself has.
     """
 
     file: str
+    text: str
     spec_text: str
     statements: Mapping[str, CompiledStatement]
     positions: Mapping[str, tuple[int, int]]
@@ -36,7 +37,7 @@ class SqlOrigin:
 
     def located(self, problem: Problem, spec: JobSpec) -> Problem:
         """Return a problem of the compiled spec, at its line of the SQL file if the spec itself has no such part."""
-        section, index, *_ = (*problem.path, None, None)
+        section, index = (*problem.path, "", "")[:2]
         if not isinstance(index, int) or problem.place is not None:
             return problem
         if section == "operators" and index >= self.own_operators:
@@ -82,7 +83,7 @@ def compiled_value(
     operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
     compiled["statements"] = {name: one.text for name, one in job.statements.items()}
     compiled["operators"], compiled["sinks"] = [*operators, *job.operators], [*sinks, *job.sinks]
-    origin = SqlOrigin(file, spec_text, job.statements, job.positions, len(operators), len(sinks))
+    origin = SqlOrigin(file, sql, spec_text, job.statements, job.positions, len(operators), len(sinks))
     return compiled, origin, []
 
 
@@ -110,7 +111,7 @@ def as_yaml(value: Mapping[str, Any]) -> str:
         return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Representer.add_representer(str, text)
-    writer = YAML(typ="safe", pure=True)
+    writer: Any = YAML(typ="safe", pure=True)
     writer.Representer = Representer
     writer.default_flow_style = False
     writer.sort_base_mapping_type_on_output = False

@@ -215,7 +215,8 @@ def _relations(run: Tokens) -> Iterator[FromItem]:
         yield item
         if at >= len(run):
             return
-        keyword, words = run.part(at), []
+        keyword = run.part(at)
+        words: list[str] = []
         if run.kind(at) == "COMMA":
             join, at = "comma", at + 1
             continue
@@ -260,7 +261,10 @@ def _relation(run: Tokens, at: int, join: str, keyword: Tokens) -> tuple[FromIte
 
 def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is_query: bool) -> tuple[FromItem, int]:
     """Read alias and conditions of a relation."""
-    alias, on, using, match = None, None, (), None
+    alias: str | None = None
+    on: Tokens | None = None
+    match: Tokens | None = None
+    using: tuple[Tokens, ...] = ()
     if run.kind(at) == "ALIAS":
         at += 1
     after_as = run.kind(at - 1) == "ALIAS"

@@ -10,7 +10,7 @@ from milepost.jobspec.graph.output_checks import source_rows
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.sql.emitter import Emitter
 from milepost.jobspec.sql.queries import QueryCompiler, Table
-from milepost.jobspec.sql.statements import TABLE, TEMPORARY, VIEW, Statement, split_statements
+from milepost.jobspec.sql.statements import TABLE, TEMPORARY, Statement, split_statements
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language.sql import SqlProblem, problem_from
 from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, OutputRows

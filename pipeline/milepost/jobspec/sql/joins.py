@@ -49,7 +49,7 @@ class FrameCompiler:
         """Return the joined rows. Raises SqlProblem: a join that is not available."""
         relations, pool = self.scope.relations, list(self.where)
         padded = {index for index, one in enumerate(relations) if one.item.join in ("left", "asof left", "explode")}
-        for index, relation in enumerate(relations):
+        for relation in relations:
             if relation.item.join in ("right", "full"):
                 message = f"a {relation.item.join} join is not available in this version; write the relations in the "
                 raise relation.item.keyword.problem(message + "other order, with LEFT JOIN")

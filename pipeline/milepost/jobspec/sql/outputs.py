@@ -9,8 +9,7 @@ from milepost.jobspec.sql.clauses import Item, Select
 from milepost.jobspec.sql.expressions import RANKS, Expression, aggregate_calls, window_calls
 from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.tokens import Tokens
-from milepost.language import did_you_mean
-from milepost.language.names import check_column_name
+from milepost.language import check_column_name, did_you_mean
 
 _WINDOW_FIELDS = {"start": "window_start", "end": "window_end"}
 TIME_WINDOWS = ("window", "session_window")
@@ -89,12 +88,12 @@ def _output(item: Item, scope: Scope) -> Output:
 
     run = item.tokens
     for name_at, over, _ in window_calls(run):
-        name = run.word(name_at).lower()
-        if name not in RANKS or (name_at, run.kind(over)) != (0, "OVER"):
-            what = f"{name} with OVER is not available in this version"
+        function = run.word(name_at).lower()
+        if function not in RANKS or (name_at, run.kind(over)) != (0, "OVER"):
+            what = f"{function} with OVER is not available in this version"
             raise run.problem(f"{what}; available: row_number() OVER (…) with QUALIFY … <= n", name_at)
         if item.alias is None:
-            raise run.problem(f"give {name}() a name with AS")
+            raise run.problem(f"give {function}() a name with AS")
         return Output(item.alias, run, is_rank=True)
     has_aggregate = bool(aggregate_calls(run))
     if (field := window_field(run, scope)) is not None:

@@ -28,8 +28,7 @@ from milepost.jobspec.sql.ranking import Ranking, read_order, read_ranking
 from milepost.jobspec.sql.scope import Relation, Scope
 from milepost.jobspec.sql.statements import SKELETON, SKELETON_PREFIXES, Statement
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
-from milepost.language import did_you_mean
-from milepost.language.names import check_node_name
+from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 from milepost.language.times import format_duration, parse_duration
 from milepost.operators.base import APPEND
@@ -85,7 +84,7 @@ class QueryCompiler:
             raise tokens.problem(str(problem)) from None
 
     def _query(self, name: str, query: Query, outer: Names) -> str:
-        names, used = dict(outer), set()
+        names, used = dict(outer), set[str]()
         for cte, at, body in query.ctes:
             self._check_cte(cte, at, [other for other, _, _ in query.ctes])
             names[cte] = self._lazy(f"{self.statement.name}__{cte}", cte, body, dict(names), used)
@@ -198,7 +197,7 @@ class QueryCompiler:
     ) -> None:
         """Resolve all expressions, so that the steps of relations know which columns they read."""
         runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
-        runs += [run for run in conjuncts(select.where)]
+        runs += conjuncts(select.where)
         aliases = {output.name.casefold() for output in outputs if output.has_aggregate or output.reference is None}
         if select.having is not None:
             runs.append(select.having)
@@ -209,7 +208,7 @@ class QueryCompiler:
             sides = [*ranking.partition, *(run for run, _ in ranking.order)]
             runs += [run for run in sides if by_name_or_position(run, outputs, scope, prefers_input=False) is None]
         for run in runs:
-            if is_grouped and run.word(0).lower() in ("window", "session_window") and not run.kind(1) == "L_PAREN":
+            if is_grouped and run.word(0).lower() in ("window", "session_window") and run.kind(1) != "L_PAREN":
                 continue
             try:
                 self._references(run, scope)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from milepost.jobspec.sql.tokens import Tokens
-from milepost.language import did_you_mean
-from milepost.language.names import check_node_name
+from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 
 TABLE, VIEW, TEMPORARY = "CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW", "CREATE TEMPORARY VIEW"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import Aggregate, ColumnName, ColumnType, Many, StepName, OrderColumn, Path, Problem, SpecModel
+from milepost.language import Aggregate, ColumnName, ColumnType, Many, OrderColumn, Path, Problem, SpecModel, StepName
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import OutputRows
 from milepost.operators.base.state_bounds import StateBound, growth_over_updates

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import ColumnName, ColumnType, KeyPair, Many, StepName, Path, Problem, RightColumn, did_you_mean
+from milepost.language import ColumnName, ColumnType, KeyPair, Many, Path, Problem, RightColumn, StepName, did_you_mean
 from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import OperatorSpec, StatefulSpec, distinct
 from milepost.operators.base.origins import JOINED, Origins, RowsLineage, union

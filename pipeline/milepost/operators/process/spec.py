@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from milepost.language import ColumnType, Function, Many, StepName, Path, Problem, did_you_mean
+from milepost.language import ColumnType, Function, Many, Path, Problem, StepName, did_you_mean
 from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import EventTimeRule, KeyColumns, StatefulSpec
 from milepost.operators.base.origins import GROUPED, MADE_OF, RowsLineage, after_step, union

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import ColumnType, Many, StepName, Path, Problem, Text
+from milepost.language import ColumnType, Many, Path, Problem, StepName, Text
 from milepost.language.sql import Branch, SqlPlan, SqlProblem, branches, check_row_wise, check_semantics, parse_select
 from milepost.operators.base.operator_spec import EventTimeRule, RowWiseSpec, distinct
 from milepost.operators.base.origins import RowsLineage

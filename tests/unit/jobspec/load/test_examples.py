@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec
-from milepost.jobspec.job.spec import ScheduleSpec, SinkSpec, SparkSpec, StoreSpec
+from milepost.jobspec.job.spec import ScheduleSpec, SinkSpec, SparkSpec, StoreSpec, TablesSpec
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.lint import json_schema, lint_report
 from milepost.jobspec.load.load import load_job
@@ -71,7 +71,8 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """Return the alternative forms that the example shows in comments."""
-    forms = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(("#   restart: ", "#   s")))
+    begins = ("#   restart: ", "#   s", "#   tables: ")
+    forms = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(begins))
     return [read_document(line).value for line in forms]
 
 
@@ -86,6 +87,8 @@ def test_every_form_that_the_example_shows_in_comments_is_valid() -> None:
     (store,) = [StoreSpec.model_validate(form["store"]) for form in forms if "store" in form]
     (spark,) = [SparkSpec.model_validate(form["spark"]) for form in forms if "spark" in form]
     assert (store.conn_id, spark.conn_id) == ("lake", "spark_connect")
+    (tables,) = [TablesSpec.model_validate(form["tables"]) for form in forms if "tables" in form]
+    assert tables.table == "shop.{name}"
 
 
 def test_the_defaults_of_the_schema_are_as_a_spec_writes_them() -> None:

@@ -23,7 +23,7 @@ POSITION = "__place"
 def column_of(node: str, part: int = 0) -> str:
     """Return the wide frame's column of an output: `n_hourly-late` for `hourly.late`, `n_both+2` for its part 1.
 
-    Spark sometimes parses a name with a dot as a struct field, even if it is quoted. No name contains a hyphen or a plus sign.
+    Spark sometimes parses a name with a dot as a struct field, even if it is quoted. No name contains `-` or `+`.
 
     Args:
         part: index of the path, for an output that a UNION ALL produces on several paths.

@@ -1,0 +1,51 @@
+"""Fingerprints of compiled SQL: all text between the sources and an operator.
+
+The state of a SQL statement continues only while its fingerprint is the same, because a table must equal its query.
+White space, comments and names of steps are not included; how long rows are remembered has a rule of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from milepost.jobspec.job.spec import JobSpec
+from milepost.language.sql import sql_tokens
+from milepost.operators.sql import SelectSpec
+
+_DIGEST_LENGTH = 16
+_WITHOUT = {"uid", "inputs", "renamed_from", "ttl", "allowed_lateness", "tombstone_ttl"}
+
+
+def statement_of(spec: JobSpec, name: str) -> str | None:
+    """Return the SQL statement to which a node belongs; None: a source or an operator of the spec itself."""
+    statement = name.partition("__")[0]
+    return statement if statement in spec.statements else None
+
+
+def fingerprint(spec: JobSpec, name: str, seen: dict[str, str] | None = None) -> str:
+    """Return the digest of all definitions from the sources to a node. A source counts by its name."""
+    seen = {} if seen is None else seen
+    if name in spec.sources:
+        return name
+    if name not in seen:
+        operator = spec.operator(name)
+        definition: dict[str, Any] = operator.model_dump(mode="json", exclude=_WITHOUT)
+        if isinstance(operator, SelectSpec):
+            names = {uid: fingerprint(spec, uid, seen) for uid in operator.inputs}
+            definition = {"sql": [names.get(text, text) for text in _normalized(operator.query)]}
+        inputs = [fingerprint(spec, uid, seen) for uid in operator.inputs]
+        text = json.dumps([definition, inputs], sort_keys=True)
+        seen[name] = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
+    return seen[name]
+
+
+def _normalized(sql: str) -> list[str]:
+    """Return the tokens of SQL. A literal keeps its quotes and its case."""
+    return [
+        sql[token.start : token.end + 1]
+        if token.token_type.name in ("STRING", "RAW_STRING")
+        else str(token.text).casefold()
+        for token in sql_tokens(sql)
+    ]

@@ -1,0 +1,39 @@
+"""Describe the SQL statements of a job: their steps, modes, keys, event times and state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from milepost.jobspec.graph import JobGraph, statement_of
+from milepost.jobspec.load.explain import explained_node, mode_of
+from milepost.jobspec.load.load import LoadedJob
+
+
+def explained_statements(job: LoadedJob, graph: JobGraph) -> list[dict[str, Any]]:
+    """Return a JSON-compatible description of each SQL statement, in the order of the file; [] without any.
+
+    Returns:
+        ``name``. ``line``, ``column``: its position; null for a spec without a SQL file. ``steps``: its operators as
+        ``{"uid", "kind"}``. ``mode``, ``key``, ``event_time``: of its rows. ``state``: the bounds of its state, as in
+        the description of a node. ``sink``: whether it has a table. ``warnings``: ``{"line", "column", "message"}``.
+    """
+    return [_explained(job, graph, name) for name in job.spec.statements]
+
+
+def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
+    node = graph.nodes[name]
+    steps = [one for one in graph.nodes.values() if one.inputs and statement_of(job.spec, one.uid) == name]
+    origin = None if job.sql is None else job.sql.statements[name]
+    warnings = () if origin is None else origin.warnings
+    return {
+        "name": name,
+        "line": None if origin is None else origin.line,
+        "column": None if origin is None else origin.column,
+        "steps": [{"uid": one.uid, "kind": one.kind} for one in steps],
+        "mode": mode_of(node),
+        "key": list(node.key),
+        "event_time": node.event_time,
+        "state": [bound for one in steps for bound in explained_node(job.spec, graph, one)["state"]],
+        "sink": any(sink.name == name for sink in job.spec.sinks),
+        "warnings": [{"line": line, "column": column, "message": text} for line, column, text in warnings],
+    }
