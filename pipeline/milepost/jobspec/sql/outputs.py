@@ -33,11 +33,16 @@ class Output:
     from_star: bool = False
 
 
-def select_outputs(select: Select, scope: Scope) -> list[Output]:
-    """Return the output columns of a SELECT. Raises SqlProblem: a name is missing or occurs twice."""
+def select_outputs(select: Select, scope: Scope, columns_of_first: Sequence[str] = ()) -> list[Output]:
+    """Return the output columns of a SELECT. Raises SqlProblem: a name is missing or occurs twice.
+
+    Args:
+        columns_of_first: columns of the first SELECT of a UNION, which name the columns of the others.
+    """
     outputs: list[Output] = []
     for item in select.items:
-        outputs += _star(item, scope) if item.is_star else [_output(item, scope)]
+        first_name = columns_of_first[len(outputs)] if len(outputs) < len(columns_of_first) else None
+        outputs += _star(item, scope) if item.is_star else [_output(item, scope, first_name)]
     seen: dict[str, Output] = {}
     for output in outputs:
         if output.name.casefold() in seen:
@@ -83,7 +88,7 @@ def _star(item: Item, scope: Scope) -> Iterator[Output]:
                 yield Output(column, run, (index, column), from_star=True)
 
 
-def _output(item: Item, scope: Scope) -> Output:
+def _output(item: Item, scope: Scope, first_name: str | None) -> Output:
     from sqlglot import exp
 
     run = item.tokens
@@ -110,6 +115,8 @@ def _output(item: Item, scope: Scope) -> Output:
             name = str(tree.expression.name)
         elif run.word(0).lower() in TIME_WINDOWS and run.kind(1) == "L_PAREN":
             name = run.word(0).lower()
+        elif first_name is not None:
+            name = first_name
         else:
             raise run.problem(f"give {' '.join(run.text.split())[:60]} a name with AS")
     return Output(name, run, reference, has_aggregate=has_aggregate)

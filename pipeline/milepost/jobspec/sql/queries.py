@@ -26,7 +26,7 @@ from milepost.jobspec.sql.joins import Frame, FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
 from milepost.jobspec.sql.ranking import Ranking, read_order, read_ranking
 from milepost.jobspec.sql.scope import Relation, Scope
-from milepost.jobspec.sql.statements import SKELETON, SKELETON_PREFIXES, Statement
+from milepost.jobspec.sql.statements import SKELETON, Statement
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
@@ -110,7 +110,7 @@ class QueryCompiler:
             check_node_name(name)
         except ValueError as problem:
             raise at.problem(str(problem)) from None
-        if name in SKELETON or name.startswith(SKELETON_PREFIXES):
+        if name in SKELETON:
             raise at.problem(f"{name} is the name of a step; choose another name")
         if all_names.count(name) > 1:
             raise at.problem(f"the name {name} occurs twice")
@@ -126,7 +126,7 @@ class QueryCompiler:
             label = item.alias or "query" if item.is_query else str(item.tokens.items[0].text).lower()
             taken.append(label)
             number = f"_{taken.count(label)}" if taken.count(label) > 1 else ""
-            node = self._select(f"{name}__union_{label}{number}", select, names)
+            node = self._select(f"{name}__union_{label}{number}", select, names, columns)
             own = list(self.emitter.rows[node].columns)
             columns = columns or own
             if len(own) != len(columns):
@@ -139,10 +139,10 @@ class QueryCompiler:
         rows = self.emitter.select_all(f"{name}__rows", branches, query.tokens)
         return self._distinct(name, rows, query.tokens)
 
-    def _select(self, name: str, select: Select, names: Names) -> str:
+    def _select(self, name: str, select: Select, names: Names, columns_of_first: Sequence[str] = ()) -> str:
         select = self._ranked_subquery(select)
         scope = self._scope(name, select, names)
-        outputs = select_outputs(select, scope)
+        outputs = select_outputs(select, scope, columns_of_first)
         grouping = read_grouping(select, outputs, scope)
         ranking = read_ranking(select, outputs)
         order = [] if select.order is None else read_order(select.order)
@@ -178,7 +178,7 @@ class QueryCompiler:
             columns, where = [Column.plain(one, select.tokens.start) for one in named], []
             if not select.distinct:
                 return self.emitter.sql(name, node, columns, where, select.tokens)
-        last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__ranked"
+        last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__top_in"
         return self._distinct(name, self.emitter.sql(last, node, columns, where, select.tokens), select.tokens)
 
     def _column(
@@ -238,7 +238,8 @@ class QueryCompiler:
             for run in (*conjuncts(relation.item.on), *([relation.item.match] if relation.item.match else [])):
                 scope.references(run)
             for column in relation.item.using:
-                scope.used.add((index, relation.folded[str(column.items[0].text).casefold()]))
+                folded = str(column.items[0].text).casefold()
+                scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
             scope.shown = None
         compiler = FrameCompiler(self.emitter, scope, name, conjuncts(select.where))
         compiler.outside = outside
@@ -273,7 +274,6 @@ class QueryCompiler:
         if len(owners) > 1 and folded not in scope.merged:
             raise column.problem(f"{column.items[0].text} is a column of several relations on the left; write ON")
         scope.merged.setdefault(folded, owners[0])
-        scope.used |= {scope.merged[folded], (index, scope.relations[index].folded[folded])}
 
     def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str]) -> Relation:
         if item.is_query:
@@ -293,7 +293,7 @@ class QueryCompiler:
                 known = [*names, *self.known]
                 raise item.tokens.problem(f"there is no source or statement {read}; {did_you_mean(read, known)}")
             table, label = found, alias if tables.count(read) > 1 else read
-            if read in names or label in SKELETON or label.startswith(SKELETON_PREFIXES):
+            if read in names or label in SKELETON:
                 label = f"from_{label}"
         rows = self.emitter.rows[table.node]
         if not rows.columns_known:
@@ -356,7 +356,7 @@ class QueryCompiler:
             rows.kind == APPEND and ranking.n == 1 and ranking.rank is None and key and all(desc for _, desc in order)
         )
         uid, at = f"{name}__top", ranking.at
-        before = self.emitter.sql(f"{name}__{'ranked' if is_grouped else 'rows'}", node, steps, where, at)
+        before = self.emitter.sql(f"{name}__{'top_in' if is_grouped else 'rows'}", node, steps, where, at)
         if is_latest:
             sequence = list(dict.fromkeys(column for column, _ in order))
             return self.emitter.add(

@@ -32,9 +32,8 @@ REFUSED_STATEMENTS = {
 }
 """Beginning of a statement -> what to write instead."""
 
-SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "ranked"})
+SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in"})
 """Names of steps in a statement, which a CTE cannot have."""
-SKELETON_PREFIXES = ("join_", "from_", "union_", "left_", "explode_")
 
 
 @dataclass(frozen=True, slots=True)

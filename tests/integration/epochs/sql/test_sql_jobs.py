@@ -1,0 +1,182 @@
+"""Jobs in SQL: over several epochs, a rollback and edits, each table equals DuckDB's answer to its query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph import COMPATIBLE, compare_signatures
+from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.sql_job import SqlJob
+from milepost_testkit.runners.planes import Plane
+
+STATEMENTS: dict[str, tuple[str, str]] = {
+    "large": (
+        ("CREATE STREAMING TABLE large AS SELECT id, upper(customer) AS buyer, amount * 2 AS twice FROM orders "
+        "WHERE amount > 10 AND (quantity IS NULL OR quantity < 4)"),
+        ("SELECT id, upper(customer) AS buyer, amount * 2 AS twice FROM orders "
+        "WHERE amount > 10 AND (quantity IS NULL OR quantity < 4)"),
+    ),
+    "paid": (
+        ("CREATE STREAMING TABLE paid AS SELECT o.id, o.customer, p.amount AS paid, method FROM orders o "
+        "JOIN payments p ON o.id = p.order_id "
+        "AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTES"),
+        ("SELECT o.id, o.customer, p.amount AS paid, method FROM orders o "
+        "JOIN payments p ON o.id = p.order_id "
+        "AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTES"),
+    ),
+    "by_method": (
+        ("CREATE MATERIALIZED VIEW by_method AS SELECT method, count(*) AS n, sum(paid) AS total, avg(paid) AS mean, "
+        "count(DISTINCT customer) AS customers, max(paid) - min(paid) AS spread, "
+        "count(*) FILTER (WHERE paid > 10) AS large FROM paid GROUP BY method HAVING count(*) > 2"),
+        ("SELECT method, count(*) AS n, CAST(sum(paid) AS DECIMAL(20, 2)) AS total, "
+        "CAST(sum(paid) / count(paid) AS DECIMAL(14, 6)) AS mean, count(DISTINCT customer) AS customers, "
+        "max(paid) - min(paid) AS spread, count(*) FILTER (WHERE paid > 10) AS large FROM ({paid}) "
+        "GROUP BY method HAVING count(*) > 2"),
+    ),
+    "sizes": (
+        "CREATE MATERIALIZED VIEW sizes AS SELECT n, count(*) AS methods FROM by_method GROUP BY 1",
+        "SELECT n, count(*) AS methods FROM ({by_method}) GROUP BY 1",
+    ),
+    "hourly": (
+        ("CREATE MATERIALIZED VIEW hourly AS SELECT window.start AS begins, customer, count(*) AS n, "
+        "sum(coalesce(quantity, 0) + 1) AS units FROM orders GROUP BY window(ordered_at, '20 minutes'), customer"),
+        ("SELECT time_bucket(INTERVAL 20 MINUTES, ordered_at) AS begins, customer, count(*) AS n, "
+        "CAST(sum(coalesce(quantity, 0) + 1) AS BIGINT) AS units FROM orders GROUP BY 1, 2 "
+        "HAVING begins + INTERVAL 20 MINUTES <= (SELECT max(ordered_at) FROM orders)"),
+    ),
+    "newest": (
+        ("CREATE MATERIALIZED VIEW newest AS SELECT customer, id, amount FROM orders WHERE customer IS NOT NULL "
+        "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY ordered_at DESC, id DESC) = 1"),
+        ("SELECT customer, id, amount FROM orders WHERE customer IS NOT NULL "
+        "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY ordered_at DESC, id DESC) = 1"),
+    ),
+    "dearest": (
+        ("CREATE MATERIALIZED VIEW dearest AS SELECT customer, id, rn FROM "
+        "(SELECT *, row_number() OVER (PARTITION BY customer ORDER BY amount DESC, id) AS rn FROM orders) AS ranked "
+        "WHERE rn <= 3"),
+        ("SELECT customer, id, CAST(rn AS INTEGER) AS rn FROM (SELECT *, row_number() OVER (PARTITION BY customer "
+        "ORDER BY amount DESC, id) AS rn FROM orders) WHERE rn <= 3"),
+    ),
+    "located": (
+        "CREATE STREAMING TABLE located AS SELECT o.id, c.country FROM orders o LEFT JOIN countries c USING (customer)",
+        "SELECT o.id, c.country FROM orders o LEFT JOIN countries c USING (customer)",
+    ),
+    "seen": (
+        ("CREATE STREAMING TABLE seen AS WITH orders AS (SELECT customer, quantity FROM orders WHERE amount > 5) "
+        "SELECT DISTINCT * FROM orders UNION SELECT customer, 7 FROM orders"),
+        "SELECT customer, quantity FROM orders WHERE amount > 5 UNION SELECT customer, 7 FROM orders WHERE amount > 5",
+    ),
+    "both": (
+        "CREATE STREAMING TABLE both AS SELECT id, amount FROM orders UNION ALL SELECT order_id, amount FROM payments",
+        "SELECT id, amount FROM orders UNION ALL SELECT order_id, amount FROM payments",
+    ),
+    "overall": (
+        ("CREATE MATERIALIZED VIEW overall AS SELECT count(*) AS n, sum(quantity) AS units, max_by(id, amount) AS best "
+        "FROM orders"),
+        "SELECT count(*) AS n, CAST(sum(quantity) AS BIGINT) AS units, arg_max(id, amount) AS best FROM orders",
+    ),
+}  # fmt: skip
+"""Table -> (its statement, DuckDB's query, in which {name} is the query of another table)."""
+QUERIES: dict[str, str] = {}
+for name, (_, query) in STATEMENTS.items():
+    QUERIES[name] = query.format(**QUERIES)
+GROUPS = (
+    ("large", "hourly", "newest", "both"),
+    ("paid", "by_method", "sizes"),
+    ("dearest", "located", "seen", "overall"),
+)
+
+
+def sql_of(*names: str) -> str:
+    return ";\n".join(STATEMENTS[name][0] for name in names or STATEMENTS)
+
+
+def check(job: SqlJob, *names: str) -> None:
+    for table in names or QUERIES:
+        assert job.check(table, QUERIES[table]) or table in ("sizes", "by_method")
+
+
+@pytest.mark.parametrize("names", GROUPS, ids=" ".join)
+def test_every_table_equals_its_query_after_every_epoch(
+    names: tuple[str, ...], tmp_path: Path, in_process: Plane
+) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(*names)), in_process()
+    for _ in range(3):
+        job.run(runner)
+        check(job, *names)
+
+
+@pytest.mark.long
+def test_every_table_equals_its_query_through_epochs_a_rollback_and_a_backfill(tmp_path: Path, plane: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of()), plane()
+    for _ in range(4):
+        done = job.run(runner)
+        check(job)
+    roll_back(job.master, done.checkpoint_id - 2)
+    job.run(runner)
+    check(job)
+    back_fill(job.master, runner, from_checkpoint=0)
+    check(job)
+
+
+EDITS = {
+    "a comment and white space": (
+        "CREATE MATERIALIZED VIEW overall AS",
+        "-- all\nCREATE  MATERIALIZED VIEW overall\nAS",
+    ),
+    "HAVING": ("HAVING count(*) > 2", "HAVING count(*) > 3"),
+    "an aggregate": ("max(paid) - min(paid) AS spread", "max(paid) AS spread"),
+    "a filter before the state": ("WHERE amount > 5)", "WHERE amount > 6)"),
+    "a filter before a table of appended rows": ("WHERE amount > 10 AND", "WHERE amount > 11 AND"),
+    "the time bound of a join": ("INTERVAL 30 MINUTES", "INTERVAL 20 MINUTES"),
+    "the size of windows": ("'20 minutes'", "'30 minutes'"),
+    "the order of a ranking": ("ORDER BY amount DESC, id)", "ORDER BY amount, id)"),
+    "a function of an output column": ("upper(customer)", "lower(customer)"),
+    "a join with a static source": ("LEFT JOIN countries", "JOIN countries"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edit_continues_the_state_only_if_the_table_still_equals_the_query(edit: str, tmp_path: Path) -> None:
+    before, after = EDITS[edit]
+    assert before in sql_of()
+    job = SqlJob(tmp_path, sql_of())
+    signatures = job.signatures()
+    job.write(sql_of().replace(before, after))
+    changed = [one for one in compare_signatures(signatures, job.signatures()) if one["verdict"] != COMPATIBLE]
+    assert bool(changed) == (edit != "a comment and white space")
+    assert all("its query changed" in one["detail"] for one in changed)
+
+
+def test_a_backfill_makes_the_table_equal_to_the_edited_query(tmp_path: Path, in_process: Plane) -> None:
+    sql = sql_of("paid", "by_method", "sizes")
+    job, runner = SqlJob(tmp_path, sql), in_process()
+    for _ in range(2):
+        job.run(runner)
+    job.write(sql.replace("HAVING count(*) > 2", "HAVING count(*) > 6"))
+    with pytest.raises(InvalidRequest, match=r"sink by_method: .*its query changed") as refused:
+        job.run(runner)
+    assert "milepost backfill shop --from-checkpoint 0" in str(refused.value.hint)
+    back_fill(job.master, runner, from_checkpoint=0)
+    edited = QUERIES["by_method"].replace("HAVING count(*) > 2", "HAVING count(*) > 6")
+    job.run(runner)
+    job.check("by_method", edited)
+    job.check("sizes", STATEMENTS["sizes"][1].format(by_method=edited))
+
+
+def test_a_new_statement_is_refused_where_it_would_lack_rows_and_filled_where_it_would_not(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    sql = sql_of("paid", "by_method")
+    job, runner = SqlJob(tmp_path, sql), in_process()
+    job.run(runner)
+    job.write(f"{sql};\nCREATE MATERIALIZED VIEW units AS SELECT sum(quantity) AS units FROM orders")
+    with pytest.raises(InvalidRequest, match="would be missing, so it would not equal its query"):
+        job.run(runner)
+    job.write(f"{sql};\nCREATE MATERIALIZED VIEW most AS SELECT method, n FROM by_method WHERE n > 3")
+    job.run(runner)
+    job.check("most", f"SELECT method, n FROM ({QUERIES['by_method']}) WHERE n > 3")
