@@ -43,7 +43,7 @@ def document(sql: str, name: str = "shop", **changes: Any) -> dict[str, Any]:
         source: {"format": "csv", "path": f"landing/{source}/*.csv", "settle": "0s",
                  "options": {"null_values": [""], "strings_can_be_null": True}} | keys
         for source, keys in SOURCES.items()
-        if source in sql
+        if source in sql.lower()
     }  # fmt: skip
     return {
         "name": name,

@@ -168,8 +168,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     f"{TESTKIT}.jobs": (
         "avro_messages backfills debezium_events postgres_landing rollbacks",
-        "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages reference_job "
-        "sql_job",
+        (
+            "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages "
+            "reference_job sql_job"
+        ),
         "sparkless",
         "connected_job message_feed message_fuzz",
     ),

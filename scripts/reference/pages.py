@@ -26,6 +26,7 @@ from scripts.reference.metrics_page import metrics_page
 from scripts.reference.protocol_page import protocol_page
 from scripts.reference.source_pages import process_page, stored_page
 from scripts.reference.spec_page import spec_page
+from scripts.reference.sql_page import sql_page
 
 DECISIONS = "docs/explanation/decisions"
 RUNBOOK = "../../pipeline/milepost/runbook"
@@ -190,6 +191,7 @@ def graph_svg() -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/spec.md": spec_page,
+    "docs/reference/sql-jobs.md": sql_page,
     "docs/reference/cli.md": cli_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/event-time.md": event_time_page,

@@ -50,6 +50,7 @@ HEADINGS = {
     "PostgresLandLimits": "sources: postgres.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "EventTimeSpec": "sources.event_time",
+    "TablesSpec": "tables",
     "SqlOperator": "operators: sql",
     "AggregateOperator": "operators: aggregate",
     "WindowOperator": "operators: window",

@@ -36,6 +36,22 @@ spark: {{master: "local[2]", remote: "${{env:{variable}:-}}"}}
 
 {gate}"""
 
+_OPERATORS = _SPEC[_SPEC.index("operators:") : _SPEC.index("# On the Spark")]
+_STATEMENTS = """\
+sql: {name}.sql                            # its statements are compiled into operators and tables
+
+{about_table}tables: {{format: {table_format}, path: "../{tables}/{{name}}"}}
+
+"""
+_SQL = """\
+-- One row per city, which each epoch replaces. `milepost lint {name}` explains each statement.
+CREATE MATERIALIZED VIEW totals AS
+SELECT city, count(*) AS {visits_in_sql}, sum(minutes) AS minutes, max(minutes) AS longest
+FROM {table_in_sql}
+WHERE minutes IS NOT NULL
+GROUP BY city;
+"""
+
 _NOT_OPEN = """\
   # Read by `milepost read`. A table that every engine reads is `format: delta`, which {command} brings:
   # say so before the first run, or give the sink a new name and path.
@@ -72,10 +88,11 @@ def table_of(name: str) -> str:
     return f".milepost/tables/{name}/totals"
 
 
-def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]:
+def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = False) -> list[Path]:
     """Write `config/<name>.yaml` and `config/<name>_data/*.csv` below `root`. Existing files are never changed.
 
     Args:
+        sql: write the job's statements to `config/<name>.sql`; otherwise its spec has operators.
         gated: write a quality gate; otherwise a comment that says what the gate needs.
         opened: store the table in Delta, which every engine reads; otherwise in Parquet, with a comment that says
             what Delta needs.
@@ -89,14 +106,18 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
         raise InvalidRequest(f"{problem}. Nothing was written.") from None
     folder = root / "config"
     spec, data = folder / f"{name}.yaml", folder / f"{name}_data"
-    for path in (spec, folder / f"{name}.yml", data):
+    for path in (spec, folder / f"{name}.yml", data, *([folder / f"{name}.sql"] if sql else [])):
         if path.exists() or path.is_symlink():
             shown = path.relative_to(root)
             raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
     landing = f"config/{data.name}/"
     source = _source_of(name)
     texts = {data / file: text for file, text in _DAYS.items()}
-    texts[spec] = _SPEC.format(
+    if sql:
+        texts[folder / f"{name}.sql"] = _SQL.format(
+            name=name, table_in_sql=_in_sql(source), visits_in_sql=_in_sql(source)
+        )
+    texts[spec] = (_SPEC.replace(_OPERATORS, _STATEMENTS) if sql else _SPEC).format(
         name=name,
         landing=landing,
         quoted=_in_yaml(name),
@@ -107,6 +128,7 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool) -> list[Path]
         about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
         table_format="delta" if opened else "parquet",
         table=table_of(name),
+        tables=table_of(name).removesuffix("/totals"),
         gate=_GATE if gated else _gate_to_come(),
     )
     try:

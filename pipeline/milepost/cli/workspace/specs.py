@@ -51,6 +51,7 @@ def init(
             "--example", metavar="EXAMPLE", help="Write an example job instead, such as join.", autocompletion=_examples
         ),
     ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Write the new job's operators as SQL statements.")] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -59,6 +60,8 @@ def init(
 
     output: Output = ctx.obj
     if example is not None:
+        if sql:
+            raise InvalidRequest("--sql is for a new job, and --example writes an existing one. Nothing was written.")
         return _init_example(name, example, output)
     if name is None:
         from milepost.cli.workspace.example_files import example_names
@@ -69,7 +72,7 @@ def init(
         )
     missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
     opened = "delta" not in missing
-    files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened)
+    files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened, sql=sql)
     if output.json:
         return output.document({"job": name, "files": [str(path) for path in files], "missing_extras": missing})
     for path in files:

@@ -225,7 +225,12 @@ class TablesSpec(SpecModel):
     """Where the tables of the SQL statements are. In `path` and `table`, `{name}` is the name of the statement.
 
     Attributes:
-        format: as in a sink. path, catalog, table, dsn, conn_id: as in a sink, with `{name}` in `path` or `table`.
+        format: as in a sink.
+        path: as in a sink, with `{name}`.
+        catalog: as in a sink.
+        table: as in a sink, with `{name}`.
+        dsn: as in a sink.
+        conn_id: as in a sink.
     """
 
     format: Literal["parquet", "delta", "iceberg", "postgres"]

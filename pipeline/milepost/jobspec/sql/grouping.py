@@ -220,7 +220,7 @@ class GroupCompiler:
             raise arguments[0].problem(message if time else f"{message}; set `event_time` in the source")
         lengths = []
         for run in arguments[1:]:
-            length = duration_ms(str(run.items[0].text)) if len(run) == 1 and run.kind(0) == "STRING" else None
+            length = duration_ms(run.name()) if len(run) == 1 and run.kind(0) == "STRING" else None
             if length is None:
                 raise run.problem("expected a constant duration such as '10 minutes'")
             lengths.append(duration_text(length))

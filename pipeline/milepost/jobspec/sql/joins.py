@@ -133,7 +133,7 @@ class FrameCompiler:
             frame.where = [run for run in frame.where if run not in conditions]
         pairs: list[tuple[Tokens | Reference, Tokens | Reference]] = []
         for column in item.using:
-            name = str(column.items[0].text).casefold()
+            name = column.name().casefold()
             pairs.append((self.scope.merged[name], (index, relation.folded[name])))
         bounds: list[Bound] = []
         for run in conditions:

@@ -57,11 +57,11 @@ def select_outputs(select: Select, scope: Scope, columns_of_first: Sequence[str]
 
 def _star(item: Item, scope: Scope) -> Iterator[Output]:
     run = item.tokens
-    qualifier = None if run.kind(0) == "STAR" else str(run.items[0].text).casefold()
+    qualifier = None if run.kind(0) == "STAR" else run.name().casefold()
     at, excluded = 1 if qualifier is None else 3, set()
     if run.kind(at) == "EXCEPT" and run.kind(at + 1) == "L_PAREN":
         closed = run.closing(at + 1)
-        excluded = {str(name.items[0].text).casefold() for name in run.part(at + 2, closed).split("COMMA")}
+        excluded = {name.name().casefold() for name in run.part(at + 2, closed).split("COMMA")}
         at = closed + 1
     if at != len(run) or item.alias is not None:
         raise run.problem("expected *, t.* or * EXCEPT (columns)")
@@ -141,12 +141,12 @@ def by_name_or_position(run: Tokens, outputs: Sequence[Output], scope: Scope, *,
     if len(run) != 1:
         return None
     if run.kind(0) == "NUMBER":
-        position = int(run.items[0].text) if str(run.items[0].text).isdigit() else 0
+        position = int(run.items[0].text) if run.name().isdigit() else 0
         if not 1 <= position <= len(outputs):
-            raise run.problem(f"position {run.items[0].text} is not in the SELECT list, which has {len(outputs)} items")
+            raise run.problem(f"position {run.name()} is not in the SELECT list, which has {len(outputs)} items")
         return outputs[position - 1]
     if run.kind(0) in ("STRING", "STAR"):
         return None
-    name = str(run.items[0].text).casefold()
+    name = run.name().casefold()
     named = next((output for output in outputs if output.name.casefold() == name), None)
     return None if named is None or (prefers_input and scope.has(name)) else named

@@ -123,7 +123,7 @@ class QueryCompiler:
         columns: list[str] = []
         for select in query.selects:
             item = select.relations[0]
-            label = item.alias or "query" if item.is_query else str(item.tokens.items[0].text).lower()
+            label = item.alias or "query" if item.is_query else item.tokens.name().lower()
             taken.append(label)
             number = f"_{taken.count(label)}" if taken.count(label) > 1 else ""
             node = self._select(f"{name}__union_{label}{number}", select, names, columns)
@@ -238,7 +238,7 @@ class QueryCompiler:
             for run in (*conjuncts(relation.item.on), *([relation.item.match] if relation.item.match else [])):
                 scope.references(run)
             for column in relation.item.using:
-                folded = str(column.items[0].text).casefold()
+                folded = column.name().casefold()
                 scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
             scope.shown = None
         compiler = FrameCompiler(self.emitter, scope, name, conjuncts(select.where))
@@ -247,7 +247,7 @@ class QueryCompiler:
 
     def _scope(self, name: str, select: Select, names: Names) -> Scope:
         scope = Scope()
-        tables = [str(item.tokens.items[0].text).lower() for item in select.relations if not item.is_query]
+        tables = [item.tokens.name().lower() for item in select.relations if not item.is_query]
         for item in select.relations:
             if item.join == "explode":
                 label = f"explode_{item.alias}"
@@ -265,14 +265,14 @@ class QueryCompiler:
 
     def _merge(self, scope: Scope, index: int, column: Tokens, item: FromItem) -> None:
         """Make one column of those that USING names."""
-        folded = str(column.items[0].text).casefold()
+        folded = column.name().casefold()
         owners = [
             (number, one.folded[folded]) for number, one in enumerate(scope.relations[:index]) if folded in one.folded
         ]
         if not owners or folded not in scope.relations[index].folded:
-            raise column.problem(f"USING needs the column {column.items[0].text} on both sides")
+            raise column.problem(f"USING needs the column {column.name()} on both sides")
         if len(owners) > 1 and folded not in scope.merged:
-            raise column.problem(f"{column.items[0].text} is a column of several relations on the left; write ON")
+            raise column.problem(f"{column.name()} is a column of several relations on the left; write ON")
         scope.merged.setdefault(folded, owners[0])
 
     def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str]) -> Relation:
@@ -286,7 +286,7 @@ class QueryCompiler:
             table, alias = Table(self._query(f"{name}__{item.alias}", query, names)), item.alias
             label = f"from_{alias}"
         else:
-            read = str(item.tokens.items[0].text).lower()
+            read = item.tokens.name().lower()
             alias = item.alias or read
             found = names[read]() if read in names else self.find(read)
             if found is None:

@@ -40,7 +40,7 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
     if select.limit is not None:
         if select.order is None:
             raise select.limit.problem("LIMIT without ORDER BY: which rows it takes would not be determined")
-        if len(select.limit) != 1 or not str(select.limit.items[0].text).isdigit():
+        if len(select.limit) != 1 or not select.limit.name().isdigit():
             raise select.limit.problem("expected LIMIT with a number")
         if ranks:
             raise ranks[0].run.problem("write QUALIFY with the number of rows instead of LIMIT")
@@ -56,7 +56,7 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
     if len(conditions) > 1:
         raise conditions[1].problem("QUALIFY takes one condition; put the others in WHERE")
     cuts = [at for at in run.top() if run.kind(at) in ("EQ", "LTE", "LT")]
-    if len(cuts) != 1 or len(run) != cuts[0] + 2 or not str(run.items[-1].text).isdigit():
+    if len(cuts) != 1 or len(run) != cuts[0] + 2 or not run.name(-1).isdigit():
         raise run.problem(_EXPECTED)
     side, operator, number = run.part(0, cuts[0]), run.kind(cuts[0]), int(run.items[-1].text)
     if operator == "EQ" and number != 1:
@@ -64,7 +64,7 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
     n = number - (operator == "LT")
     rank = None
     if not window_calls(side):
-        name = str(side.items[-1].text).casefold()
+        name = side.name(-1).casefold()
         named = next((output for output in ranks if output.name.casefold() == name), None)
         if named is None or len(side) not in (1, 3):
             raise run.problem(_EXPECTED)

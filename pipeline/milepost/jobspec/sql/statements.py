@@ -125,7 +125,7 @@ def _statement(run: Tokens) -> Statement:
         if clause == "TBLPROPERTIES":
             properties = _properties(inside)
         else:
-            partition_by = tuple(str(column.items[0].text) for column in inside.split("COMMA") if len(column))
+            partition_by = tuple(column.name() for column in inside.split("COMMA") if len(column))
         at = closed + 1
     if kind != TABLE and partition_by:
         raise run.problem("PARTITIONED BY applies to CREATE STREAMING TABLE: other tables are divided by key", at)
@@ -150,7 +150,7 @@ def _name(run: Tokens, index: int) -> str:
 def _properties(inside: Tokens) -> dict[str, tuple[str, Tokens]]:
     properties: dict[str, tuple[str, Tokens]] = {}
     for entry in inside.split("COMMA"):
-        key = str(entry.items[0].text) if len(entry) else ""
+        key = entry.name() if len(entry) else ""
         if len(entry) != 3 or entry.kind(1) != "EQ" or entry.kind(2) != "STRING":
             raise entry.problem("expected 'option' = 'value'")
         if key not in PROPERTIES:

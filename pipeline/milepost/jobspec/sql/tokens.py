@@ -52,6 +52,12 @@ class Tokens:
         inside = 0 <= index < len(self.items) and self.kind(index) not in _NO_WORDS
         return str(self.items[index].text).upper() if inside else ""
 
+    def name(self, index: int = 0) -> str:
+        """Return the text of a token, without quotes. Raises SqlProblem: there is none."""
+        if not self.items:
+            raise self.problem("an expression or a name is missing here")
+        return str(self.items[index].text)
+
     def words(self, first: int, count: int) -> str:
         """Return several words, separated by spaces."""
         return " ".join(self.word(index) for index in range(first, first + count))

@@ -1,0 +1,81 @@
+"""The reference of the SQL of a job, from the compiler's own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from milepost.jobspec.sql.clauses import REFUSED_CLAUSES
+from milepost.jobspec.sql.expressions import AGGREGATES
+from milepost.jobspec.sql.statements import PROPERTIES, REFUSED_STATEMENTS, STATEMENTS
+from scripts.reference.markdown import note
+
+_INTRODUCTION = """
+The SQL file of a job has CREATE statements, separated by semicolons, in any order. Each has one query of Spark SQL.
+[Write a job in SQL](../how-to/sql.md) is the guide. `milepost lint JOB` shows the steps, the mode, the key and the
+state of each statement, and `milepost lint JOB --as-yaml` the operators that it is compiled into.
+
+A query reads sources, other statements, operators of the spec, and its own common table expressions. Names are
+resolved as in Spark: without regard to case, GROUP BY prefers a column of the input to an alias, ORDER BY the alias.
+"""
+_OPERATORS = {
+    "SELECT, WHERE, CASE, functions over one row, LATERAL VIEW explode, UNION ALL": "`sql`",
+    "SELECT DISTINCT, UNION": "`deduplicate` over append rows, `aggregate` over updates",
+    "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
+    "GROUP BY window(time, …) or session_window(time, gap); window.start, window.end": "`window`",
+    "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join`",
+    "[LEFT] JOIN with a source that has `static: true`": "`lookup`",
+    "[LEFT] ASOF JOIN … MATCH_CONDITION (left.time >= right.time)": "`asof`",
+    "QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1, over append rows": "`latest`",
+    "QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n, or WHERE of the query around it": "`top`",
+}
+_RULES = """
+## Modes and keys
+
+* Rows of sources, filters, windows, time-bounded joins and `SELECT DISTINCT` are appended. Rows of GROUP BY and of
+  rankings are updates by a key: the GROUP BY columns, or the PARTITION BY columns, with the rank for `<= n`.
+* `CREATE STREAMING TABLE` takes appended rows only. `CREATE MATERIALIZED VIEW` upserts updates by their key, which the
+  query must select, and appends appended rows.
+* The event time of a query is the event time column of its input, if it is selected under its name.
+* A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
+* ORDER BY without LIMIT has no effect: a table has no order.
+"""
+_STATEMENT_NOTES = """\
+`CREATE OR REFRESH …` means the same. `PARTITIONED BY (columns)` is `partition_by` of the table of a streaming table.
+`STREAM name` and `STREAM(name)` mean `name`.
+"""
+_ALSO_REFUSED = """\
+Also refused, each at its line and column: a join without time bounds whose other side is no static source, RIGHT and
+FULL joins, queries in expressions (IN, EXISTS, scalar), other functions with OVER, rankings over all rows, lateral
+aliases, aliases in HAVING, NATURAL, and an output column that occurs twice.
+"""
+
+
+def sql_page() -> str:
+    """Return the page."""
+    refused = {**REFUSED_STATEMENTS, **REFUSED_CLAUSES}
+    parts = [
+        "# SQL of a job\n",
+        note("the tables of the SQL compiler"),
+        _INTRODUCTION,
+        _table("Statements", "Statement", "Creates", _code(STATEMENTS)),
+        _STATEMENT_NOTES,
+        _table("Options in TBLPROPERTIES", "Option", "Meaning", _code(PROPERTIES)),
+        _table("What SQL becomes", "SQL", "Operator", _OPERATORS),
+        _RULES,
+        _table(
+            "Aggregates", "Function", "In the operator", _code({one: f"`{two}`" for one, two in AGGREGATES.items()})
+        ),
+        _table("Refused", "SQL", "What to do", _code({one.replace("_", " "): two for one, two in refused.items()})),
+        _ALSO_REFUSED,
+    ]
+    return "\n".join(parts)
+
+
+def _code(rows: Mapping[str, str]) -> dict[str, str]:
+    return {f"`{one}`": two for one, two in rows.items()}
+
+
+def _table(title: str, left: str, right: str, rows: Mapping[str, str]) -> str:
+    lines = [f"## {title}\n", f"| {left} | {right} |", "|---|---|"]
+    lines += [f"| {one} | {two.replace('|', chr(92) + '|')} |" for one, two in rows.items()]
+    return "\n".join(lines) + "\n"

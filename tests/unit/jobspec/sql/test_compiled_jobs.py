@@ -1,0 +1,140 @@
+"""What a SQL file is compiled into: names, texts, keys, and where its problems are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.graph import COMPATIBLE, compare_signatures, state_signatures
+from milepost.jobspec.load.document import read_document
+from milepost.jobspec.load.lint import lint_report
+from milepost.jobspec.load.load import LoadedJob, from_text
+from milepost_testkit.jobs.sql_job import document
+
+SPEC = Path("/jobs/shop.yaml")
+GROUPED = "SELECT customer, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer"
+
+
+def job(sql: str, **changes: Any) -> LoadedJob:
+    return from_text(json.dumps(document(sql, **changes)), SPEC, sql)
+
+
+def view(query: str, name: str = "v") -> str:
+    return f"CREATE MATERIALIZED VIEW {name} AS {query};\n"
+
+
+def uids(sql: str) -> list[str]:
+    return [operator.uid for operator in job(sql).spec.operators]
+
+
+def stateful(sql: str) -> list[str]:
+    return [node.uid for node in job(sql).graph().stateful]
+
+
+def test_an_expression_is_the_users_own_text_with_its_columns_replaced() -> None:
+    query = "SELECT o.id, o . Amount*2  /* twice */ +  1 AS x FROM Orders o WHERE o.customer <> 'o.id'"
+    (operator,) = job(f"CREATE STREAMING TABLE v AS {query}").spec.operators
+    assert operator.model_dump()["sql"] == (
+        "SELECT\n  `id`,\n  `amount`*2  /* twice */ +  1 AS `x`\nFROM `orders`\nWHERE (`customer` <> 'o.id')"
+    )
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        f"{GROUPED} HAVING count(*) > 3",
+        GROUPED.replace("AS total", "AS other"),
+        GROUPED.replace("customer, count(*) AS n", "count(*) AS n, customer"),
+        GROUPED.replace("FROM orders", "FROM orders AS o"),
+        f"{GROUPED} -- all of them",
+    ],
+)
+def test_no_edit_downstream_of_state_renames_it_or_changes_its_signature(edited: str) -> None:
+    before, after = job(view(GROUPED)), job(view(edited))
+    assert stateful(view(edited)) == ["v__agg"]
+    signatures = [state_signatures(one.spec, one.graph())["operators"] for one in (before, after)]
+    assert signatures[0] == signatures[1]
+
+
+def test_statements_may_be_in_any_order_and_white_space_changes_no_signature() -> None:
+    first = view("SELECT n, count(*) AS customers FROM v GROUP BY n", "sizes") + view(GROUPED)
+    second = view(GROUPED.replace(" ", "\n  ")) + view("select n, count ( * ) as customers from V group by n", "sizes")
+    signatures = [state_signatures(one.spec, one.graph()) for one in (job(first), job(second))]
+    assert all(one["verdict"] == COMPATIBLE for one in compare_signatures(*signatures))
+
+
+def test_a_common_table_expression_may_shadow_the_name_that_its_body_reads() -> None:
+    sql = view("WITH orders AS (SELECT id, customer FROM orders WHERE id > 3) SELECT customer, id FROM orders")
+    assert uids(sql) == ["v__orders", "v"]
+
+
+def test_a_join_names_its_steps_after_the_relations_and_the_columns_of_its_right_side_after_the_alias() -> None:
+    query = (
+        "SELECT o.id, p.amount FROM orders o JOIN payments p "
+        "ON p.order_id = o.id AND p.paid_at BETWEEN o.ordered_at - INTERVAL 5 MINUTES AND o.ordered_at + INTERVAL 1 DAY"
+    )
+    spec = job(view(query)).spec
+    assert [one.uid for one in spec.operators] == ["v__orders", "v__payments", "v__join_payments", "v"]
+    join = spec.operator("v__join_payments").model_dump(mode="json")
+    assert (join["key"], join["within"]) == ([{"id": "order_id"}], ["-5m", "1d"])
+    assert join["columns"] == {"p__amount": "right.amount", "p__paid_at": "right.paid_at"}
+
+
+def test_keys_are_in_the_order_of_their_names_whatever_the_order_of_the_query() -> None:
+    queries = [
+        f"SELECT customer, id, count(*) AS n FROM orders GROUP BY {keys}" for keys in ("id, customer", "2, 1", "ALL")
+    ]
+    keys = {tuple(job(view(query)).spec.operator("v__agg").model_dump()["key"]) for query in queries}
+    assert keys == {("customer", "id")}
+
+
+def test_the_compiled_spec_is_a_valid_spec_that_continues_the_state_of_the_job() -> None:
+    original = job(view(GROUPED))
+    again = from_text(original.text, SPEC)
+    assert again.sql is None and again.spec == original.spec and again.spec_hash == original.spec_hash
+    assert state_signatures(again.spec, again.graph()) == state_signatures(original.spec, original.graph())
+    assert list(read_document(again.text).value["statements"]) == ["v"]
+
+
+def test_a_users_operator_cannot_have_the_name_of_a_step() -> None:
+    operator = {"uid": "v__agg", "kind": "sql", "inputs": ["orders"], "sql": "SELECT id FROM orders"}
+    with pytest.raises(InvalidRequest, match=r"operators\[0\].uid: 'v__agg' is not a valid name"):
+        job(view(GROUPED), operators=[operator])
+
+
+def test_statements_and_operators_of_the_spec_read_each_other() -> None:
+    operators = [
+        {"uid": "few", "kind": "sql", "inputs": ["v"], "sql": "SELECT customer, n FROM v WHERE n < 3"},
+        {"uid": "clean", "kind": "sql", "inputs": ["orders"], "sql": "SELECT * FROM orders WHERE id > 0"},
+    ]
+    sinks = [{"name": "few", "input": "few", "format": "parquet", "path": "lake/few", "mode": "upsert"}]
+    loaded = job(view(GROUPED.replace("FROM orders", "FROM clean")) + "-- orders", operators=operators, sinks=sinks)
+    assert loaded.graph().nodes["few"].key == ("customer",)
+    assert loaded.graph().nodes["v__rows"].inputs == ("clean",)
+
+
+def test_a_problem_of_the_graph_is_reported_at_the_statement() -> None:
+    tables = {"format": "iceberg", "path": "lake/{name}"}
+    with pytest.raises(InvalidRequest) as refused:
+        job(view(GROUPED), tables=tables).graph()
+    assert "shop.sql:1:1: " in refused.value.message
+
+
+def test_lint_explains_each_statement() -> None:
+    sql = view(GROUPED) + "CREATE TEMPORARY VIEW unread AS SELECT DISTINCT * FROM orders;\n"
+    first, second = lint_report(job(sql))["statements"]
+    assert (first["mode"], first["key"], first["line"], first["sink"]) == ("upsert(customer)", ["customer"], 1, True)
+    assert [step["kind"] for step in first["steps"]] == ["sql", "aggregate", "sql"]
+    assert [state["bound"] for state in first["state"]] == ["grows without bound with: distinct customer"]
+    assert (second["mode"], second["sink"], len(second["warnings"])) == ("append", False, 1)
+
+
+def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
+    query = "SELECT customer, sum(amount) AS total, avg(amount) AS mean FROM orders GROUP BY customer"
+    text = job(view(query)).spec.operator("v").model_dump()["sql"]
+    assert "CAST(`sum_amount` AS DECIMAL(20, 2)) AS `total`" in text
+    assert "CAST(`sum_amount` / NULLIF(`count_amount`, 0) AS DECIMAL(14, 6)) AS `mean`" in text

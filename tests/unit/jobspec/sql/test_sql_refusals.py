@@ -1,0 +1,184 @@
+"""SQL that cannot be compiled is refused at its line and column, with what to write instead."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.errors import InvalidRequest
+from milepost.jobspec.load.load import from_text
+from milepost.language.sql import SqlProblem, sql_tokens
+from milepost_testkit.jobs.sql_job import document
+from milepost_testkit.profiles import examples
+
+REFUSED = {
+    'SELECT id FROM ordrs':
+        '2:16: there is no source or statement ordrs; did you mean "orders"? Known: v, orders,',
+    'SELECT id,\n  custmer FROM orders':
+        '3:3: there is no column custmer; did you mean "customer"? Known: id, customer, amount,',
+    'SELECT amount FROM orders o JOIN payments p USING (id)':
+        '2:52: USING needs the column id on both sides',
+    'SELECT o.id, amount FROM orders o JOIN payments p ON o.id = p.order_id':
+        '2:14: amount is a column of o and p; write o.amount',
+    'SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id':
+        '2:27: a join without constant bounds on both event times is not available in this',
+    'SELECT o.id FROM orders o FULL JOIN payments p ON o.id = p.order_id':
+        '2:27: a full join is not available in this version; write the relations in the other',
+    'SELECT id FROM orders o NATURAL JOIN payments p':
+        '2:25: NATURAL JOIN is not available here; expected a join such as LEFT JOIN … ON …',
+    'SELECT id, id FROM orders':
+        '2:12: the output column id occurs twice; give one of them a name with AS',
+    'SELECT id + 1 FROM orders':
+        '2:8: give id + 1 a name with AS',
+    'SELECT id + 1 AS next, next + 1 AS last FROM orders':
+        '2:24: there is no column next; known: id, customer, amount, quantity, ordered_at; a name',
+    'SELECT customer, id, count(*) AS n FROM orders GROUP BY customer':
+        '2:18: id is neither in GROUP BY nor in an aggregate; add it to GROUP BY, or write max(id)',
+    'SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING n > 1':
+        '2:69: there is no column n; known: id, customer, amount, quantity, ordered_at; a name',
+    'SELECT count(*) AS n FROM orders GROUP BY customer':
+        '1:1: the rows of v have no key by which a table could be updated: select customer',
+    'SELECT customer, sum(DISTINCT id) AS n FROM orders GROUP BY customer':
+        '2:18: sum(DISTINCT …) is not available in this version; aggregate over SELECT DISTINCT',
+    'SELECT id FROM orders WHERE id IN (SELECT order_id FROM payments)':
+        '2:36: a query in an expression is not available in this version; write a JOIN, whose time',
+    'SELECT id FROM orders LIMIT 3':
+        '2:29: LIMIT without ORDER BY: which rows it takes would not be determined',
+    'SELECT id FROM orders ORDER BY id LIMIT 3':
+        '2:41: the first rows over all rows are not available in this version; add PARTITION BY',
+    'SELECT id, sum(id) OVER (PARTITION BY customer) AS s FROM orders':
+        '2:12: sum with OVER is not available in this version; available: row_number() OVER (…)',
+    'SELECT id, rank() OVER (PARTITION BY customer ORDER BY id) AS r FROM orders QUALIFY r = 1':
+        '2:12: rank() is not available in this version; use row_number(), which breaks ties by the',
+    'SELECT id FROM orders GROUP BY CUBE (id)':
+        '2:32: CUBE is not available in this version; write a SELECT per grouping and UNION ALL',
+    'SELECT id FROM orders INTERSECT SELECT id FROM orders':
+        '2:23: INTERSECT is not available in this version; write SELECT DISTINCT and a join',
+    'SELECT current_timestamp() AS t, id FROM orders':
+        '2:8: `current_timestamp` depends on the time or the machine; an epoch that runs again',
+    'SELECT id, rand() AS r FROM orders':
+        '2:12: `rand` depends on the time or the machine; an epoch that runs again must produce',
+    'SELECT frobnicate(id) AS f FROM orders':
+        '2:8: Spark has no function `frobnicate`; did you mean "locate"? User-defined functions',
+    "SELECT '${env:TOKEN}' AS t, id FROM orders":
+        '2:8: variables are not available in SQL; write the value',
+    'WITH a AS (SELECT id FROM orders) SELECT id FROM orders':
+        '2:6: nothing reads a; remove it',
+    'WITH agg AS (SELECT id FROM orders) SELECT id FROM agg':
+        '2:6: agg is the name of a step; choose another name',
+    'WITH RECURSIVE a AS (SELECT 1) SELECT id FROM a':
+        '2:6: a recursive query is not available in this version',
+    'SELECT id FROM (SELECT id FROM orders)':
+        '2:17: a query in FROM needs a name: (SELECT …) AS name',
+    "SELECT window.start AS s, count(*) AS n FROM orders GROUP BY window(id, '1 hour')":
+        '2:69: a window is over the event time: expected the event time ordered_at, got id',
+    "SELECT window.start AS s, count(*) AS n FROM orders GROUP BY window(ordered_at, '1 month')":
+        "2:81: expected a constant duration such as '10 minutes'",
+    'SELECT id FROM orders WHERE':
+        '2:23: nothing follows WHERE',
+    'SELECT id FROM v':
+        '1:1: a cycle: v <- v',
+    'SELECT id FROM orders OFFSET 3':
+        '2:23: OFFSET is not available in this version',
+    'SELECT upper((id) FROM orders':
+        '2:1: FROM is missing: a query reads sources or other statements',
+    'SELECT country FROM countries':
+        '2:21: countries is a static source, which only joins read; begin FROM with a stream',
+    'SELECT o.id FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND o.amount > p.amount':
+        '2:73: this condition of the left join is not available in this version: expected',
+    'SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id AND p.paid_at > o.ordered_at':
+        '2:68: a bound of a join includes its end; write <= or >=, or BETWEEN',
+    'SELECT o.id FROM (SELECT DISTINCT id FROM orders) AS o JOIN payments p ON o.id = p.order_id':
+        '2:56: a join without constant bounds on both event times is not available in this',
+    'SELECT sum(count(*)) AS s FROM orders':
+        '2:12: an aggregate cannot be inside another; use a common table expression',
+    'SELECT id FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY amount NULLS LAST) = 1':
+        '2:75: nulls are the smallest values: NULLS FIRST with ASC, NULLS LAST with DESC',
+    'SELECT p.id FROM orders o':
+        '2:8: there is no column p; known: id, customer, amount, quantity, ordered_at',
+    'SELECT o.idd FROM orders o':
+        '2:10: o has no column idd; did you mean "id"? Known: id, customer, amount, quantity,',
+    'SELECT id FROM orders UNION ALL SELECT order_id, amount FROM payments':
+        '2:33: this SELECT has 2 columns, the first one has 1',
+    'SELECT * FROM orders GROUP BY customer':
+        '2:8: * is not available with GROUP BY; name the columns',
+    'SELECT id FROM orders TABLESAMPLE (10 PERCENT)':
+        '2:23: a sample depends on chance; filter by a hash of a column instead',
+    'SELECT id FROM orders AS o (a, b)':
+        '2:28: column aliases are not available in this version; name the columns in SELECT',
+    'FROM orders SELECT id':
+        '2:1: expected SELECT',
+    'SELECT id FROM lake.orders':
+        '2:16: expected the name of a source or statement: one part, no function',
+    'SELECT id FROM range(10)':
+        '2:16: expected the name of a source or statement: one part, no function',
+}  # fmt: skip
+"""Query of a materialized view, in line 2 of its file -> position and beginning of the message."""
+VALID = (
+    "SELECT customer, count(*) FILTER (WHERE amount > 1) AS n FROM orders WHERE id > 3 GROUP BY 1 HAVING sum(id) > 1",
+    (
+        "SELECT o.*, p.amount AS paid FROM orders o LEFT JOIN payments p ON o.id = p.order_id "
+        "AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 9 MINUTES"
+    ),
+    (
+        "WITH a AS (SELECT * FROM orders) SELECT customer, id, row_number() OVER (PARTITION BY customer ORDER BY id) r "
+        "FROM a QUALIFY r <= 3"
+    ),
+    "SELECT window.end AS e, CASE WHEN count(*) > 1 THEN 1 END n FROM orders GROUP BY window(ordered_at, '1 hour')",
+    "SELECT DISTINCT customer, country FROM orders JOIN countries USING (customer) UNION SELECT '', 'x' FROM orders",
+)
+
+
+def compiled(sql: str) -> None:
+    spec = json.dumps(document("orders payments countries"))
+    from_text(spec, Path("/jobs/shop.yaml"), sql).graph()
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_a_query_is_refused_at_its_line_and_column(query: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(f"CREATE MATERIALIZED VIEW v AS\n{query}")
+    problem = refused.value.message.splitlines()[1]
+    assert problem.startswith(f"shop.sql:{REFUSED[query]}")
+
+
+def test_each_statement_reports_its_own_problem_and_none_that_follows_from_it() -> None:
+    sql = (
+        "CREATE TEMPORARY VIEW a AS SELECT nothing FROM orders;\n"
+        "CREATE TEMPORARY VIEW b AS SELECT x FROM a;\n"
+        "CREATE TABLE c AS SELECT id FROM orders"
+    )
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(sql)
+    lines = refused.value.message.splitlines()[1:]
+    assert [line.split(":")[1] for line in lines] == ["1", "3"]
+
+
+@given(st.sampled_from(VALID), st.integers(min_value=0, max_value=2**32))
+@examples(share=0.5)
+def test_whatever_is_typed_is_compiled_or_refused_with_a_position(query: str, seed: int) -> None:
+    """Tokens are deleted, repeated, moved or replaced by others."""
+    rng = random.Random(seed)
+    words = [query[token.start : token.end + 1] for token in sql_tokens(query)]
+    for _ in range(rng.randrange(1, 4)):
+        at, other = rng.randrange(len(words)), rng.randrange(len(words))
+        action = rng.randrange(4)
+        if action == 0 and len(words) > 2:
+            del words[at]
+        elif action == 1:
+            words.insert(at, words[other])
+        elif action == 2:
+            words[at], words[other] = words[other], words[at]
+        else:
+            words[at] = rng.choice(["(", ")", ",", "SELECT", "x", "CASE", "END", "'a'", "*", ".", "UNION", "OVER", "`"])
+    try:
+        compiled(f"CREATE TEMPORARY VIEW v AS\n{' '.join(words)}")
+    except InvalidRequest as refused:
+        assert "shop.sql:" in refused.message or "shop.yaml:" in refused.message
+    except SqlProblem as escaped:
+        raise AssertionError(f"{' '.join(words)}: {escaped}") from escaped
