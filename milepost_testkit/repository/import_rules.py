@@ -167,7 +167,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages",
     ),
     f"{TESTKIT}.jobs": (
-        "avro_messages backfills debezium_events postgres_landing rollbacks",
+        "avro_messages backfills debezium_events postgres_landing rollbacks table_job",
         (
             "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages "
             "reference_job sql_job"

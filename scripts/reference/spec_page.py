@@ -46,6 +46,7 @@ HEADINGS = {
     "IcebergSourceSpec": "sources: iceberg",
     "MilepostSourceSpec": "sources: milepost",
     "TableLandLimits": "sources: tables.land",
+    "CopiedLandLimits": "sources: milepost.land",
     "PostgresSourceSpec": "sources: postgres",
     "PostgresLandLimits": "sources: postgres.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",

@@ -29,7 +29,7 @@ from milepost.protocol.subtask import Notifications
 from milepost.sinks.buckets import BucketPlan
 from milepost.sinks.staging import MaintenancePlan
 from milepost.sources import ObjectPart, SourceObject
-from milepost.sources.planning import ForgottenRows, SourcePlan, assign_splits
+from milepost.sources.planning import ForgottenRows, ReferencedFiles, SourcePlan, assign_splits
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.layers import KeyHash
 from milepost.state.runs import evolve_schema
@@ -270,6 +270,7 @@ class EpochPlan:
         begin: stateless operators that receive all rows of the updates that they read, as `filled` for sinks.
         recorded_answers: for each operator whose state retracts rows, Spark's recorded answers to the SQL upstream of
             it, by the uid of the SQL.
+        referenced: data files of tables that the epoch reads where they are, by source.
     """
 
     job: LoadedJob
@@ -305,6 +306,7 @@ class EpochPlan:
     dimensions: Mapping[str, DimensionSnapshot] = field(default_factory=dict)
     begin: frozenset[str] = frozenset()
     recorded_answers: Mapping[str, Mapping[str, SparkAnswers]] = field(default_factory=dict)
+    referenced: Mapping[str, ReferencedFiles] = field(default_factory=dict)
 
     def tables(self, operator: StatefulOperator) -> dict[str, StateTableSnapshot]:
         """Return an operator's tables to restore: handles of the base checkpoint, columns of this epoch.

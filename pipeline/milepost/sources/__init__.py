@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.sources.contract import ObjectReader as ObjectReader
     from milepost.sources.contract import PartReader as PartReader
     from milepost.sources.contract import SourceObject as SourceObject
+    from milepost.sources.contract import whole_object as whole_object
     from milepost.sources.dead_letter_rows import dead_letter_schema as dead_letter_schema
     from milepost.sources.dead_letter_rows import dead_letters as dead_letters
     from milepost.sources.dimension import cast_to_declared as cast_to_declared

@@ -9,6 +9,7 @@ from milepost.jobspec.job import SourceSpec
 from milepost.sources import csv, json_lines, messages, parquet
 from milepost.sources.contract import ObjectReader
 from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.file_columns import FileColumns
 
 FORMATS: dict[str, Callable[[DeclaredColumns, Mapping[str, Any]], ObjectReader]] = {
     "csv": lambda declared, options: csv.CsvReader(declared, options),  # noqa: PLW0108 - imported when called
@@ -21,12 +22,13 @@ FORMATS: dict[str, Callable[[DeclaredColumns, Mapping[str, Any]], ObjectReader]]
 """
 
 
-def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
+def build_reader(name: str, spec: SourceSpec, files: Mapping[str, FileColumns] | None = None) -> ObjectReader:
     """Return the reader of a source. It can be pickled and reads the same in every process.
 
     Args:
         name: name of the source, for messages.
         spec: may be unresolved, because no connection field is used.
+        files: columns of the data files of a table that are read where they are, by URI; None: there are none.
 
     Raises:
         InvalidRequest: an option has a value that its reader does not accept.
@@ -41,4 +43,6 @@ def build_reader(name: str, spec: SourceSpec) -> ObjectReader:
         optional=layout.optional_columns,
         partitions=layout.partitions,
     )
+    if files:
+        return parquet.LandedFileReader(declared, files)
     return FORMATS[layout.format](declared, layout.options)

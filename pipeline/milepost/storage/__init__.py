@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from milepost.storage.object_handles import write_content_addressed as write_content_addressed
     from milepost.storage.open import open_store as open_store
     from milepost.storage.prefixed_store import PrefixedStore as PrefixedStore
+    from milepost.storage.referenced_view import with_references as with_references
     from milepost.storage.requests import NO_REQUESTS as NO_REQUESTS
     from milepost.storage.requests import REQUEST_COUNTER as REQUEST_COUNTER
     from milepost.storage.requests import StoreRequests as StoreRequests

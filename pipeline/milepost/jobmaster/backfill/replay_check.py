@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from milepost.errors import InvalidRequest, SourceChanged
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.table_files import check_table_files
+from milepost.protocol.landed import is_reference
 from milepost.protocol.records import ObjectHandle
 from milepost.sources.planning import format_object_list, list_objects
 from milepost.storage import open_store, stat_handle
@@ -60,6 +62,7 @@ def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], 
 
     Raises:
         InvalidRequest: records of the replay are below the floor of the log. StateCorrupt: an object is missing.
+        SourceChanged: a table has deleted or changed a file that a record refers to.
     """
     floor = context.source_log(name).floor
     below = [item for item in ranges if floor and name in item.landed and item.landed[name].first < floor.next]
@@ -73,5 +76,7 @@ def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], 
             source=name,
         )
     store = open_store(context.log_store(name))
-    objects = [obj for item in ranges for obj in item.objects.get(name, ())]
+    every = [obj for item in ranges for obj in item.objects.get(name, ())]
+    check_table_files(context, name, every)
+    objects = [obj for obj in every if not is_reference(obj.key)]
     parallel_map(store, lambda obj: stat_handle(store, ObjectHandle(obj.key, obj.size, obj.etag)), objects)

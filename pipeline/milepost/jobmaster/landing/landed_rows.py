@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.errors import NotFound
-from milepost.protocol.landed import LogRecord
+from milepost.protocol.landed import LogRecord, StoredRecord
 from milepost.protocol.records import ObjectHandle, ObjectStore, landed_objects_prefix
 from milepost.spill import SpilledRows
 from milepost.storage import read_handle
@@ -25,23 +25,34 @@ class LandedRows:
     rows: SpilledRows
 
 
-def read_landed_rows(log: SourceLog, schema: pa.Schema, at: int | None, limit: int | None) -> LandedRows:
+def read_landed_rows(
+    log: SourceLog,
+    schema: pa.Schema,
+    at: int | None,
+    limit: int | None,
+    read_files: Callable[[StoredRecord], Iterator[pa.RecordBatch]],
+) -> LandedRows:
     """Return the rows of a record.
 
     Args:
         schema: of a record without rows. at: its sequence; None: the newest record that has rows.
         limit: maximum number of rows, the first ones; None: all.
+        read_files: reads the data files of a record that has no objects.
     Raises:
         NotFound: there is no such record, or nothing was landed. StateCorrupt: an object is missing or changed.
+        SourceChanged: a data file is missing or changed.
     """
-    record = _find(log, at)
+    stored = _find(log, at)
+    record = stored.record
+    if record.references:
+        return LandedRows(record, SpilledRows(schema, map(_table, read_files(stored)), limit))
     if record.objects:
         schema = pq.read_schema(io.BytesIO(_body(log, record, 0)))
     tables = (table for number in range(len(record.objects)) for table in _tables(_body(log, record, number)))
     return LandedRows(record, SpilledRows(schema, tables, limit))
 
 
-def _find(log: SourceLog, at: int | None) -> LogRecord:
+def _find(log: SourceLog, at: int | None) -> StoredRecord:
     newest = log.newest()
     if newest is None or (at is None and not newest.record.total_rows):
         raise NotFound(f"source {log.source}: nothing was landed yet.", hint="milepost land JOB lands what there is")
@@ -49,12 +60,12 @@ def _find(log: SourceLog, at: int | None) -> LogRecord:
     if at is None:
         stored = log.first_reaching(last.total_rows, None, newest)
         assert stored is not None, newest
-        return stored.record
+        return stored
     first = log.first(newest)
     if not first <= at <= last.sequence:
         deleted = f"; records before {first} were deleted, see `land.retain`" if first > last.first else ""
         raise NotFound(f"source {log.source}: its log has no record {at}: it has {first} to {last.sequence}{deleted}.")
-    return last if at == last.sequence else log.record(at).record
+    return newest if at == last.sequence else log.record(at)
 
 
 def _body(log: SourceLog, record: LogRecord, number: int) -> bytes:
@@ -65,4 +76,8 @@ def _body(log: SourceLog, record: LogRecord, number: int) -> bytes:
 
 def _tables(body: bytes) -> Iterator[pa.Table]:
     for batch in pq.ParquetFile(io.BytesIO(body)).iter_batches():
-        yield pa.Table.from_batches([batch])
+        yield _table(batch)
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])

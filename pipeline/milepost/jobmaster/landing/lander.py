@@ -26,12 +26,13 @@ from milepost.protocol.landed import (
     Identity,
     LogRecord,
     Position,
+    ReferencedFile,
     StoredRecord,
     first_record,
     next_record,
     require_identity,
 )
-from milepost.sources.landed import LandedSource, PartRows, Pull, Reached, stored_position
+from milepost.sources.landed import FileReference, LandedSource, PartRows, Pull, Reached, stored_position
 from milepost.storage.log import SourceLog
 
 
@@ -107,13 +108,32 @@ class Lander:
         """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""
         write_id = self._new_write_id()
         reached: list[Reached] = []
+        files: list[FileReference] = []
         with ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id) as writer:
             for number, split in enumerate(pull.splits):
-                writer.write(number, _rows(self._source.read(split), reached))
+                writer.write(number, _rows(self._source.read(split), reached, files))
             objects = writer.finish()
-        stop = Reached(pull.end, pull.behind) if pull.end is not None else reached[-1]
+        stop = Reached(pull.end, pull.behind, pull.backlog) if pull.end is not None else reached[-1]
         end, now_ms = stored_position(self._log.source, stop.position), self._now_ms()
-        return next_record(self._log.source, newest, write_id, end, objects, now_ms, stop.behind, stop.backlog)
+        layouts = [*dict.fromkeys(tuple(file.columns.items()) for file in files)]
+        references = [
+            ReferencedFile(
+                file.uri, file.size, file.etag, file.rows, layouts.index(tuple(file.columns.items())), file.values
+            )
+            for file in files
+        ]
+        return next_record(
+            self._log.source,
+            newest,
+            write_id,
+            end,
+            objects,
+            now_ms,
+            stop.behind,
+            stop.backlog,
+            references,
+            [dict(layout) for layout in layouts],
+        )
 
     def _acknowledge(self, newest: StoredRecord) -> None:
         with self._positions(newest):
@@ -145,12 +165,16 @@ class Lander:
 
 
 def _rows(
-    items: Iterator[pa.RecordBatch | PartRows | Reached], reached: list[Reached]
+    items: Iterator[pa.RecordBatch | PartRows | FileReference | Reached],
+    reached: list[Reached],
+    files: list[FileReference],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of a split with the number of their part, and append what it reached."""
+    """Yield the batches of a split with the number of their part. Append its files, and what it reached."""
     for item in items:
         if isinstance(item, Reached):
             reached.append(item)
+        elif isinstance(item, FileReference):
+            files.append(item)
         else:
             yield (item.part, item.rows) if isinstance(item, PartRows) else (0, item)
 

@@ -14,6 +14,7 @@ from milepost.extras import require
 from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.table_files import read_table_files
 from milepost.jobmaster.job.landing_failures import FailedLanding, delete_failure, store_failure
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
@@ -208,7 +209,8 @@ class Landings:
         require_landed(self._context, source)
         spec = self._context.spec.landed[source]
         schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
-        return read_landed_rows(self._context.source_log(source), schema, at, limit)
+        read_files = partial(read_table_files, self._context, source)
+        return read_landed_rows(self._context.source_log(source), schema, at, limit, read_files)
 
     def _land(self, name: str, state: ManifestState) -> Landing:
         context = self._context
@@ -310,6 +312,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
             spec.event_time,
             start=spec.start,
             max_bytes=spec.land.max_bytes,
+            by_reference=spec.land.by == "reference",
         )
     if isinstance(spec, MilepostSourceSpec):
         return open_upstream_table(context, name, spec)
@@ -327,6 +330,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
             branch=spec.branch,
             start=spec.start,
             max_bytes=spec.land.max_bytes,
+            by_reference=spec.land.by == "reference",
         )
     if isinstance(spec, DltSourceSpec):
         require("dlt", f"source {name} (format: dlt)")

@@ -15,8 +15,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import expired_hint, named_positions
+from milepost.jobmaster.landing.table_retention import retention_notes
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
-from milepost.sources.landed import NotedSource, Pull, stored_position
+from milepost.sources.landed import NotedSource, Pull, ReferencedSource, stored_position
 from milepost.storage.concurrency import run_in_background
 from milepost.storage.log import SourceLog
 
@@ -81,6 +82,8 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     with with_hint(PositionExpired, hint), named_positions(name, position):
         pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
     notes = source.notes() if isinstance(source, NotedSource) else ()
+    retention = source.file_retention() if isinstance(source, ReferencedSource) else None
+    notes += () if retention is None else tuple(retention_notes(context, name, retention))
     failure = last_failure(context.store, name, None if newest is None else newest.record)
     failed = [] if failure is None else [f"the last landing failed at {iso_ms(failure.failed_at_ms)}: {failure.text}"]
     texts = _log(newest), *failed, _ahead(name, position, pull), *(note.text for note in notes)
@@ -99,7 +102,7 @@ def _ahead(name: str, position: Position, pull: Pull | None) -> str:
     at = _shown(position)
     if pull is None:
         return f"nothing new after position {at}"
-    behind = "" if pull.backlog is None else f"not landed yet: {counted(pull.backlog.count, pull.backlog.unit)}; "
+    behind = "" if pull.ahead is None else f"not landed yet: {counted(pull.ahead.count, pull.ahead.unit)}; "
     if pull.end is None:
         return f"{behind}the next landing reads from position {at}, as far as it then gets"
     return f"{behind}the next record reads from position {at} to {_shown(stored_position(name, pull.end))}"

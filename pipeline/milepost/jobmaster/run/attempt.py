@@ -33,6 +33,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.table_files import files_of
 from milepost.jobmaster.job.measurements import store_task_times, store_task_times_on_error, task_times
 from milepost.jobmaster.leadership.heartbeat import Heartbeat
 from milepost.jobmaster.run.bad_input import check_bad_input
@@ -48,6 +49,7 @@ from milepost.jobspec.graph import input_signatures
 from milepost.language.times import in_ms
 from milepost.protocol.exchange import VerifiedAnswers, verify
 from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, with_reason
+from milepost.protocol.landed import is_reference
 from milepost.protocol.records import (
     NO_CHECKPOINT,
     CheckpointFailureReason,
@@ -61,6 +63,7 @@ from milepost.protocol.subtask import Notifications
 from milepost.quality import GateVerdict, start_loading
 from milepost.sinks.buckets import BucketPlan
 from milepost.sinks.records import Committable, StagedRows, TableContents
+from milepost.sources.planning import ReferencedFiles
 from milepost.state.layers import KeyHash
 from milepost.storage import NO_REQUESTS, own_put
 from milepost.storage.concurrency import parallel_map, prefetch
@@ -133,7 +136,7 @@ class _Attempt:
             wait_for_contents()
             buckets = plan_buckets(context, opened)
         plan = _epoch_plan(context, opened, buckets, self.clock.started_ms)
-        return replace(plan, dimensions=snapshot_dimensions(context, opened))
+        return replace(plan, dimensions=snapshot_dimensions(context, opened), referenced=_referenced(context, opened))
 
     def results(
         self, plan: EpochPlan, answers: EpochAnswers, verified: VerifiedAnswers, preparation: Preparation
@@ -269,6 +272,21 @@ def _epoch_plan(
         cache_directory=context.cache_directory,
         timeout_ms=max(1, pending.deadline_ms - context.store.clock_ms()),
     )
+
+
+def _referenced(context: JobContext, opened: OpenedEpoch) -> dict[str, ReferencedFiles]:
+    """Return the data files of tables that the epoch reads where they are, from the records of each log.
+
+    Raises StateCorrupt: a record is missing or does not follow the one before.
+    """
+    files = {}
+    for item in opened.record.sources:
+        if item.landed is None or not any(is_reference(obj.key) for obj in item.objects):
+            continue
+        position = None if opened.base is None else opened.base.log_position(item.name)
+        records = context.source_log(item.name).records(position, item.landed.first, item.landed.end.next - 1)
+        files[item.name] = files_of(context, item.name, records)
+    return files
 
 
 def _notifications(state: ManifestState, timeline: Timeline, pending: CheckpointId) -> Notifications:

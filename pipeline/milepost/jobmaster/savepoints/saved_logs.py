@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from milepost.epoch import CheckpointMetadata
-from milepost.errors import NotFound, StateCorrupt
+from milepost.errors import InvalidRequest, NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import SavedLog, SavepointDocument
 from milepost.protocol.landed import JOB, LogPosition, StoredRecord, decode_record, encode_record, require_follows
@@ -26,7 +26,9 @@ def logs_to_save(
 ) -> tuple[dict[str, SavedLog], list[ObjectHandle]]:
     """Return what a savepoint says about each log, and with input the records after the positions and their objects.
 
-    Raises: StateCorrupt: a log does not have what the checkpoint has read.
+    Raises:
+        StateCorrupt: a log does not have what the checkpoint has read.
+        InvalidRequest: a record with input refers to files of a table.
     """
     logs: dict[str, SavedLog] = {}
     handles: list[ObjectHandle] = []
@@ -38,9 +40,22 @@ def logs_to_save(
         identity = {name: value for name, value in newest.record.identity.items() if name != JOB}
         logs[source] = SavedLog(identity, with_input)
         for stored in log.since(position, newest) if with_input else ():
+            _require_copies(source, stored)
             handles.append(handle_of(landed_record_key(source, stored.record.sequence), encode_record(stored.record)))
             handles += object_handles(source, stored)
     return logs, handles
+
+
+def _require_copies(source: str, stored: StoredRecord) -> None:
+    """Check that a savepoint can copy a record. Raises InvalidRequest: it refers to files of a table."""
+    if stored.record.references:
+        raise InvalidRequest(
+            f"source {source}: record {stored.record.sequence} of its log refers to files of the table (land: "
+            "{by: reference}), which a savepoint with input cannot copy. Nothing was written.",
+            hint="take the savepoint without input: a restored job lands from the table again. Or run the job until it "
+            "has processed what was landed",
+            source=source,
+        )
 
 
 def object_handles(source: str, stored: StoredRecord) -> Iterator[ObjectHandle]:

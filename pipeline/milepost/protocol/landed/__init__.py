@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.continuations import is_continued_by as is_continued_by
     from milepost.protocol.landed.failures import LandingFailure as LandingFailure
     from milepost.protocol.landed.failures import landing_failure as landing_failure
+    from milepost.protocol.landed.files import LandedObject as LandedObject
+    from milepost.protocol.landed.files import ReferencedFile as ReferencedFile
+    from milepost.protocol.landed.files import is_reference as is_reference
     from milepost.protocol.landed.floors import floor_at as floor_at
     from milepost.protocol.landed.floors import floor_of as floor_of
     from milepost.protocol.landed.floors import highest_floor as highest_floor
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.ranges import within_limits as within_limits
     from milepost.protocol.landed.records import Gap as Gap
     from milepost.protocol.landed.records import Identity as Identity
-    from milepost.protocol.landed.records import LandedObject as LandedObject
     from milepost.protocol.landed.records import LandedRange as LandedRange
     from milepost.protocol.landed.records import LogPosition as LogPosition
     from milepost.protocol.landed.records import LogRecord as LogRecord

@@ -10,12 +10,12 @@ at once read the same rows, and only one of them can create the next record (L1)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from milepost.errors import InvalidRequest, SourceReplaced
+from milepost.protocol.landed.files import LandedObject, ReferencedFile
 from milepost.protocol.landed.records import (
     Identity,
-    LandedObject,
     LogRecord,
     Position,
     RecordKind,
@@ -60,28 +60,32 @@ def next_record(
     now_ms: int,
     behind: Sequence[str] = (),
     backlog: SourceBacklog | None = None,
+    references: Sequence[ReferencedFile] = (),
+    layouts: Sequence[Mapping[str, str]] = (),
 ) -> LogRecord | None:
     """Return the record that appends what was read after the newest record; None if none is due (L10).
 
-    Without objects, a moved position is recorded once the newest record is `EMPTY_RECORD_MS` old.
+    Without rows, a moved position is recorded once the newest record is `EMPTY_RECORD_MS` old.
 
     Args:
         source: for messages. end: where the reading stopped. objects: the rows up to there, in order.
         now_ms: the store's clock. If it went back, the time of the newest record counts.
         behind: partitions that this landing has not read to its end yet.
         backlog: what the external system had after `end`; None: unknown.
+        references, layouts: as in a record.
     Raises:
         InvalidRequest: there are rows, but the position did not move. They would be landed again and again.
     """
     before = newest.record
-    if end == before.end and objects:
+    files: Sequence[LandedObject | ReferencedFile] = (*objects, *references)
+    if end == before.end and files:
         raise InvalidRequest(
-            f"source {source}: it read {sum(item.rows for item in objects)} rows, but its position did not move from "
+            f"source {source}: it read {sum(item.rows for item in files)} rows, but its position did not move from "
             f"{end!r}. Nothing was landed.",
             hint="the position after a read must be another one whenever there were rows",
         )
     now_ms = max(now_ms, before.landed_at_ms)
-    if not objects and (end == before.end or now_ms - before.landed_at_ms < EMPTY_RECORD_MS):
+    if not files and (end == before.end or now_ms - before.landed_at_ms < EMPTY_RECORD_MS):
         return None
     return LogRecord(
         log=before.log,
@@ -93,16 +97,18 @@ def next_record(
         end=end,
         landed_at_ms=now_ms,
         objects=tuple(objects),
-        total_rows=before.total_rows + sum(item.rows for item in objects),
-        total_bytes=before.total_bytes + sum(item.size for item in objects),
-        total_objects=before.total_objects + len(objects),
-        rows_at_ms=now_ms if objects else before.rows_at_ms,
+        total_rows=before.total_rows + sum(item.rows for item in files),
+        total_bytes=before.total_bytes + sum(item.size for item in files),
+        total_objects=before.total_objects + len(files),
+        rows_at_ms=now_ms if files else before.rows_at_ms,
         identity=before.identity,
         behind=tuple(behind),
         first=before.first,
         backlog=backlog,
         total_gaps=before.total_gaps,
         voids=before.voids,
+        references=tuple(references),
+        layouts=tuple(layouts),
     )
 
 

@@ -1,7 +1,8 @@
 """The records of a source's log, and positions and ranges in it.
 
 A landed source is read once, into an append-only log of its own. Record 1 fixes where the log begins and what it is a
-copy of. Every other record appends rows, which are in Parquet objects that were written before the record. A record is
+copy of. Every other record appends rows, which are in Parquet objects that were written before the record, or in
+data files of a table, which the record refers to. A record is
 created only if its key is free, and never changes.
 
 Example: the log of a source whose position is a count of messages, after two landings::
@@ -25,13 +26,14 @@ from the end of record 2::
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
 from milepost.codec import Count, Sha256, Text, dump, from_json, load, to_json
 from milepost.errors import StateCorrupt
+from milepost.protocol.landed.files import LandedObject, ReferencedFile
 
 Position = Any
 """A place in the external system: a JSON value that only the source understands."""
@@ -56,22 +58,6 @@ class RecordKind(Enum):
     GAP = "gap"
     VOID = "void"
     ACCEPT = "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class LandedObject:
-    """One Parquet object of a record.
-
-    Attributes:
-        key: below `landed_objects_prefix` of the source.
-    """
-
-    stored_as_row: ClassVar[bool] = True
-
-    key: Text
-    size: Count
-    sha256: Sha256
-    rows: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +128,8 @@ class LogRecord:
         start, end: positions between which the external system was read. `start` is the `end` of the record before.
         landed_at_ms: by the clock of the job's store.
         objects: in the order of their rows.
-        total_rows, total_bytes, total_objects: of this record and all before it, without those that were void then.
+        total_rows, total_bytes, total_objects: of this record and all before it, with files of tables and without
+            records that were void then.
         rows_at_ms: when the newest record with rows was landed, up to this one; None: there was none.
         identity: what the log is a copy of, as in record 1.
         behind: partitions of the external system that were not yet read to where this landing ends. Their rows to come
@@ -154,6 +141,8 @@ class LogRecord:
             also void ones.
         void: in a record of kind VOID or ACCEPT: what was approved.
         voids: the void records before this one, as spans in order. A void record swallows spans that it makes void.
+        references: data files of a table, in the order of their rows, in a record without objects.
+        layouts: declared columns when those were landed, each with its name in the file. A file may lack some of them.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -180,6 +169,8 @@ class LogRecord:
     total_gaps: Count = 0
     void: Void | None = None
     voids: tuple[VoidSpan, ...] = ()
+    references: tuple[ReferencedFile, ...] = ()
+    layouts: tuple[Mapping[str, str], ...] = ()
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -190,19 +181,23 @@ class LogRecord:
             or is_first != (self.previous is None)
         ):
             return f"a record of kind {self.kind.value} cannot have sequence {self.sequence}"
-        if is_first and (self.log != self.write_id or self.objects or self.start != self.end):
+        if is_first and (self.log != self.write_id or self.file_count or self.start != self.end):
             return "the first record only fixes the log's id and where it begins"
         if (self.continues is not None and not is_first) or (self.continues is None and is_first and self.first > 1):
             return f"record {self.sequence} of a log that begins with record {self.first} cannot say what it continues"
         if self.continues is not None and self._read_before != self.continues.totals:
             return "it does not begin at the position that it continues"
         is_gap = self.kind is RecordKind.GAP
-        if is_gap != (self.gap is not None) or (is_gap and (self.objects or self.start == self.end)):
+        if is_gap != (self.gap is not None) or (is_gap and (self.file_count or self.start == self.end)):
             return "a gap moves the position for a reason, and has no rows; no other record has such a reason"
         if self.total_gaps < is_gap or (is_first and self.total_gaps):
             return f"a record of kind {self.kind.value} cannot be after {self.total_gaps} gaps"
         if (fault := self._void_fault()) is not None:
             return fault
+        if self.objects and self.references:
+            return "its rows are in objects or in files of a table, not in both"
+        if any(file.layout >= len(self.layouts) for file in self.references):
+            return "a file has columns that the record does not name"
         if self.rows > self.total_rows or self.bytes > self.total_bytes:
             return "its totals are less than its objects have"
         return None
@@ -216,9 +211,9 @@ class LogRecord:
             before = span.end
         if (self.void is not None) != (self.kind in (RecordKind.VOID, RecordKind.ACCEPT)):
             return "only a void record, or one that accepts false rows, has such a reason"
-        if self.kind is RecordKind.VOID and (self.objects or not self.voids or self.voids[-1] != self.own_span):
+        if self.kind is RecordKind.VOID and (self.file_count or not self.voids or self.voids[-1] != self.own_span):
             return "a void record has no rows, and names itself as the end of the records that it makes void"
-        if self.kind is RecordKind.ACCEPT and (self.objects or self.start != self.end):
+        if self.kind is RecordKind.ACCEPT and (self.file_count or self.start != self.end):
             return "a record that accepts false rows has no rows, and does not move the position"
         return None
 
@@ -236,13 +231,23 @@ class LogRecord:
 
     @property
     def rows(self) -> int:
-        """Rows of all its objects."""
-        return sum(item.rows for item in self.objects)
+        """Rows of all its objects and files."""
+        return sum(item.rows for item in self.objects) + sum(file.rows for file in self.references)
 
     @property
     def bytes(self) -> int:
-        """Stored size of all its objects."""
-        return sum(item.size for item in self.objects)
+        """Stored size of all its objects and files."""
+        return sum(item.size for item in self.objects) + sum(file.size for file in self.references)
+
+    def versions(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the key, version and size of each object, or the URI, version and size of each file."""
+        yield from ((item.key, item.sha256, item.size) for item in self.objects)
+        yield from ((file.uri, file.etag, file.size) for file in self.references)
+
+    @property
+    def file_count(self) -> int:
+        """Number of its objects and files."""
+        return len(self.objects) + len(self.references)
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +378,8 @@ _ABSENT: Mapping[str, Any] = {
     "total_gaps": 0,
     "void": None,
     "voids": [],
+    "references": [],
+    "layouts": [],
 }
 """Fields that are stored only if they differ from these values, because older records do not have them."""
 

@@ -39,7 +39,7 @@ def void_record(
         end=false.start,
         total_rows=false.total_rows - false.rows,
         total_bytes=false.total_bytes - false.bytes,
-        total_objects=false.total_objects - len(false.objects),
+        total_objects=false.total_objects - false.file_count,
         behind=tuple(behind),
     )
     return replace(record, voids=voids_after(before.voids, record))

@@ -76,3 +76,19 @@ def database_uri(text: str, folder: object) -> str:
 def child_url(url: str, name: str) -> str:
     """Return the URL of `name`, one or more plain parts of a key, below a root URL."""
     return f"{url.rstrip('/')}/{name.replace('%', '%25') if url.startswith('file://') else name}"
+
+
+def split_uri(uri: str) -> tuple[str, str]:
+    """Return the root URL of a store that has an object, and its key there. The opposite of `child_url`.
+
+    The root is the bucket, or the folder of a local file::
+
+        s3://lake/orders/a.parquet         s3://lake, orders/a.parquet
+        file:///lake/o%25rders/a.parquet   file:///lake/o%25rders, a.parquet
+    """
+    if uri.startswith("file://"):
+        folder, _, name = uri.rpartition("/")
+        return folder, name.replace("%25", "%")
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", key

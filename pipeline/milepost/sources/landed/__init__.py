@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.sources.landed.contract import FileReference as FileReference
+    from milepost.sources.landed.contract import FileRetention as FileRetention
     from milepost.sources.landed.contract import LandedSource as LandedSource
     from milepost.sources.landed.contract import Note as Note
     from milepost.sources.landed.contract import NotedSource as NotedSource
     from milepost.sources.landed.contract import PartRows as PartRows
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
+    from milepost.sources.landed.contract import ReferencedSource as ReferencedSource
     from milepost.sources.landed.contract import ResumableSource as ResumableSource
     from milepost.sources.landed.contract import stored_position as stored_position
     from milepost.sources.landed.delta.delta_source import open_delta_source as open_delta_source

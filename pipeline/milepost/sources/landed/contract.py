@@ -8,7 +8,7 @@ shapes follow PySpark's `DataSourceStreamReader`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -38,6 +38,23 @@ class PartRows:
 
 
 @dataclass(frozen=True, slots=True)
+class FileReference:
+    """A data file of a table, whose rows are not copied: the record refers to it.
+
+    Attributes:
+        uri, size, etag, rows, values: as in `ReferencedFile`.
+        columns: name of each declared column in the file. A column that is not named is null, or has a value.
+    """
+
+    uri: str
+    size: int
+    etag: str
+    rows: int
+    columns: Mapping[str, str]
+    values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The last item of a split: how far it was read, where that is only known afterwards.
 
@@ -60,13 +77,15 @@ class Pull:
         end: position after all of them; None: the one split says what it reached.
         behind: partitions that are not read to the end of this landing by then, by the names that their rows have in
             the column `PARTITION`. They hold back the watermark. () if `end` is None.
-        backlog: what the external system has after the position from which the pull reads; None: the source cannot say
-            cheaply.
+        ahead: what the external system has after the position from which the pull reads, for `doctor`; None: the source
+            cannot say cheaply.
+        backlog: what it has after `end`, as in a record; None: the source cannot say cheaply, or `end` is None.
     """
 
     splits: Sequence[Any]
     end: Position | None
     behind: tuple[str, ...] = ()
+    ahead: SourceBacklog | None = None
     backlog: SourceBacklog | None = None
 
 
@@ -84,6 +103,26 @@ class NotedSource(Protocol):
 
     def notes(self) -> tuple[Note, ...]:
         """Return what to show. It changes nothing, and is called after `identity`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRetention:
+    """How long a table keeps a data file after it no longer needs it.
+
+    Attributes:
+        property: of the table, that says so. ms: None if it cannot be parsed.
+    """
+
+    property: str
+    ms: int | None
+
+
+@runtime_checkable
+class ReferencedSource(Protocol):
+    """A source whose records may refer to files that it deletes."""
+
+    def file_retention(self) -> FileRetention | None:
+        """Return how long files stay; None: the rows are copied. Called after `identity`."""
 
 
 class LandedSource(Protocol):
@@ -107,8 +146,11 @@ class LandedSource(Protocol):
             SourceWentBack: it has not reached that position, or what it had before it changed.
         """
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | PartRows | Reached]:
-        """Yield the rows of a split, as the declared columns, in order; or those of its parts, each in order."""
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | PartRows | FileReference | Reached]:
+        """Yield the rows of a split, as the declared columns, in order; or those of its parts, each in order.
+
+        Or yield the files that have the rows. One landing yields rows or files, not both.
+        """
 
     def commit(self, end: Position) -> None:
         """Acknowledge everything before a position to the external system. It may be called again with the same one."""

@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from milepost.protocol.records import ObjectStore
 from milepost.sources.contract import BadObject, BadRecord, ObjectPart
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
+from milepost.sources.kernel.casts import may_cast
 from milepost.sources.kernel.declared_columns import DeclaredColumns
+from milepost.sources.kernel.file_columns import INT96_UNIT, FileColumns
 from milepost.sources.kernel.streams import (
     EXPANSION_FREE_BYTES,
     MAX_EXPANSION,
@@ -60,13 +62,21 @@ class ParquetReader:
     its middle.
 
     Args:
-        is_trusted: whether the objects are the job's own. They may expand by any factor; the memory limits remain.
+        is_trusted: whether the objects may expand by any factor, as the job's own may; the memory limits remain.
         metadata_prefix: the file's metadata whose keys begin so becomes the schema metadata of each batch; empty: none.
+        columns: how the objects name the declared columns, as data files of a table; None: as they are declared.
     """
 
-    def __init__(self, declared: DeclaredColumns, *, is_trusted: bool = False, metadata_prefix: bytes = b"") -> None:
+    def __init__(
+        self,
+        declared: DeclaredColumns,
+        *,
+        is_trusted: bool = False,
+        metadata_prefix: bytes = b"",
+        columns: FileColumns | None = None,
+    ) -> None:
         self._declared, self.schema, self._is_trusted = declared, declared.schema, is_trusted
-        self._metadata_prefix = metadata_prefix
+        self._metadata_prefix, self._columns = metadata_prefix, columns
 
     def read_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the part's row groups, in order, in batches of up to 16,384 rows.
@@ -93,7 +103,7 @@ class ParquetReader:
         stored = open_object(store, obj)
         try:
             with limit_memory(_CONTENT_BYTES):
-                body = decompressed(obj.key, stored)
+                body = decompressed(obj.key, stored) if self._columns is None else stored
             for item in self._batches(part, body, salvage=salvage):
                 if isinstance(item, BadRecord):
                     yield item
@@ -119,13 +129,21 @@ class ParquetReader:
         key, bound = part.object.key, max(EXPANSION_FREE_BYTES, body.size * MAX_EXPANSION)
         with limit_memory(_DECODING_BYTES):
             column_bytes = 0 if body.in_memory else _COLUMN_BYTES
-            file = pq.ParquetFile(body.file(), buffer_size=column_bytes, pre_buffer=body.in_memory)
-            self._check(key, file)
+            unit = None if self._columns is None else INT96_UNIT
+            file = pq.ParquetFile(
+                body.file(), buffer_size=column_bytes, pre_buffer=body.in_memory, coerce_int96_timestamp_unit=unit
+            )
+            schema = file.schema_arrow
+            if self._columns is not None:
+                schema = self._columns.schema(schema, self._declared.file_schema)
+            self._check(key, schema)
             metadata = self._metadata(file.metadata)
-            pages_bytes, widest = self._sizes(file.metadata, column_bytes)
             groups = _row_groups_of(part, file.metadata)
             row = sum(file.metadata.row_group(group).num_rows for group in range(groups.start))
-            present = [name for name in self._declared.file_schema.names if name in file.schema_arrow.names]
+            present = [name for name in self._declared.file_schema.names if name in schema.names]
+            if self._columns is not None:
+                present = self._columns.stored(present)
+            pages_bytes, widest = self._sizes(file.metadata, column_bytes, {*present})
             rows, seen_bytes = min(_FIRST_ROWS if present else _BATCH_ROWS, _rows_of(widest)), 0
             raw_batches = file.iter_batches(rows, groups, columns=present)
         while True:
@@ -134,6 +152,8 @@ class ParquetReader:
                     raw = next(raw_batches, None)
                     if raw is None:
                         return
+                    if self._columns is not None:
+                        raw = self._columns.declared(raw, self._declared.file_schema)
                     raw = self._with_nulls(raw)
                     if salvage:
                         batch, bad = self._split_bad_rows(key, raw, row)
@@ -156,21 +176,20 @@ class ParquetReader:
         prefix, items = self._metadata_prefix, (file.metadata or {}).items()
         return {key: value for key, value in items if key.startswith(prefix)} if prefix else {}
 
-    def _sizes(self, metadata: pq.FileMetaData, column_bytes: int) -> tuple[int, int]:
+    def _sizes(self, metadata: pq.FileMetaData, column_bytes: int, present: set[str]) -> tuple[int, int]:
         """Return, by the file's metadata, the bytes of its largest row group's pages and of its widest rows.
 
         These include columns that are not read. pyarrow can give the size of a single column, but crashes if the
         metadata of that column is broken.
         """
         paths = (metadata.schema.column(leaf).path for leaf in range(metadata.num_columns))
-        leaves = sum(path.split(".")[0] in self._declared.types for path in paths)
+        leaves = sum(path.split(".")[0] in present for path in paths)
         groups = [*map(metadata.row_group, range(metadata.num_row_groups))]
         largest = max([0, *(group.total_byte_size for group in groups)])
         widest = max([0, *(group.total_byte_size // max(group.num_rows, 1) for group in groups)])
         return largest + column_bytes * leaves, widest
 
-    def _check(self, key: str, file: pq.ParquetFile) -> None:
-        schema = file.schema_arrow
+    def _check(self, key: str, schema: pa.Schema) -> None:
         for column in self._declared.file_schema:
             at = schema.get_all_field_indices(column.name)
             if len(at) > 1:
@@ -182,7 +201,7 @@ class ParquetReader:
                 problem = "is not in the file"
                 raise self._declared.missing_column_error(key, column.name, problem, schema.names, content=content)
             type_ = schema.field(at[0]).type
-            if not _may_cast(type_, column.type):
+            if not may_cast(type_, column.type):
                 reason = f"is {type_} in the file, declared {self._declared.types[column.name]}"
                 raise BadObject(key, None, column.name, None, reason)
 
@@ -285,35 +304,6 @@ def _row_groups_of(part: ObjectPart, metadata: pq.FileMetaData) -> range:
 def _rows_of(bytes_per_row: int) -> int:
     """Return the rows of a batch whose rows have this width."""
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(bytes_per_row, 1)))
-
-
-def _may_cast(stored: pa.DataType, declared: pa.DataType) -> bool:
-    """Return whether a value keeps its meaning when cast from the file's type, if it fits at all."""
-    t = pa.types
-    if t.is_dictionary(stored):
-        stored = stored.value_type
-    if stored == declared:
-        return True
-    if t.is_timestamp(stored) and t.is_timestamp(declared):
-        return (stored.tz is None) == (declared.tz is None)
-    kinds = (
-        t.is_integer,
-        t.is_decimal,
-        t.is_floating,
-        lambda type_: t.is_string(type_) or t.is_large_string(type_) or t.is_string_view(type_),
-        lambda type_: t.is_binary(type_) or t.is_large_binary(type_) or t.is_fixed_size_binary(type_),
-        t.is_date,
-    )
-    if any(kind(stored) and kind(declared) for kind in kinds):
-        return not (t.is_floating(stored) and stored.bit_width > declared.bit_width)
-    if (t.is_list(stored) or t.is_large_list(stored)) and t.is_list(declared):
-        return _may_cast(stored.value_type, declared.value_type)
-    if t.is_struct(stored) and t.is_struct(declared):
-        names = [field.name for field in declared]
-        return [field.name for field in stored] == names and all(
-            _may_cast(stored.field(name).type, declared.field(name).type) for name in names
-        )
-    return False
 
 
 def _first_refused(array: pa.Array, check: _Check) -> tuple[int, str | None]:

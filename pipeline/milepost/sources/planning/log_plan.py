@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from milepost.protocol.landed import LogPosition, LogRecord, RecordLimits, totals_read, within_limits
+from milepost.protocol.landed import LogPosition, LogRecord, RecordLimits, StoredRecord, totals_read, within_limits
 from milepost.sources.contract import SourceObject
 from milepost.sources.planning.plan import LogInput, SourcePlan
 
@@ -16,11 +17,7 @@ def plan_log(log: LogInput, now_ms: int = 0, expect_every_ms: int | None = None)
         now_ms: the job store's clock. expect_every_ms: the source is overdue if no row lands for longer; None: never.
     """
     tail, last = log.newest, log.records[-1].record if log.records else None
-    objects = tuple(
-        SourceObject(item.key, item.sha256, item.size, stored.record.landed_at_ms, stored.record.landed_at_ms)
-        for stored in log.records
-        for item in stored.record.objects
-    )
+    objects = tuple(obj for stored in log.records for obj in planned_objects(stored))
     rows_at_ms = None if tail is None else tail.rows_at_ms
     return SourcePlan(
         objects=objects,
@@ -44,6 +41,13 @@ def plan_log(log: LogInput, now_ms: int = 0, expect_every_ms: int | None = None)
         forgets=None,
         log=log,
     )
+
+
+def planned_objects(stored: StoredRecord) -> Iterator[SourceObject]:
+    """Yield the objects of a record, or the data files that it refers to."""
+    landed_ms = stored.record.landed_at_ms
+    for key, version, size in stored.record.versions():
+        yield SourceObject(key, version, size, landed_ms, landed_ms)
 
 
 def has_new_rows(position: LogPosition | None, newest: LogRecord | None) -> bool:

@@ -161,7 +161,7 @@ class OperatorStage:
             return run_subtask(self.stateful, attempt, batches, store, metrics)
         _drain(batches)
         split = self.splits[attempt.subtask]
-        return run_source(split, attempt.open_store(split.store), metrics, attempt.memory)
+        return run_source(split, attempt.open_store(split.store), metrics, attempt.memory, attempt.open_store)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from milepost.codec import to_json
 from milepost.errors import CheckpointError, CommitConflict, NotFound
 from milepost.operators.base import BAD
 from milepost.protocol.exchange import SubtaskIdentity
+from milepost.protocol.landed import is_reference
 from milepost.protocol.records import CheckpointFailureReason, ObjectHandle, ObjectStore, StoreConfig
 from milepost.sources import (
     MAX_WHOLE_READ_BYTES,
@@ -24,11 +25,12 @@ from milepost.sources import (
     PartReader,
     too_many_bad_records,
 )
+from milepost.sources.planning import LOST_FILE_HINT, ReferencedFiles, lost_file_problem
 from milepost.spark.task.dead_letter_reader import BadRows, DeadLetterReader, Piece
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory
 from milepost.spark.worker.task_metrics import TaskMetrics
-from milepost.storage import immutable_objects
+from milepost.storage import immutable_objects, open_store, with_references
 from milepost.storage.concurrency import ObjectVersion, prefetching_store
 
 _COALESCED_ROWS = 65_536
@@ -48,6 +50,7 @@ class SourceSplit:
         max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all count.
         dead_letters: reader that turns bad records into rows of `<source>.bad`; None: a bad record is declined.
         is_landed: whether the objects are immutable ones of the job, so that the version of each is its SHA-256.
+        files: data files of tables among the objects of a landed source.
     """
 
     source: str
@@ -60,6 +63,7 @@ class SourceSplit:
     max_ahead_us: int | None = None
     dead_letters: DeadLetterReader | None = None
     is_landed: bool = False
+    files: ReferencedFiles = field(default_factory=ReferencedFiles)
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
         """Yield a part's rows in order, and its bad records if they become rows. Raises the reader's errors."""
@@ -68,10 +72,19 @@ class SourceSplit:
         return self.dead_letters.read(store, part, memory)
 
 
-def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, memory: Memory) -> Iterator[TaskOutput]:
+def run_source(
+    split: SourceSplit,
+    store: ObjectStore,
+    metrics: TaskMetrics,
+    memory: Memory,
+    open_store: Callable[[StoreConfig], ObjectStore] = open_store,
+) -> Iterator[TaskOutput]:
     """Yield the split's rows, then its acknowledgement.
 
     Bad input becomes rows of `<source>.bad`, or a decline that names the object and the line.
+
+    Args:
+        store: of the split. open_store: opens those of its data files.
     """
     rows = tombstones = 0
     bad = BadInputCounter()
@@ -79,9 +92,9 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
     missing: list[str] = []
     coalescer = _BatchCoalescer(split.source)
     if split.is_landed:
-        store = immutable_objects(
-            store, [ObjectHandle(part.object.key, part.object.size, part.object.etag) for part in split.parts]
-        )
+        own = (part.object for part in split.parts if not is_reference(part.object.key))
+        store = immutable_objects(store, [ObjectHandle(obj.key, obj.size, obj.etag) for obj in own])
+        store = with_references(store, {root: open_store(config) for root, config in split.files.stores.items()})
     versions = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
     store = prefetching_store(store, versions, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
     for part in split.parts:
@@ -107,6 +120,9 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
             return
         except CommitConflict:
+            if is_reference(obj.key):
+                yield _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, obj.key)
+                return
             yield _declined(
                 split,
                 CheckpointFailureReason.SOURCE_OBJECT_CHANGED,
@@ -114,6 +130,9 @@ def run_source(split: SourceSplit, store: ObjectStore, metrics: TaskMetrics, mem
             )
             return
         except NotFound:
+            if is_reference(obj.key):
+                yield _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, obj.key)
+                return
             # A skipped object stays new and is read again when it is back, so rows emitted now would count twice.
             if is_partly_read or not split.skips_missing:
                 when = (
@@ -184,6 +203,14 @@ def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:
     column = f", column {error.column}" if error.column is not None else ""
     place = error.location[0] if isinstance(error, BadMessage) else f"object {error.key}{line}"
     return f"source {split.source}: {place}{column}{value}{error.reason}"
+
+
+def _lost_file(split: SourceSplit, reason: CheckpointFailureReason, uri: str) -> Declined:
+    """Return the decline because of a data file that the table no longer has as it was landed."""
+    decline = split.identity.decline(
+        reason, f"source {split.source}: {lost_file_problem(uri, split.files.format, reason)}"
+    )
+    return Declined(replace(decline, payload={"hint": LOST_FILE_HINT}))
 
 
 def _declined(split: SourceSplit, reason: CheckpointFailureReason, detail: str) -> Declined:

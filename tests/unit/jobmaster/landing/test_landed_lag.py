@@ -20,7 +20,7 @@ from milepost.protocol.landed import (
     first_record,
     next_record,
 )
-from milepost.protocol.landed.records import LandedObject
+from milepost.protocol.landed.files import LandedObject
 from milepost.protocol.records import StoreConfig
 from milepost.storage import open_store
 from milepost.storage.log import SourceLog

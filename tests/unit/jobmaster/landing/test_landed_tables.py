@@ -3,156 +3,34 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.expressions import EqualTo
-from pyiceberg.table import Table as IcebergTable
+from deltalake import write_deltalake
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
 from milepost.jobspec.load.load import load_job
-from milepost_testkit.formats.iceberg_writers import compact
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.table_job import SCHEMA, SPEC, START, DeltaOrders, IcebergOrders, OrdersTable, SalesJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
-SPEC = """\
-name: sales
-storage: ../store
-sources:
-  orders:
-    SOURCE
-    schema: {k: int64, n: int64, at: "timestamp[us, UTC]"}
-    event_time: at
-    land: {max_bytes: 1500B}
-operators:
-  - {uid: totals, kind: aggregate, inputs: [orders], key: [k], aggregates: {rows: count(*), total: sum(n)}}
-sinks:
-  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
-  - {name: rows, input: orders, format: parquet, path: ../lake/rows, mode: append}
-checkpointing: {retained: {last: 50}}
-"""
-START = datetime(2026, 3, 1, tzinfo=UTC)
-SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 
-
-class OrdersTable(Protocol):
-    """The table of a source, and how it is written. `source` has the source's lines of the spec."""
-
-    source: str
-
-    def append(self, rows: pa.Table) -> None: ...
-
-    def compact(self) -> None: ...
-
-    def delete_first(self) -> None: ...
-
-    def lose_oldest(self) -> None:
-        """Delete the oldest commit that the log of the job has not landed: the second one."""
-
-
-@dataclass
-class DeltaOrders:
-    folder: Path
-    source: str = "format: delta\n    path: ../warehouse/orders"
-
-    def append(self, rows: pa.Table) -> None:
-        write_deltalake(self.folder / "warehouse" / "orders", rows, mode="append")
-
-    def compact(self) -> None:
-        DeltaTable(self.folder / "warehouse" / "orders").optimize.compact()
-
-    def delete_first(self) -> None:
-        DeltaTable(self.folder / "warehouse" / "orders").delete("n = 0")
-
-    def lose_oldest(self) -> None:
-        DeltaTable(self.folder / "warehouse" / "orders").create_checkpoint()
-        (self.folder / "warehouse" / "orders" / "_delta_log" / f"{1:020}.json").unlink()
-
-
-@dataclass
-class IcebergOrders:
-    folder: Path
-    source: str = (
-        'format: iceberg\n    catalog: {type: sql, uri: "sqlite:///../warehouse/catalog.db"}\n    table: shop.orders'
-    )
-    columns: pa.Schema = SCHEMA
-
-    @property
-    def table(self) -> IcebergTable:
-        (self.folder / "warehouse").mkdir(exist_ok=True)
-        uri, warehouse = (f"{scheme}://{self.folder}/warehouse" for scheme in ("sqlite", "file"))
-        catalog = SqlCatalog("milepost", uri=f"{uri.replace('://', ':///')}/catalog.db", warehouse=warehouse)
-        catalog.create_namespace_if_not_exists("shop")
-        return catalog.create_table_if_not_exists("shop.orders", self.columns)
-
-    def append(self, rows: pa.Table) -> None:
-        self.table.append(rows)
-
-    def compact(self) -> None:
-        compact(self.table)
-
-    def delete_first(self) -> None:
-        self.table.delete(EqualTo("n", 0))
-
-    def lose_oldest(self) -> None:
-        self.table.maintenance.expire_snapshots().by_id(self.table.snapshots()[1].snapshot_id).commit()
-
-
-class SalesJob:
-    """A job over one table, and the rows that were appended to the table."""
-
-    def __init__(self, folder: Path, table: OrdersTable) -> None:
-        self.folder, self.table, self.appended = folder, table, SCHEMA.empty_table()
-        (folder / "config").mkdir()
-        (folder / "config" / "sales.yaml").write_text(SPEC.replace("SOURCE", table.source))
-
-    @property
-    def master(self) -> JobMaster:
-        return JobMaster(load_job(str(self.folder / "config" / "sales.yaml")))
-
-    def append(self, *keys: int) -> None:
-        first = self.appended.num_rows
-        times = [START + timedelta(hours=first + at) for at in range(len(keys))]
-        rows = pa.table({"k": keys, "n": range(first, first + len(keys)), "at": times}, SCHEMA)
-        self.table.append(rows)
-        self.appended = pa.concat_tables([self.appended, rows])
-
-    def land(self) -> int:
-        report = self.master.landings.land()
-        assert not report.failed, report.failed
-        return sum(landing.rows for landing in report.landed)
-
-    def epoch(self) -> int:
-        result = self.master.epochs.run(Session.cli(), SparklessRunner())
-        assert not isinstance(result, NothingToDo), result
-        return int(result.checkpoint_id)
-
-    def assert_tables(self, rows: int) -> None:
-        """Both tables are what DuckDB says of the first rows."""
-        appended = self.appended.slice(0, rows)
-        totals = "SELECT k, count(*) AS rows, sum(n)::BIGINT AS total FROM appended GROUP BY k ORDER BY k"
-        expected = duckdb.sql(totals).to_arrow_table().to_pylist()
-        assert self.master.reports.read("totals").select(["k", "rows", "total"]).sort_by("k").to_pylist() == expected
-        read = self.master.reports.read("rows").select(SCHEMA.names).sort_by("n")
-        assert read.to_pylist() == appended.sort_by("n").to_pylist()
+@pytest.fixture(params=["copy", "reference"])
+def by(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(params=[DeltaOrders, IcebergOrders])
-def job(tmp_path: Path, request: pytest.FixtureRequest) -> SalesJob:
-    return SalesJob(tmp_path, request.param(tmp_path))
+def job(tmp_path: Path, request: pytest.FixtureRequest, by: str) -> SalesJob:
+    return SalesJob(tmp_path, request.param(tmp_path), by)
 
 
 def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_backfill(job: SalesJob) -> None:
@@ -253,7 +131,9 @@ def test_an_iceberg_table_that_the_job_writes_cannot_be_its_source(tmp_path: Pat
 
 
 def refuse_own_table(folder: Path, table: OrdersTable, sink: str) -> None:
-    spec = SPEC.replace("SOURCE", table.source).replace("format: parquet, path: ../lake/rows", sink)
+    spec = (
+        SPEC.replace("SOURCE", table.source).replace("BY", "copy").replace("format: parquet, path: ../lake/rows", sink)
+    )
     (folder / "config").mkdir()
     (folder / "config" / "sales.yaml").write_text(spec)
     with pytest.raises(InvalidRequest, match="this is the table of sink rows; read the sink's input"):

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from milepost.protocol.landed.appends import first_record, next_record
+from milepost.protocol.landed.files import LandedObject
 from milepost.protocol.landed.ranges import RecordLimits, joined_ranges, range_of, within_limits
-from milepost.protocol.landed.records import LandedObject, StoredRecord, decode_record, encode_record
+from milepost.protocol.landed.records import StoredRecord, decode_record, encode_record
 
 
 def stored_log(*rows: int) -> tuple[StoredRecord, ...]:

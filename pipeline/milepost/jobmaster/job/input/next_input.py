@@ -20,6 +20,7 @@ from dataclasses import replace
 from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.opened_log import open_log
+from milepost.jobmaster.job.input.table_files import check_table_files
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
@@ -66,10 +67,13 @@ def plan_epoch(
         graph: with the declarations of process functions.
         leaves_state: whether the epoch discards state at a person's request; such an epoch needs no input.
         drain: plan an epoch without work as the job's last one, unless the base was that.
+    Raises: SourceChanged: a table has deleted or changed a data file that a log refers to.
     """
     record = _plan_record(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
     if record is not None:  # else `no_input_message` states it
         _warn_of_silent_sources(context, base, plans)
+        for item in record.sources:
+            check_table_files(context, item.name, item.objects)
     return record
 
 

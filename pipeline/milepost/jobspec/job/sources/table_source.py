@@ -41,16 +41,17 @@ class TableLandLimits(LandRules):
     A landing appends as many records as it needs.
 
     Attributes:
-        by: copy: the rows are read once and written into the source's log, so the table may delete its files.
+        by: reference: epochs read the table's files where they are. An epoch or a backfill that needs a file which the
+            table has deleted is refused, and the file is named. copy: rows are copied into the source's log, and the
+            table may delete its files.
         max_bytes: maximum size of the data files per record. A record has at least one data file, and whole ones.
     """
 
     refused_keys: ClassVar[Mapping[str, str]] = {
         "max_rows": "is not for a table: a record has whole data files; write `max_bytes`"
     }
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"by": frozenset({"reference"})}
 
-    by: Literal["copy"] = "copy"
+    by: Literal["reference", "copy"] = "reference"
     max_bytes: Annotated[Size, Field(ge=1)] = 256_000_000
 
 

@@ -14,5 +14,7 @@ if TYPE_CHECKING:
     from milepost.sinks.formats.delta.delta_log import parse_actions as parse_actions
     from milepost.sinks.formats.delta.delta_log import read_commit as read_commit
     from milepost.sinks.formats.delta.delta_types import arrow_type as arrow_type
+    from milepost.sinks.formats.delta.refusals import FILE_RETENTION as FILE_RETENTION
+    from milepost.sinks.formats.delta.refusals import duration_ms as duration_ms
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

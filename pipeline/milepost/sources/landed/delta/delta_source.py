@@ -19,13 +19,15 @@ from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Pull, Reached
+from milepost.sinks.formats.delta import FILE_RETENTION, duration_ms
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import take_files
-from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 
 def open_delta_source(
@@ -37,17 +39,19 @@ def open_delta_source(
     *,
     start: str | int,
     max_bytes: int,
-) -> LandedSource:
+    by_reference: bool = False,
+) -> DeltaSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
         name, location: for messages; the location has no secret. store: rooted at the table.
         types: the declared columns. event_time: the column of the event time; None: rows have none.
         start: where a new log begins, as in the spec. max_bytes: of the data files of one record.
+        by_reference: whether records refer to the data files, which are not copied.
     """
     failures = TableFailures(name, f"the Delta table {location}")
     rows = DeltaRows(failures, store, types)
-    return DeltaSource(failures, DeltaLog(failures, store), rows, event_time, start, max_bytes)
+    return DeltaSource(failures, DeltaLog(failures, store), rows, event_time, start, max_bytes, by_reference)
 
 
 @dataclass
@@ -60,13 +64,21 @@ class DeltaSource:
     event_time: EventTimeSpec | None
     start: str | int
     max_bytes: int
+    by_reference: bool
     _newest: TableState | None = field(default=None, init=False)
     _is_checked: bool = field(default=False, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
 
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The declared columns."""
+        return self.rows.types
+
+    @names_outages
     def identity(self) -> Identity:
         return {"format": "delta", "table": self._state().id}
 
+    @names_outages
     def initial_position(self) -> Position:
         state = self._checked()
         if self.start == "earliest":
@@ -84,6 +96,7 @@ class DeltaSource:
             )
         return self._before(self.start).encode()
 
+    @names_outages
     def next_pull(self, position: Position) -> Pull | None:
         place = Place.decode(position)
         if not self._is_checked:
@@ -93,9 +106,10 @@ class DeltaSource:
             return None
         end, files = take_files(place, self._steps(place, state.version), self.max_bytes)
         behind = (INITIAL_COPY,) if end.is_initial else ()
-        backlog = SourceBacklog(state.version + 1 - place.version, "version")
-        return Pull([files] if files else [], end.encode(), behind, backlog)
+        ahead, backlog = (SourceBacklog(state.version + 1 - each.version, "version") for each in (place, end))
+        return Pull([files] if files else [], end.encode(), behind, ahead, backlog)
 
+    @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
         """Return a position after the newest commit that is lost, or of which a file is."""
         place, state = Place.decode(position), self._checked()
@@ -107,14 +121,23 @@ class DeltaSource:
             version = max(version, self.log.first_since(where, state, may_be_cleaned=True))
         return Reached(self._before(version).encode(), (), SourceBacklog(state.version + 1 - version, "version"))
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
+        read = file_references if self.by_reference else read_data_files
         try:
-            yield from read_data_files(self.failures, split, self.rows.types, self.event_time)
+            with self.failures.outages():
+                yield from read(self.failures, split, self.types, self.event_time)
         except DataFileMissing as missing:
             raise self._expired(f"no longer has the data file {missing.args[0]}: it was vacuumed") from missing
 
     def commit(self, end: Position) -> None:
         """Nothing waits for an acknowledgement."""
+
+    @names_outages
+    def file_retention(self) -> FileRetention | None:
+        """Return how long VACUUM spares a file that a commit removed."""
+        if not self.by_reference:
+            return None
+        return FileRetention(FILE_RETENTION, duration_ms(self._state().configuration, FILE_RETENTION))
 
     def _state(self) -> TableState:
         if self._newest is None:

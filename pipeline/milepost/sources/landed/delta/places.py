@@ -2,9 +2,11 @@
 
 ::
 
-    {"initial": 7, "file": 3, "digest": "5f70bf…"}    3 files of the table as of version 7 are read
-    {"version": 8, "file": 0, "digest": "5f70bf…"}    everything up to version 7 is read
-    {"version": 8, "file": 2, "digest": "c00fa1…"}    and 2 of the files that version 8 added
+    {"initial": 7, "file": 3, "digest": "5f70bf…"}      3 files of the table as of version 7 are read
+    {"version": 7, "file": null, "digest": "5f70bf…"}   everything up to version 7 is read
+    {"version": 8, "file": 2, "digest": "c00fa1…"}      and 2 of the files that version 8 added
+    {"version": null, "file": null, "digest": null}     nothing is read
+    {"version": 8, "file": 0, "digest": "5f70bf…"}      everything up to version 7, in logs of earlier versions
 
 The digest is that of the newest commit that is read. It shows that a table was restored from an older copy and then
 written to.
@@ -39,11 +41,16 @@ class Place:
 
     def encode(self) -> Position:
         """Return the position that is stored in the log."""
-        return {"initial" if self.is_initial else "version": self.version, "file": self.file, "digest": self.digest}
+        if self.is_initial:
+            return {"initial": self.version, "file": self.file, "digest": self.digest}
+        landed = self.landed if self.landed >= 0 else None
+        return {"version": landed, "file": self.file or None, "digest": self.digest}
 
     @classmethod
     def decode(cls, position: Position) -> Place:
         """Return the place of a stored position."""
         is_initial = "initial" in position
-        version = position["initial" if is_initial else "version"]
-        return cls(version, position["file"], is_initial, position["digest"])
+        version, file = position["initial" if is_initial else "version"], position["file"]
+        if file is None:
+            version, file = 0 if version is None else version + 1, 0
+        return cls(version, file, is_initial, position["digest"])

@@ -7,7 +7,7 @@ that was landed, and takes the files that each added.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
@@ -29,15 +29,19 @@ from milepost.sinks.formats.iceberg import (
     open_reader_catalog,
     translated_errors,
 )
-from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import take_files
-from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
 """What the library raises for a file that is no manifest."""
+
+_SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms", "432000000"
+"""A property of tables, and its value where it is not set: five days."""
 
 
 def open_iceberg_source(
@@ -51,7 +55,8 @@ def open_iceberg_source(
     branch: str,
     start: str | int,
     max_bytes: int,
-) -> LandedSource:
+    by_reference: bool = False,
+) -> IcebergSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
@@ -60,11 +65,12 @@ def open_iceberg_source(
         types: the declared columns. event_time: the column of the event time; None: rows have none.
         branch: whose snapshots are read. start: where a new log begins, as in the spec.
         max_bytes: of the data files of one record.
+        by_reference: whether records refer to the data files, which are not copied.
     """
     kind, names = CatalogKind(catalog.type), tuple(table.split("."))
     config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{name}.catalog")
     failures = TableFailures(name, f"the Iceberg table {table}")
-    return IcebergSource(failures, config, open_at, types, event_time, branch, start, max_bytes)
+    return IcebergSource(failures, config, open_at, types, event_time, branch, start, max_bytes, by_reference)
 
 
 @dataclass
@@ -79,13 +85,16 @@ class IcebergSource:
     branch: str
     start: str | int
     max_bytes: int
+    by_reference: bool
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
 
+    @names_outages
     def identity(self) -> Identity:
         uuid = self._snapshots().metadata.table_uuid
         return {"format": "iceberg", "table": str(uuid), "branch": self.branch}
 
+    @names_outages
     def initial_position(self) -> Position:
         snapshots = self._snapshots()
         snapshots.check()
@@ -113,6 +122,7 @@ class IcebergSource:
             )
         return (_after(head) if first is None else _before(first)).encode()
 
+    @names_outages
     def next_pull(self, position: Position) -> Pull | None:
         place, snapshots = Place.decode(position), self._snapshots()
         snapshots.check()
@@ -121,9 +131,11 @@ class IcebergSource:
             return None
         with self._missing_manifests(place):
             end, files = take_files(place, self._steps(place, following), self.max_bytes)
-        backlog = SourceBacklog(len(following) + (place.file is not None), "snapshot")
-        return Pull([files] if files else [], end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog)
+        ahead = SourceBacklog(len(following) + (place.file is not None), "snapshot")
+        behind = (INITIAL_COPY,) if end.is_initial else ()
+        return Pull([files] if files else [], end.encode(), behind, ahead, _backlog(following, end))
 
+    @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
         """Return a position after the newest snapshot that is lost, or of which a file is."""
         place, snapshots = Place.decode(position), self._snapshots()
@@ -143,17 +155,26 @@ class IcebergSource:
         if isinstance(where, int):
             since = next((_before(each) for each in chain if each.timestamp_ms >= where), end)
             resumed = max(resumed, since, key=attrgetter("sequence"))
-        left = sum(_sequence(each) > resumed.sequence for each in chain)
-        return Reached(resumed.encode(), (), SourceBacklog(left, "snapshot"))
+        return Reached(resumed.encode(), (), _backlog(chain, resumed))
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
+    def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
+        read = file_references if self.by_reference else read_data_files
         try:
-            yield from read_data_files(self.failures, split, self.types, self.event_time)
+            with self.failures.outages():
+                yield from read(self.failures, split, self.types, self.event_time)
         except DataFileMissing as missing:
             raise self._expired(f"no longer has the data file {missing.args[0]}") from missing
 
     def commit(self, end: Position) -> None:
         """Nothing waits for an acknowledgement."""
+
+    @names_outages
+    def file_retention(self) -> FileRetention | None:
+        """Return how long a snapshot, with its files, is spared by `expire_snapshots`."""
+        if not self.by_reference:
+            return None
+        stated = self._snapshots().metadata.properties.get(_SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS)
+        return FileRetention(_SNAPSHOT_AGE, int(stated) if stated.isdecimal() else None)
 
     def _snapshots(self) -> Snapshots:
         """Return the table at the start of the landing. Raises: as `translated_errors`."""
@@ -265,6 +286,12 @@ def _follows(snapshot: Snapshot, place: Place) -> bool:
     if snapshot.parent_snapshot_id is not None:
         return snapshot.parent_snapshot_id == place.snapshot
     return _sequence(snapshot) == place.sequence + 1
+
+
+def _backlog(snapshots: Sequence[Snapshot], place: Place) -> SourceBacklog:
+    """Return how many of these snapshots are not read, or not to their end, at a place."""
+    after = sum(_sequence(each) > place.sequence for each in snapshots)
+    return SourceBacklog(after + (place.file is not None), "snapshot")
 
 
 def _is_root(snapshot: Snapshot) -> bool:

@@ -118,7 +118,7 @@ class KafkaSource:
         if not shares:
             self._close()
             return None
-        return Pull([_Split(shares, encode_position(ids, places))], None, backlog=_offsets(backlog(places, state.ends)))
+        return Pull([_Split(shares, encode_position(ids, places))], None, ahead=_offsets(backlog(places, state.ends)))
 
     def read(self, split: Any) -> Iterator[PartRows | Reached]:
         assert isinstance(split, _Split), split

@@ -27,18 +27,18 @@ def check_declared(
                 "correct `schema`: a column is named as in the table, and by its exact case",
             )
         stored, declared = columns[name], to_arrow(type_)
-        if isinstance(stored, str) or _plain(stored) != declared:
+        if isinstance(stored, str) or plain_type(stored) != declared:
             raise failures.refused(
                 f"has a column {name} of the type {stored}{where}, and `schema` declares it as {type_}",
                 f"declare {name} with the type that it has in the table",
             )
 
 
-def _plain(data_type: pa.DataType) -> pa.DataType:
+def plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return a type whose nested fields are nullable, as those of declared types are."""
     if pa.types.is_list(data_type):
-        return pa.list_(_plain(data_type.value_type))
+        return pa.list_(plain_type(data_type.value_type))
     if pa.types.is_struct(data_type):
         fields = [data_type.field(number) for number in range(data_type.num_fields)]
-        return pa.struct([(field.name, _plain(field.type)) for field in fields])
+        return pa.struct([(field.name, plain_type(field.type)) for field in fields])
     return data_type

@@ -7,7 +7,9 @@ the column. Values are cast only where nothing is lost (`row_batches.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +18,11 @@ import pyarrow.parquet as pq
 from milepost.errors import NotFound
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
-from milepost.protocol.records import ObjectStore
+from milepost.protocol.records import ObjectStat, ObjectStore, child_url
 from milepost.sources.contract import SourceObject
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
-from milepost.sources.kernel.streams import open_object
+from milepost.sources.kernel.file_columns import INT96_UNIT
+from milepost.sources.kernel.streams import ObjectBody, RangeReader, open_object
 from milepost.sources.landed.row_batches import record_batches
 from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.storage.concurrency import parallel_map
@@ -63,6 +66,11 @@ class DataFile:
     columns: Mapping[str, FieldNames] | None = None
     skipped_rows: int = 0
 
+    @property
+    def uri(self) -> str:
+        """Where it is."""
+        return child_url(self.store.config.url, self.key)
+
 
 def read_data_files(
     failures: TableFailures,
@@ -92,21 +100,25 @@ def has_missing(files: Sequence[DataFile]) -> bool:
     return bool(files) and any(parallel_map(files[0].store, is_missing, files))
 
 
-def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
+@contextmanager
+def opened_file(
+    failures: TableFailures, file: DataFile, *, footer_only: bool = False
+) -> Iterator[tuple[ObjectStat, pq.ParquetFile]]:
+    """Open a file for the block, which reads it. Raises: as `read_data_files`.
+
+    Args:
+        footer_only: the block reads no rows.
+    """
     try:
         stat = file.store.stat(file.key)
-        body = open_object(file.store, SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms))
-        buffer = 0 if body.in_memory else _COLUMN_BYTES
+        obj = SourceObject(stat.key, stat.etag, stat.size, stat.last_modified_ms)
+        body = ObjectBody(stat.size, partial(RangeReader, file.store, obj)) if footer_only else None
+        body = body or open_object(file.store, obj)
+        buffer = 0 if body.in_memory or footer_only else _COLUMN_BYTES
         with pq.ParquetFile(
-            body.file(), buffer_size=buffer, pre_buffer=body.in_memory, coerce_int96_timestamp_unit="us"
+            body.file(), buffer_size=buffer, pre_buffer=body.in_memory, coerce_int96_timestamp_unit=INT96_UNIT
         ) as parquet:
-            columns = _columns_in(failures, file, parquet.schema_arrow, types)
-            groups, skipped = _unread_groups(parquet.metadata, file.skipped_rows)
-            for batch in parquet.iter_batches(_batch_rows(parquet.metadata), groups, [*columns.values()]):
-                unread = batch.slice(skipped)
-                skipped = max(0, skipped - batch.num_rows)
-                if unread.num_rows:
-                    yield _declared(file, unread, columns, types)
+            yield stat, parquet
     except NotFound as error:
         raise DataFileMissing(file.key) from error
     except (*DATA_ERRORS, OSError) as error:
@@ -116,7 +128,18 @@ def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, Column
         ) from error
 
 
-def _columns_in(
+def _batches(failures: TableFailures, file: DataFile, types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
+    with opened_file(failures, file) as (_, parquet):
+        columns = stored_names(failures, file, parquet.schema_arrow, types)
+        groups, skipped = _unread_groups(parquet.metadata, file.skipped_rows)
+        for batch in parquet.iter_batches(_batch_rows(parquet.metadata), groups, [*columns.values()]):
+            unread = batch.slice(skipped)
+            skipped = max(0, skipped - batch.num_rows)
+            if unread.num_rows:
+                yield _declared(file, unread, columns, types)
+
+
+def stored_names(
     failures: TableFailures, file: DataFile, schema: pa.Schema, types: Mapping[str, ColumnType]
 ) -> dict[str, str]:
     """Return the name that each declared column has in a file. Those that the file lacks are left out."""

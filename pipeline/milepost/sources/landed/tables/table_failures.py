@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from milepost.errors import InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
+from milepost.errors import InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack, StoreUnavailable
 from milepost.language import start_time_ms
 from milepost.protocol.landed import Position
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
+
+_SEE_THAT_IT_ANSWERS = "see that the table can be read from this machine, then land again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +66,22 @@ class TableFailures:
         )
         return self.invalid(problem, f"{way_out}, or {hint}" if way_out else hint)
 
-    def unreachable(self, problem: str) -> SourceUnreachable:
+    def unreachable(self, problem: str, hint: str = _SEE_THAT_IT_ANSWERS) -> SourceUnreachable:
         """Return the error for a table that did not answer."""
         return SourceUnreachable(
             f"source {self.source}: {self.table} {problem}. {NOTHING_LANDED}",
-            hint="see that the table can be read from this machine, then land again",
+            hint=hint,
             source=self.source,
         )
+
+    @contextmanager
+    def outages(self) -> Iterator[None]:
+        """Raise SourceUnreachable where the block raises StoreUnavailable, which elsewhere is about the job's store."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            problem = f"did not answer: {error.message.rstrip('.')}"
+            raise self.unreachable(problem, error.hint or _SEE_THAT_IT_ANSWERS) from error
 
     def expired(self, problem: str, earliest: Position, latest: Position) -> PositionExpired:
         """Return the error for rows that were deleted before they were landed. The lander names the source."""
@@ -72,3 +90,21 @@ class TableFailures:
     def went_back(self, problem: str, latest: Position) -> SourceWentBack:
         """Return the error for a table that no longer has what was landed. The lander names the source."""
         return SourceWentBack(f"{self.table} {problem}", latest=latest)
+
+
+class _HasFailures(Protocol):
+    failures: TableFailures
+
+
+S = TypeVar("S", bound=_HasFailures)
+
+
+def names_outages(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """Run a method of a source within `TableFailures.outages`."""
+
+    @wraps(method)
+    def call(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.failures.outages():
+            return method(self, *args, **kwargs)
+
+    return call

@@ -19,6 +19,7 @@ from milepost.operators.base import edge_names
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
 from milepost.sources import ObjectReader, build_reader, dead_letter_schema
+from milepost.sources.planning import ReferencedFiles
 from milepost.spark.task.dead_letter_reader import DeadLetterReader
 from milepost.spark.task.output_stage import OutputPlan
 from milepost.spark.task.outputs import (
@@ -98,22 +99,30 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
 
 
 def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[SourceSplit, ...]:
-    splits = split_inputs(plan.spec.sources, plan.inputs, plan.spec.spark.parallelism)
+    splits = [
+        (item, parts, plan.referenced.get(item.name, ReferencedFiles()).among(part.object.key for part in parts))
+        for item, parts in split_inputs(plan.spec.sources, plan.inputs, plan.spec.spark.parallelism)
+    ]
     return tuple(
         SourceSplit(
             source=item.name,
             identity=SubtaskIdentity(plan.checkpoint_id, plan.token, 0, index),
             store=plan.sources[item.name],
             parts=parts,
-            reader=readers[item.name],
+            reader=readers[item.name] if not files.columns else _file_reader(plan, item.name, files),
             event_time=plan.spec.sources[item.name].time_column,
             skips_missing=plan.spec.sources[item.name].skips_missing,
             max_ahead_us=_max_ahead_us(plan.spec.sources[item.name]),
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
             is_landed=plan.spec.sources[item.name].is_landed,
+            files=files,
         )
-        for index, (item, parts) in enumerate(splits)
+        for index, (item, parts, files) in enumerate(splits)
     )
+
+
+def _file_reader(plan: EpochPlan, name: str, files: ReferencedFiles) -> ObjectReader:
+    return build_reader(name, plan.spec.sources[name], files.columns)
 
 
 def _dead_letters(source: SourceSpec, reader: ObjectReader) -> DeadLetterReader | None:

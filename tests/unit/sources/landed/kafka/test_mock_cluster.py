@@ -136,7 +136,7 @@ def test_a_record_says_how_many_offsets_the_cluster_had_after_it_when_it_was_rea
     mock.write(1, *[b"b"] * 5)
     log, source = KafkaLog(), mock.source(max_rows=4)
     pull = source.next_pull(source.initial_position())
-    assert pull is not None and pull.backlog is not None and pull.backlog.count == 10
+    assert pull is not None and pull.ahead is not None and pull.ahead.count == 10
     log.land(source, most=1)
     mock.write(0, b"later")
     log.land(source)

@@ -20,11 +20,19 @@ from pyiceberg.table import Table as LibraryTable
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestamptzType, UUIDType
 
-from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceReplaced, SourceWentBack
+from milepost.errors import (
+    CheckpointError,
+    InvalidRequest,
+    PositionExpired,
+    SourceReplaced,
+    SourceUnreachable,
+    SourceWentBack,
+)
 from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import LandedSource, open_iceberg_source
+from milepost.sources.landed import open_iceberg_source
+from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.open import open_store
 from milepost_testkit.formats.iceberg_lake import lake_on_disk
 from milepost_testkit.formats.iceberg_writers import compact, delete_rows, set_properties
@@ -51,7 +59,7 @@ class Table:
     def library(self) -> LibraryTable:
         return self.catalog.load_table(NAME)
 
-    def open(self, types: Mapping[str, Any] = TYPES, **options: Any) -> LandedSource:
+    def open(self, types: Mapping[str, Any] = TYPES, **options: Any) -> IcebergSource:
         settings = {"start": "earliest", "max_bytes": 1 << 30, "event_time": None, "branch": "main", **options}
         catalog = CatalogSpec(type="sql", uri=self.uri)
         return open_iceberg_source(
@@ -90,6 +98,12 @@ class Table:
         assert "Nothing of this read was landed" in refused.value.message and refused.value.hint
         assert not before or self.log.records() == before
         return refused.value
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["copy", "reference"])
+def by_reference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(TableLog, "by_reference", request.param)
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -170,7 +184,7 @@ def test_records_are_cut_between_files_and_a_landing_goes_on_in_the_midst(tmp_pa
     pull = first.next_pull(first.initial_position())
     assert pull is not None and pull.end is not None and pull.behind == ("initial copy",) and pull.end["file"] == 1
     table.log.land(max_bytes=1)
-    assert [len(record.objects) for record in table.log.records()] == [0, 1, 1, 1, 1]
+    assert [record.file_count for record in table.log.records()] == [0, 1, 1, 1, 1]
     assert [bool(record.behind) for record in table.log.records()] == [False, True, True, True, False]
     table.append(*range(4, 8))
     pull = table.open(max_bytes=1).next_pull(table.log.position)
@@ -494,7 +508,7 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_secrets(tmp_path: Path
         start="earliest",
         max_bytes=1,
     )
-    with pytest.raises(CheckpointError) as refused:
+    with pytest.raises(SourceUnreachable) as refused:
         source.identity()
     assert "sources.orders.catalog.uri" in refused.value.hint and "s3cret" not in refused.value.full_message()
 

@@ -25,7 +25,9 @@ from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import LandedSource, open_delta_source, open_iceberg_source
+from milepost.sources.landed import open_delta_source, open_iceberg_source
+from milepost.sources.landed.delta.delta_source import DeltaSource
+from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.log import SourceLog
 from milepost.storage.open import open_store
 from milepost_testkit import profiles
@@ -58,7 +60,7 @@ class DeltaOrders:
     def compact(self) -> None:
         DeltaTable(self.folder).optimize.compact()
 
-    def open(self, **options: Any) -> LandedSource:
+    def open(self, **options: Any) -> DeltaSource:
         url = file_url(self.folder)
         return open_delta_source("orders", url, open_store(StoreConfig(url)), TYPES, None, **options)
 
@@ -80,7 +82,7 @@ class IcebergOrders:
             compact(self.table)
             self.table.refresh()
 
-    def open(self, **options: Any) -> LandedSource:
+    def open(self, **options: Any) -> IcebergSource:
         catalog = CatalogSpec(type="sql", uri=self.uri)
         return open_iceberg_source(
             "orders",
@@ -98,9 +100,9 @@ def land(log: TableLog, fate: str, max_bytes: int) -> None:
     """Land until the end, or until the landing is killed."""
     killed = KilledLog(log.log.store, "orders")
     killed.fate = fate
-    source = log.open(start="earliest", max_bytes=max_bytes)
+    source = log.opened(start="earliest", max_bytes=max_bytes)
     if fate == RIVALS and log.log.newest() is not None:
-        rival = Lander(SourceLog(log.log.store, "orders"), log.open(start="earliest", max_bytes=max_bytes), "job")
+        rival = Lander(SourceLog(log.log.store, "orders"), log.opened(start="earliest", max_bytes=max_bytes), "job")
         read, landings = source.read, [rival.land]
 
         def read_after_rival(split: Any) -> Any:
@@ -113,13 +115,15 @@ def land(log: TableLog, fate: str, max_bytes: int) -> None:
         Lander(killed, source, "job").land()
 
 
+@pytest.mark.parametrize("by_reference", [False, True], ids=["copy", "reference"])
 @pytest.mark.parametrize("kind", [DeltaOrders, IcebergOrders])
 @profiles.examples(share=0.2)
 @given(history=steps)
 def test_each_appended_row_is_landed_once_in_the_order_of_the_commits(
-    kind: Callable[[Path], DeltaOrders | IcebergOrders], history: list[tuple[str, int]]
+    kind: Callable[[Path], DeltaOrders | IcebergOrders], by_reference: bool, history: list[tuple[str, int]]
 ) -> None:
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableLog, "by_reference", by_reference)
         table = kind(Path(folder))
         log, commits, first = TableLog(table.open), list[set[int]](), None
         for what, size in history:

@@ -8,12 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceUnreachable, StoreUnavailable
+from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceUnreachable
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.sources.landed import LandedSource, open_delta_source, open_iceberg_source
+from milepost.sources.landed import open_delta_source, open_iceberg_source
+from milepost.sources.landed.delta.delta_source import DeltaSource
+from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.open import open_store
 from milepost_testkit.formats.delta_table import DeltaTableUnderTest
 from milepost_testkit.formats.iceberg_lake import lake_on_server
@@ -33,7 +35,7 @@ def config_of(server: Seaweed, url: str) -> StoreConfig:
     )
 
 
-def open_delta(config: StoreConfig) -> LandedSource:
+def open_delta(config: StoreConfig) -> DeltaSource:
     return open_delta_source("orders", config.url, open_store(config), TYPES, None, start="earliest", max_bytes=1 << 30)
 
 
@@ -54,7 +56,7 @@ def test_a_delta_table_on_s3_is_landed_commit_by_commit(seaweed: Seaweed) -> Non
     [
         ({"url": "s3://no-such-bucket/orders"}, EnvironmentUnusable),
         ({"credentials": WRONG}, EnvironmentUnusable),
-        ({"endpoint_url": "http://127.0.0.1:9"}, StoreUnavailable),
+        ({"endpoint_url": "http://127.0.0.1:9"}, SourceUnreachable),
         ({}, InvalidRequest),
     ],
 )
@@ -76,7 +78,7 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
     catalog = CatalogSpec(type="rest", uri=lake.config.uri, options=dict(lake.config.options))
     used = lake.store.config if credentials is None else replace(lake.store.config, credentials=credentials)
 
-    def open_orders() -> LandedSource:
+    def open_orders() -> IcebergSource:
         return open_iceberg_source(
             "orders",
             catalog,

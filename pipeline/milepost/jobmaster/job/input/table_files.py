@@ -1,0 +1,61 @@
+"""Read and check the data files of tables to which a log refers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from milepost.errors import CommitConflict, NotFound
+from milepost.jobmaster.job.context import JobContext
+from milepost.protocol.landed import StoredRecord, is_reference
+from milepost.protocol.records import CheckpointFailureReason, ObjectStore, split_uri
+from milepost.sources import SourceObject, build_reader, whole_object
+from milepost.sources.planning import ReferencedFiles, lost_file_error, planned_objects, referenced_files
+from milepost.storage import open_store, with_references
+from milepost.storage.concurrency import parallel_map
+
+_MISSING, _CHANGED = CheckpointFailureReason.SOURCE_OBJECT_MISSING, CheckpointFailureReason.SOURCE_OBJECT_CHANGED
+
+
+def files_of(context: JobContext, source: str, records: Iterable[StoredRecord]) -> ReferencedFiles:
+    """Return the data files that records of a source's log refer to."""
+    return referenced_files(records, context.job.store_config, context.spec.landed[source].format)
+
+
+def read_table_files(context: JobContext, source: str, stored: StoredRecord) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the data files of a record, as the declared columns. Raises SourceChanged: a file is lost."""
+    spec = context.spec.landed[source].model_copy(update={"event_time": None})
+    files = files_of(context, source, [stored])
+    reader, store = build_reader(source, spec, files.columns), _store(context, files)
+    for obj in planned_objects(stored):
+        try:
+            yield from reader.read_part(store, whole_object(obj))
+        except (NotFound, CommitConflict) as error:
+            reason = _MISSING if isinstance(error, NotFound) else _CHANGED
+            raise lost_file_error(source, obj.key, spec.format, reason) from error
+
+
+def check_table_files(context: JobContext, source: str, objects: Sequence[SourceObject]) -> None:
+    """Check that the data files among planned objects are there as they were landed. Reads none.
+
+    Raises SourceChanged: one is lost.
+    """
+    objects = [obj for obj in objects if is_reference(obj.key)]
+    format_ = context.spec.sources[source].format
+    roots = {split_uri(obj.key)[0] for obj in objects}
+    store = _store(context, ReferencedFiles({}, {root: context.job.store_config(root) for root in roots}))
+
+    def check(obj: SourceObject) -> None:
+        try:
+            stat = store.stat(obj.key)
+        except NotFound as error:
+            raise lost_file_error(source, obj.key, format_, _MISSING) from error
+        if (stat.etag, stat.size) != (obj.etag, obj.size):
+            raise lost_file_error(source, obj.key, format_, _CHANGED)
+
+    parallel_map(store, check, objects)
+
+
+def _store(context: JobContext, files: ReferencedFiles) -> ObjectStore:
+    return with_references(context.store, {root: open_store(config) for root, config in files.stores.items()})
