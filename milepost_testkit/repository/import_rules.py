@@ -142,7 +142,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "operators": (
         "base contract",
-        "rows",
+        "abilities rows",
         "aggregation materialized pairs",
         "aggregate asof deduplicate join latest lookup materialize process sql top window",
         "build kinds",

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.operators.abilities import ChangesRun as ChangesRun
+    from milepost.operators.abilities import PublishesChanges as PublishesChanges
+    from milepost.operators.abilities import PublishesState as PublishesState
+    from milepost.operators.abilities import RetractingRun as RetractingRun
+    from milepost.operators.abilities import RetractInputRun as RetractInputRun
+    from milepost.operators.abilities import UniqueKeysRun as UniqueKeysRun
     from milepost.operators.build import build_operator as build_operator
     from milepost.operators.contract import ONLY_TABLE as ONLY_TABLE
     from milepost.operators.contract import TOTAL_COLUMN as TOTAL_COLUMN
@@ -20,11 +26,7 @@ if TYPE_CHECKING:
     from milepost.operators.contract import OperatorInput as OperatorInput
     from milepost.operators.contract import OperatorRun as OperatorRun
     from milepost.operators.contract import OutputKind as OutputKind
-    from milepost.operators.contract import PublishesState as PublishesState
-    from milepost.operators.contract import RetractingRun as RetractingRun
-    from milepost.operators.contract import RetractInputRun as RetractInputRun
     from milepost.operators.contract import StatefulOperator as StatefulOperator
-    from milepost.operators.contract import UniqueKeysRun as UniqueKeysRun
     from milepost.operators.kinds import KINDS as KINDS
     from milepost.operators.kinds import STATEFUL_KINDS as STATEFUL_KINDS
     from milepost.operators.kinds import UNAVAILABLE_KINDS as UNAVAILABLE_KINDS

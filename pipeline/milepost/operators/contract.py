@@ -22,7 +22,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -218,6 +218,13 @@ class KeyedState(Protocol):
         removed once.
         """
 
+    def weight_changes(self) -> tuple[pa.Table, Ints]:
+        """Return the rows of a table of `multi_row_table` whose weight this epoch has changed, by their state hash.
+
+        Returns:
+            (rows with all columns and their weight now, 0 if they are deleted; the weight of each at the start).
+        """
+
 
 class OperatorRun(Protocol):
     """One epoch of one operator in one subtask: any number of calls of `rows` and `advance`, then `finish` once.
@@ -254,47 +261,6 @@ class OperatorRun(Protocol):
         """
 
 
-@runtime_checkable
-class RetractingRun(Protocol):
-    """A run that also emits retractions, because operators read its updates."""
-
-    def retractions(self) -> pa.Table:
-        """Return, after `finish`, the retracted rows as of the start of the epoch, and the rows that replace them.
-
-        The schema is the output schema plus `WEIGHT_COLUMN`, -1 or 1. Rows are grouped by key, with -1 first. Rows that
-        have not changed are omitted.
-        """
-
-
-@runtime_checkable
-class RetractInputRun(Protocol):
-    """A run over an input of mode retract."""
-
-    def check_settled(self, *, all_keys: bool) -> None:
-        """Check, after `finish` and with no rows in flight, that every retracted row had been added.
-
-        Args:
-            all_keys: check all keys, not only those of this epoch. Needed if rows were in flight before, because then a
-                key without rows in this epoch may have a negative weight.
-        Raises:
-            OperatorFailed: a weight is below 0.
-        """
-
-
-@runtime_checkable
-class UniqueKeysRun(Protocol):
-    """A run whose input must have one row per key once nothing is in flight."""
-
-    def check_unique(self, *, all_keys: bool) -> None:
-        """Check, after `finish` and with no rows in flight here or upstream, that no key has two rows.
-
-        Args:
-            all_keys: check all keys, not only those of this epoch. Needed if rows were in flight before.
-        Raises:
-            OperatorFailed: a key has two rows.
-        """
-
-
 class Combiner(Protocol):
     """Folds input rows of an operator into fewer rows before they are exchanged (two-phase aggregation).
 
@@ -313,21 +279,6 @@ class CheckpointListener(Protocol):
 
     def notify(self, checkpoint_id: CheckpointId, what: Notification) -> None:
         """Handle the outcome of one checkpoint. Raises OperatorFailed."""
-
-
-@runtime_checkable
-class PublishesState(Protocol):
-    """An operator whose current output is a function of one of its state tables.
-
-    Attributes:
-        published_table: name of that table.
-    """
-
-    uid: str
-    published_table: str
-
-    def results(self, state_rows: pa.Table) -> pa.Table:
-        """Return the output rows of some rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language.times import format_duration
-from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, StateBound, StatefulSpec
+from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, InputMode, StateBound, StatefulSpec
 
 
 def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
@@ -54,12 +54,13 @@ def _state_bounds(spec: JobSpec, graph: JobGraph, node: Node) -> Iterator[StateB
     operator = None if node.uid in spec.sources else spec.operator(node.uid)
     if not isinstance(operator, StatefulSpec):
         return
-    updates = [graph.nodes[name] for name in node.inputs if graph.nodes[name].retracts]
-    for producer in updates:
-        key = producer.key if producer.output_kind == UPDATES else None
-        yield from operator.bounds_over_updates(producer.uid, key, producer.event_time)
-    if not updates:
-        yield from operator.state_bounds()
+    inputs = [graph.nodes[name] for name in node.inputs]
+    yield from operator.bounds_by_input(
+        [
+            InputMode(one.uid, not one.retracts, one.key if one.output_kind == UPDATES else None, one.event_time)
+            for one in inputs
+        ]
+    )
     if node.retracts and (emitted := operator.output_bound(node.key)) is not None:
         yield emitted
 

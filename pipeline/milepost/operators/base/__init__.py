@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from milepost.operators.base.output_rows import Columns as Columns
     from milepost.operators.base.output_rows import OutputRows as OutputRows
     from milepost.operators.base.state_bounds import OUTPUT_TABLE as OUTPUT_TABLE
+    from milepost.operators.base.state_bounds import InputMode as InputMode
     from milepost.operators.base.state_bounds import StateBound as StateBound
     from milepost.operators.base.two_inputs import SIDES as SIDES
     from milepost.operators.base.two_inputs import PairedOperator as PairedOperator

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from milepost.language import Aggregate, ColumnName, ColumnType, Many, OrderColumn, Path, Problem, SpecModel, StepName
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import OutputRows
-from milepost.operators.base.state_bounds import StateBound, growth_over_updates
+from milepost.operators.base.state_bounds import InputMode, StateBound, growth_over_updates
 
 REMEMBERS = "remembers"
 """Key of a signature: how long after its watermark an operator remembers keys (allowed lateness or ttl)."""
@@ -199,6 +199,13 @@ class StatefulSpec(OperatorSpec):
         """
         holds = f"the {'row' if key == () else 'rows'} of {input_name}"
         return (StateBound("", holds, grows_with=growth_over_updates(input_name, key)),)
+
+    def bounds_by_input(self, inputs: Sequence[InputMode]) -> tuple[StateBound, ...]:
+        """Return the bounds of its state tables over these inputs."""
+        updates = [one for one in inputs if not one.is_append]
+        if not updates:
+            return self.state_bounds()
+        return tuple(bound for one in updates for bound in self.bounds_over_updates(one.name, one.key, one.event_time))
 
     @property
     def update_calls(self) -> dict[str, str]:

@@ -37,6 +37,26 @@ class StateBound:
         return "bounded" if self.until is None else f"bounded: until {self.until}"
 
 
+@dataclass(frozen=True, slots=True)
+class InputMode:
+    """The rows of an operator's input, as far as they decide what bounds its state.
+
+    Attributes:
+        name: the node that emits them. is_append: whether they are final.
+        key: key of updates, () for a single row, None without a key. event_time: column of updates, or None.
+    """
+
+    name: str
+    is_append: bool
+    key: tuple[str, ...] | None = None
+    event_time: str | None = None
+
+    @property
+    def growth(self) -> str | None:
+        """What a table of all its rows grows with."""
+        return growth_over_updates(self.name, None if self.is_append else self.key)
+
+
 def bound_per_key(what: str, key: Sequence[str]) -> StateBound:
     """Return the bound of a table with rows per key, or with one row in total if there is no key."""
     if not key:

@@ -23,6 +23,9 @@ def _distinct_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str]
     return pairs
 
 
+KeyPairs = Annotated[Many[KeyPair], AfterValidator(_distinct_pairs)]
+
+
 class TwoInputs(OperatorSpec):
     """Operators whose output has the columns of two inputs.
 
@@ -35,7 +38,7 @@ class TwoInputs(OperatorSpec):
     """
 
     inputs: Annotated[Many[StepName], Field(min_length=2, max_length=2)]
-    key: Annotated[Many[KeyPair], Field(min_length=1), AfterValidator(_distinct_pairs)]
+    key: Annotated[KeyPairs, Field(min_length=1)]
     columns: dict[ColumnName, RightColumn] = Field(default_factory=dict)
 
     @property

@@ -1,4 +1,4 @@
-"""Rows of two inputs that are close in event time."""
+"""Rows of two inputs with the same key: close in event time, or all that there are now."""
 
 from typing import TYPE_CHECKING
 

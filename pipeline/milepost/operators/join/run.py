@@ -41,6 +41,7 @@ from milepost.operators.contract import (
     StateTable,
     multi_row_table,
 )
+from milepost.operators.join.over_updates import JoinOverUpdates, JoinRules
 from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
 from milepost.operators.pairs.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
 from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
@@ -56,6 +57,8 @@ _PADDED_SIDE = {"left": LEFT, "right": RIGHT}
 
 def build(spec: JoinOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
     """Return the operator of a spec. Raises InvalidRequest."""
+    if spec.within is None:
+        return JoinOverUpdates(spec.uid, JoinRules(spec.key, spec.how, spec.condition, spec.renamed), inputs)
     shape = JoinShape(spec.key, spec.bounds, spec.how, spec.renamed)
     return IntervalJoinByKey(spec.uid, shape, inputs)
 

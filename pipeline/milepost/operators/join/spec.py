@@ -1,4 +1,4 @@
-"""Spec of the `join` operator: rows of two inputs that are close in event time."""
+"""Spec of the `join` operator: rows of two inputs with the same key."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import EventTimeRule
 from milepost.operators.base.origins import RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows
-from milepost.operators.base.state_bounds import StateBound, plus
+from milepost.operators.base.state_bounds import InputMode, StateBound, plus
 from milepost.operators.base.two_inputs import (
+    SIDES,
+    KeyPairs,
     PairedOperator,
     joined_columns,
     joined_lineage,
     pair_column_problems,
     paired_problems,
 )
+from milepost.operators.join.condition import ComparisonText
+from milepost.operators.join.rules_over_updates import output_over_updates
 
 _NEVER = timedelta(days=3650)
 """A bound of `within` from which on `how: anti` would practically never emit a row."""
@@ -37,39 +41,59 @@ def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
 
 
 class JoinOperator(PairedOperator):
-    """Joins rows of two inputs that have the same key and are close in event time.
+    """Joins rows of two inputs that have the same key.
 
-    The output has the columns of the left row, then those of the right row without its key; its event time is that of
-    the left row. Late rows of an input go to `<uid>.late.<input>`. A key that contains a null matches nothing.
+    The output has the columns of the left row, then those of the right row without its key. A key that contains a null
+    matches nothing. In unmatched rows the columns of the other side are null.
 
-    `left`, `right` and `anti` emit an unmatched row once the watermark rules out a match, and at once if its key
-    contains a null. The columns of the other side are then null; with `how: right`, the left key and event time columns
-    hold the values of the right row.
+    With `within`, rows match if they are close in event time. Both inputs must be append, and so is the output, whose
+    event time is that of the left row. Late rows of an input go to `<uid>.late.<input>`. `left`, `right` and `anti`
+    emit an unmatched row once the watermark rules out a match, and at once if its key contains a null. With
+    `how: right`, the left key and event time columns of such rows hold the values of the right row.
+
+    Without `within`, the output is the join of the rows that both inputs have now. Either may be append or updates. If
+    both are append and `how` is inner or semi, the output is append. Otherwise it is a retract stream without a key,
+    which operators can read. It has no event time.
 
     Attributes:
-        within: minimum and maximum of the right row's event time minus the left row's. Both may be negative.
+        inputs: names of two sources or operators, the left one first. The same name twice is a self-join.
+        key: columns that are equal in both inputs, each once; `{left: right}` if their names differ. []: every left row
+            meets every right row, in one task; only without `within`.
+        within: minimum and maximum of the right row's event time minus the left row's. Both may be negative. null: rows
+            match whatever their time.
         how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. semi: left rows
             with at least one match, once. anti: left rows without a match. semi and anti emit only the left columns.
+            Without `within`, right is not available.
+        condition: comparisons that matching rows must satisfy, each of a left and a right column:
+            `amount <= right.limit`, with `=`, `<>`, `<`, `<=`, `>`, `>=`, or `<=>`, which is true for two nulls. Only
+            without `within`.
     """
 
     kind: Literal["join"]
-    within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)]
+    key: KeyPairs
+    within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)] | None = None
     how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
+    condition: Many[ComparisonText] = ()
 
     @property
     def bounds(self) -> tuple[timedelta, timedelta]:
-        """The lower and the upper bound of `within`."""
+        """The lower and the upper bound of `within`. It must have them."""
+        assert self.within is not None, "a join over updates has no bounds"
         low, high = self.within
         return low, high
 
+    @property
+    def has_late_rows(self) -> bool:
+        return self.within is not None
+
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "that of its left input; with `how: right`, that of the right row if no left row matches",
+        "with `within`, that of its left input; with `how: right`, that of the right row if no left row matches",
         "max(0, hi) of `within: [lo, hi]`; with `how: right` at least −lo",
-        "event time < stamp, for either input: `<uid>.late.<input>`",
+        "with `within`, event time < stamp, for either input: `<uid>.late.<input>`",
     )
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep", "ttl"})
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"how": frozenset({"full"})}
-    lost_state: ClassVar[str] = "the rows that wait for a match: their pairs will be missing"
+    lost_state: ClassVar[str] = "the rows to match: their pairs with later rows will be missing"
 
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
@@ -77,12 +101,15 @@ class JoinOperator(PairedOperator):
         """Return the left columns, then the right ones without the key: append, with the left event time.
 
         semi and anti have only the left columns. An unmatched row is emitted late: with `within: [lo, hi]`, a left row
-        waits until the watermark is hi after it, and a right row until it is -lo after it.
+        waits until the watermark is hi after it, and a right row until it is -lo after it. Without `within`, the rows
+        are those of `output_over_updates`.
         """
+        if self.within is None:
+            return output_over_updates(self, inputs, path)
         # within: [-5m, 1h], how: left   -> holdback 1h: an unmatched left row of 12:00 is emitted at watermark 13:00
         # within: [-2h, 1h], how: right  -> holdback 2h: an unmatched right row of 12:00 is emitted at watermark 14:00
         left, right = inputs
-        problems = paired_problems(self, "a join", inputs, path)
+        problems = [*paired_problems(self, "a join", inputs, path), *_interval_problems(self, path)]
         if self.how == "right" and not problems:
             problems += _right_alone_problems(self, left, right, path)
         if self.how in LEFT_ALONE and self.columns:
@@ -113,7 +140,8 @@ class JoinOperator(PairedOperator):
         With `how: right`, the left key and event time columns may also hold the values of an unmatched right row.
         """
         left, right = inputs
-        pairs = [*self.key, (times[0], times[1])]
+        compared = [(one.left, one.right) for one in self.condition]
+        pairs = [*self.key, *([(times[0], times[1])] if self.within is not None else compared)]
         joined = joined_lineage(self, inputs, pairs)
         if self.how in LEFT_ALONE:
             return RowsLineage(left.columns, joined.rows, left.any_column)
@@ -125,6 +153,9 @@ class JoinOperator(PairedOperator):
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # State holds the rows that can still match within these bounds. A signature without `how` means inner.
         how = {} if self.how == "inner" else {"how": self.how}
+        if self.within is None:
+            condition = [one.text for one in self.condition]
+            return how | ({"condition": condition} if condition else {})
         return {"within": list(map(format_signed_duration, self.bounds)), **how}
 
     def state_bounds(self) -> tuple[StateBound, ...]:
@@ -134,6 +165,34 @@ class JoinOperator(PairedOperator):
             StateBound("left", f"rows of {self.inputs[0]}{unmatched}", f"event time{plus(high)} < W"),
             StateBound("right", f"rows of {self.inputs[1]}", f"event time{plus(-low)} < W"),
         )
+
+    def bounds_by_input(self, inputs: Sequence[InputMode]) -> tuple[StateBound, ...]:
+        if self.within is not None:
+            return self.state_bounds()
+        return tuple(
+            StateBound(side, f"rows of {input_.name}", grows_with=input_.growth)
+            for side, input_ in zip(SIDES, inputs, strict=True)
+        )
+
+    def state_columns(self) -> list[tuple[str, list[str]]]:
+        compared = [one.left for one in self.condition], [one.right for one in self.condition]
+        return [
+            (side, list(dict.fromkeys([*(pair[index] for pair in self.key), *compared[index]])))
+            for index, side in enumerate(SIDES)
+        ]
+
+
+def _interval_problems(operator: JoinOperator, path: Path) -> Iterator[Problem]:
+    """Yield why keys of a join over updates do not fit one with `within`."""
+    if operator.condition:
+        message = "`condition` is only for a join without `within`; filter the pairs in a `sql` operator after the join"
+        yield Problem((*path, "condition"), message)
+    if not operator.key:
+        message = (
+            "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, "
+            "in an upstream `sql` operator of each input"
+        )
+        yield Problem((*path, "key"), message)
 
 
 def _right_alone_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:

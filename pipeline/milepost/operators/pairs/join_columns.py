@@ -107,15 +107,17 @@ def _width(data_type: pa.DataType) -> int:
         return _GUESSED_BYTES
 
 
-def common_types(uid: str, keys: Sequence[tuple[str, str]], schemas: Sequence[pa.Schema]) -> list[pa.DataType]:
-    """Return for each pair of key columns the type that represents both exactly. Raises InvalidRequest: none exists."""
+def common_types(
+    uid: str, keys: Sequence[tuple[str, str]], schemas: Sequence[pa.Schema], what: str = "key"
+) -> list[pa.DataType]:
+    """Return for each pair of columns the type that represents both exactly. Raises InvalidRequest: none exists."""
     common_per_key = []
     for left, right in keys:
         types = schemas[LEFT].field(left).type, schemas[RIGHT].field(right).type
         common = common_key_type(*types)
         if common is None:
             raise InvalidRequest(
-                f"operator {uid!r}: key {left} of its left input is {types[LEFT]}, {right} of its right input is "
+                f"operator {uid!r}: {what} {left} of its left input is {types[LEFT]}, {right} of its right input is "
                 f"{types[RIGHT]}: values of one are not values of the other. Nothing was changed.",
                 hint="CAST one of them in a `sql` operator before it.",
             )

@@ -21,7 +21,15 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
-from milepost.operators import OperatorRun, OutputKind, RetractingRun, RetractInputRun, UniqueKeysRun
+from milepost.operators import (
+    ChangesRun,
+    OperatorRun,
+    OutputKind,
+    PublishesChanges,
+    RetractingRun,
+    RetractInputRun,
+    UniqueKeysRun,
+)
 from milepost.operators.base import user_columns
 from milepost.operators.rows import as_insertions, count_rows
 from milepost.protocol.exchange import firing_watermark, latest, operator_watermark
@@ -212,16 +220,38 @@ class Processing:
         before_us = self.fired_us
         self.fired_us = firing_watermark(before_us, self._watermark_us, in_flight)
         yield from self._emit(opened.run.finish(self.fired_us), before_us, part, distinct=self._updates)
-        if self._item.retract is not None:
+        if isinstance(opened.run, ChangesRun):
+            yield from self._emit_changes(opened.run.changes(), before_us, part)
+        elif self._item.retract is not None:
             assert isinstance(opened.run, RetractingRun), f"operator {self._uid} cannot tell what it replaces"
             yield Rows(self._item.retract, opened.run.retractions(), before_us)
         if not in_flight:
             self._check_settled(opened.run)
-        if (whole := self._item.whole) is not None:
-            rows = whole.operator.results(opened.tables[whole.operator.published_table].rows())
-            yield Rows(whole.node, rows, before_us, distinct=True, part=part)
-            if whole.fill is not None:
-                yield Rows(whole.fill, as_insertions(rows), before_us)
+        yield from self._emit_whole(opened, before_us, part)
+
+    def _emit_changes(self, changes: Iterator[pa.Table], stamp_us: int | None, part: int) -> Iterator[TaskOutput]:
+        """Emit final rows, or rows with weights for the operators that read them."""
+        for rows in changes:
+            if self._item.retract is None:
+                yield from self._emit(rows, stamp_us, part)
+            else:
+                self.rows_out += count_rows(rows)
+                yield Rows(self._item.retract, rows, stamp_us)
+
+    def _emit_whole(self, opened: OpenSlice, stamp_us: int | None, part: int) -> Iterator[TaskOutput]:
+        """Emit all current rows, for sinks and operators that start in this epoch."""
+        whole = self._item.whole
+        if whole is None:
+            return
+        if isinstance(whole.operator, PublishesChanges):
+            assert whole.fill is not None, "rows without a key have no sinks"
+            for rows in whole.operator.whole(opened.tables):
+                yield Rows(whole.fill, rows, stamp_us)
+            return
+        rows = whole.operator.results(opened.tables[whole.operator.published_table].rows())
+        yield Rows(whole.node, rows, stamp_us, distinct=True, part=part)
+        if whole.fill is not None:
+            yield Rows(whole.fill, as_insertions(rows), stamp_us)
 
     def _check_settled(self, run: OperatorRun) -> None:
         """Check the state with no rows in flight before the operator. Raises OperatorFailed."""

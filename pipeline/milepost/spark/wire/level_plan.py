@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.epoch import EpochAlignment, StateTableSnapshot
-from milepost.operators import PublishesState, StatefulOperator
+from milepost.operators import PublishesChanges, PublishesState, StatefulOperator
 from milepost.operators.base import late_output
 from milepost.protocol.exchange import (
     END_OF_TIME_US,
@@ -92,12 +92,12 @@ class WholeOutput:
 
     Attributes:
         node: name of the output.
-        operator: the operator that computes the rows from a table of its state.
+        operator: the operator that computes the rows from its state. One without a key has rows only for `fill`.
         fill: name of the output with the same rows and weights; None: it has no reader.
     """
 
     node: str
-    operator: PublishesState
+    operator: PublishesState | PublishesChanges
     fill: str | None
 
 

@@ -26,7 +26,7 @@ from milepost.errors import ProtocolViolation
 from milepost.protocol.records import EXPIRES_COLUMN, FIRED_COLUMN, TIMER_COLUMN, WEIGHT_COLUMN
 from milepost.state.cache.cache import StateCache
 from milepost.state.keyed.grouping import Numbered, number_keys
-from milepost.state.keyed.multi_row import RowIdentity
+from milepost.state.keyed.multi_row import RowIdentity, weight_changes
 from milepost.state.keyed.rows_of_keys import RowsOfKeys, rows_of_keys
 from milepost.state.keyed.run_reader import RunReader, referenced_runs
 from milepost.state.keyed.snapshot import FrozenState, RestoredState
@@ -46,8 +46,7 @@ class SubtaskState:
         self._restored = restored
         self._identity = restored.identity
         self._bases, self._deltas = restored.bases, restored.deltas
-        self._watermark_us = restored.watermark_us
-        self._times = restored.times
+        self._watermark_us, self._times = restored.watermark_us, restored.times
         self._added: int | None = 0
         self._changes: list[Layer] = []
         self._forgotten: tuple[Layer, ...] = ()
@@ -250,6 +249,11 @@ class SubtaskState:
         grouped.put(rows.filter(pa.array(remains)), remains)
         self.delete(grouped.keys.filter(pa.array(~remains & is_stored)))
 
+    def weight_changes(self) -> tuple[pa.Table, Ints]:
+        """Return the rows of a multi-row table whose weight this epoch changed, and their weight when it began."""
+        changes = stack(self._changes, self._identity.keys, self.schema)
+        return weight_changes(changes, *self.find(self._key_columns(changes.rows), changes.hashes, at_start=True))
+
     def rows(self) -> pa.Table:
         """Return all live rows, in ascending order of their state hash."""
         merged = stack([*self._bases, *self._deltas, *self._changes], self._identity.keys, self.schema)
@@ -288,8 +292,7 @@ class SubtaskState:
 
     def _is_live(self, layer: Layer, positions: Ints) -> Bools:
         """Return which of the rows at `positions` are alive."""
-        live = ~layer.deleted[positions]
-        return live & self._times.alive(layer, self._watermark_us, positions)
+        return ~layer.deleted[positions] & self._times.alive(layer, self._watermark_us, positions)
 
     def _concat(self, parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).combine_chunks() if parts else self.schema.empty_table()

@@ -16,6 +16,7 @@ from milepost.errors import InvalidRequest
 from milepost.protocol.records import IDENTITY_COLUMNS, ROW_IDENTITY, WEIGHT_COLUMN
 from milepost.state.layers.exact_keys import same_keys
 from milepost.state.layers.key_groups import Ints
+from milepost.state.layers.layer import Bools, Layer
 from milepost.state.layers.row_identity import identity_of, plain_columns
 from milepost.state.runs.identity import StateIdentity
 
@@ -61,3 +62,26 @@ class RowIdentity:
                 hint="report this: it does not happen by chance",
                 uid=self.state.uid,
             )
+
+
+def weight_changes(changes: Layer, before: pa.Table, existed: Bools) -> tuple[pa.Table, Ints]:
+    """Return the rows whose weight an epoch changed, with their weight now, and the weight that they had before.
+
+        changes          before     returned
+        a  weight 2      a  1       a  weight 2, before 1
+        b  deleted       b  3       b  weight 0, before 3
+        c  weight 1      none       c  weight 1, before 0
+        d  weight 4      d  4       nothing
+
+    Args:
+        changes: newest row or tombstone of each key that was written. before, existed: the row of each of these keys at
+            the start of the epoch, and whether it had one.
+    """
+    was = np.where(existed, before.column(WEIGHT_COLUMN).fill_null(0).to_numpy(), 0)
+    is_now = np.where(changes.deleted, 0, changes.rows.column(WEIGHT_COLUMN).fill_null(0).to_numpy())
+    changed = np.flatnonzero(was != is_now)
+    # A tombstone has no values but its key. Its row is the one that was there before.
+    place = np.where(changes.deleted, changes.num_rows, 0) + np.arange(changes.num_rows)
+    rows = pa.concat_tables([changes.rows, before]).take(pa.array(place[changed]))
+    weights = pa.array(is_now[changed])
+    return rows.set_column(rows.column_names.index(WEIGHT_COLUMN), WEIGHT_COLUMN, weights), was[changed]

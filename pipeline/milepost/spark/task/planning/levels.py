@@ -14,7 +14,7 @@ import pyarrow as pa
 from milepost.epoch import EpochPlan, split_inputs
 from milepost.jobspec.job import SourceSpec
 from milepost.language.times import in_us
-from milepost.operators import PublishesState, StatefulOperator
+from milepost.operators import PublishesChanges, PublishesState, StatefulOperator
 from milepost.operators.base import edge_names
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
@@ -237,6 +237,6 @@ def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nod
 
 
 def _whole_output(operator: StatefulOperator, fills: bool) -> WholeOutput:
-    if not isinstance(operator, PublishesState):
+    if not isinstance(operator, PublishesState | PublishesChanges):
         raise TypeError(f"output of operator {operator.uid} is no function of its state")
     return WholeOutput(operator.uid + WHOLE, operator, operator.uid + FILL if fills else None)

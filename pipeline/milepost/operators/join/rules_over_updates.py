@@ -1,0 +1,64 @@
+"""Output and refusals of a join without `within`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from milepost.language import Path, Problem
+from milepost.operators.base.key_types import key_family
+from milepost.operators.base.output_rows import APPEND, RETRACTIONS, OutputRows, key_problems, scalar_problems
+from milepost.operators.base.two_inputs import joined_columns, key_type_problems, pair_column_problems
+
+if TYPE_CHECKING:
+    from milepost.operators.join.spec import JoinOperator
+
+
+def output_over_updates(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
+    """Return the rows of the join of what both inputs have now.
+
+    Append if no row is ever retracted: both inputs are append, and a row that was emitted stays. A pair stays, and a
+    row with a match keeps it; a row without a match may get one.
+
+        inputs              inner, semi     left, anti
+        append, append      append          retract
+        append, updates     retract         retract
+    """
+    left, right = inputs
+    is_existence = operator.how in ("semi", "anti")
+    problems = [*_problems(operator, left, right, path)]
+    if is_existence and operator.columns:
+        message = f"`how: {operator.how}` emits only the columns of the left input: there is nothing to rename"
+        problems.append(Problem((*path, "columns"), message))
+    elif not is_existence and left.columns_known and right.columns_known:
+        problems += pair_column_problems(operator, left, right, path)
+    if problems:
+        return problems
+    only_adds = left.kind == right.kind == APPEND and operator.how in ("inner", "semi")
+    return OutputRows(
+        left.columns if is_existence else joined_columns(operator, left, right),
+        None,
+        APPEND if only_adds else RETRACTIONS,
+        (),
+        columns_known=left.columns_known and (right.columns_known or is_existence),
+        deletes=not only_adds,
+    )
+
+
+def _problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    if operator.how == "right":
+        message = "`how: right` is not available without `within`; swap the inputs and write how: left"
+        yield Problem((*path, "how"), message)
+    for position, (name, rows) in enumerate(zip(operator.inputs, (left, right), strict=True)):
+        yield from key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
+        compared = [(one.left, one.right)[position] for one in operator.condition]
+        yield from scalar_problems("a comparison", compared, name, rows, (*path, "condition"))
+    yield from key_type_problems(operator, left, right, path)
+    for index, one in enumerate(operator.condition):
+        types = left.type_of(one.left), right.type_of(one.right)
+        if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
+            continue
+        if key_family(types[0]) != key_family(types[1]):
+            message = f"{one.left} is {types[0]}, but {one.right} is {types[1]}: their values cannot be compared"
+            hint = "CAST one of them in a `sql` operator before the join"
+            yield Problem((*path, "condition", index), f"{message}; {hint}")
