@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from milepost.operators.abilities import ChangesRun
 from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import StatefulOperator
 from milepost.protocol.records.object_store import StoreConfig
@@ -31,6 +32,7 @@ class TwoInputRun:
         self.handles: dict[str, tuple[StateHandle, ...]] = {}
         self.firing_us: int | None = None
         self.epochs = 0
+        self.changes: list[pa.Table] = []
 
     def epoch(
         self,
@@ -39,8 +41,11 @@ class TwoInputRun:
         firing_us: int | None = None,
         parallelism: int = 1,
     ) -> tuple[pa.Table, list[list[pa.Table]]]:
-        """Run one epoch over (position, rows); return what comes out, and the late rows of each side."""
-        self.epochs += 1
+        """Run one epoch over (position, rows); return what comes out, and the late rows of each side.
+
+        `changes` are those of the epoch, if the operator emits its rows so.
+        """
+        self.epochs, self.changes = self.epochs + 1, []
         rows = [self.operator.output_schema.empty_table()]
         late: list[list[pa.Table]] = [[], []]
         handles: dict[str, list[StateHandle]] = {name: [] for name in SIDES}
@@ -55,6 +60,8 @@ class TwoInputRun:
                     rows.append(output.rows)
                     late[position].append(output.late)
             rows.append(run.finish(firing_us))
+            if isinstance(run, ChangesRun):
+                self.changes += run.changes()
             for name, state in tables.items():
                 snapshot = state.freeze(firing_us).encode(f"chk-{self.epochs}/t1/state/")
                 for upload in snapshot.uploads:

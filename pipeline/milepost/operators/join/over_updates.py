@@ -224,14 +224,12 @@ class JoinOverUpdates:
         """Yield the changes of left rows that are emitted because they have a match (`semi`) or have none."""
         if not len(left.keys):
             return
-        now = np.zeros(len(left.keys), dtype=np.int64)
-        before = np.zeros(len(left.keys), dtype=np.int64)
+        sums = np.zeros((2, len(left.keys)), dtype=np.int64)  # of the weights of its matches, now and before
         for right in rights:
             if len(right.keys):
                 weights = right.now, right.before
-                sums = matched_weights(left.keys, right.keys, self._compared(left, right), weights)
-                now, before = now + sums[0], before + sums[1]
-        shown_now, shown_before = now > 0, before > 0
+                sums += matched_weights(left.keys, right.keys, self._compared(left, right), weights)
+        shown_now, shown_before = sums > 0
         if self.emits_unmatched:
             shown_now, shown_before = ~shown_now, ~shown_before
         weights = left.now * shown_now - left.before * shown_before

@@ -1,0 +1,209 @@
+"""The join over updates adds up to DuckDB's join of the current rows, however they come, go and are cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from milepost.errors import InvalidRequest
+from milepost.operators.base.two_inputs import SIDES
+from milepost.operators.contract import OperatorFailed, OperatorInput
+from milepost.operators.join.condition import Comparison
+from milepost.operators.join.over_updates import JoinOverUpdates, JoinRules
+from milepost.protocol.records.state_columns import WEIGHT_COLUMN
+from milepost_testkit import profiles, wording
+from milepost_testkit.rows.key_hashes import KEYED, WEAK
+from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
+
+ORDERS = pa.schema(
+    [("k", pa.int32()), ("x", pa.float64()), ("amount", pa.int16()), ("price", pa.float64()), ("name", pa.string())]
+)
+LIMITS = pa.schema(
+    [
+        ("order", pa.int64()),
+        ("y", pa.float64()),
+        ("rid", pa.int64()),
+        ("most", pa.int64()),
+        ("cap", pa.float32()),
+        ("label", pa.string()),
+    ]
+)
+KEYS = (("k", "order"), ("x", "y"))
+HOWS = ("inner", "left", "semi", "anti")
+CONDITIONS = (
+    (),
+    (Comparison("amount", "<", "most"),),
+    (Comparison("price", "<=", "cap"),),
+    (Comparison("name", "=", "label"),),
+    (Comparison("name", "<=>", "label"),),
+    (Comparison("name", "<>", "label"),),
+    (Comparison("price", "<>", "cap"), Comparison("amount", ">=", "most")),
+    (Comparison("price", ">", "cap"), Comparison("amount", "<=", "most")),
+    (Comparison("name", "<>", "label"), Comparison("price", "<>", "cap"), Comparison("amount", "<=>", "most")),
+)
+Piece = tuple[int, list[tuple[Any, ...]]]
+
+
+def joined(
+    how: str = "inner",
+    condition: Sequence[Comparison] = (),
+    keys: Sequence[tuple[str, str]] = KEYS,
+    appends: tuple[bool, bool] = (False, False),
+    left: pa.Schema = ORDERS,
+    right: pa.Schema = LIMITS,
+) -> JoinOverUpdates:
+    weight = pa.field(WEIGHT_COLUMN, pa.int64())
+    schemas = [schema if own else schema.append(weight) for schema, own in zip((left, right), appends, strict=True)]
+    return JoinOverUpdates("joined", JoinRules(keys, how, condition, {}), [OperatorInput(one, None) for one in schemas])
+
+
+def weighted(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    schema = schema.append(pa.field(WEIGHT_COLUMN, pa.int64()))
+    return pa.table(list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in schema], schema=schema)
+
+
+def orders(*rows: tuple[Any, ...]) -> tuple[int, pa.Table]:
+    """Order, weight, and the other columns by default."""
+    return 0, weighted(ORDERS, [(*row[:-1], *(0.0, 1, 1.0, "a")[len(row) - 2 :], row[-1]) for row in rows])
+
+
+def limits(*rows: tuple[Any, ...]) -> tuple[int, pa.Table]:
+    return 1, weighted(LIMITS, [(*row[:-1], *(0.0, 5, 9, 2.0, "b")[len(row) - 2 :], row[-1]) for row in rows])
+
+
+def listed(tables: Sequence[pa.Table], *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in (*columns, WEIGHT_COLUMN)) for one in tables for row in one.to_pylist()]
+
+
+def batch(operator: JoinOverUpdates, net: Sequence[pa.Table]) -> Counter[str]:
+    """Return the join of the rows by DuckDB: each row with its weight, which may be below 0."""
+    connection = duckdb.connect()
+    for name, rows in zip("lr", net, strict=True):
+        connection.register(f"{name}_rows", rows)
+        columns = ", ".join(f'"{column}"' for column in rows.column_names if column != WEIGHT_COLUMN)
+        columns += ", x::VARCHAR AS zero" if name == "l" else ", y::VARCHAR AS zero"  # -0.0 is another row than 0.0
+        connection.execute(
+            f"CREATE TEMP TABLE {name} AS SELECT *, row_number() OVER () AS id FROM (SELECT {columns}, "
+            f"sum({WEIGHT_COLUMN})::BIGINT AS w FROM {name}_rows GROUP BY ALL HAVING sum({WEIGHT_COLUMN}) <> 0)"
+        )
+    symbols = {"<=>": "IS NOT DISTINCT FROM"}
+    on = [f'l."{left}" = r."{right}"' for left, right in zip(*operator.keys, strict=True)]
+    on += [f'l."{one.left}" {symbols.get(one.symbol, one.symbol)} r."{one.right}"' for one in operator.condition]
+    near = " AND ".join(on) or "true"
+    floats = operator.keys[0]
+    left = ", ".join(
+        f'l."{name}" + 0.0 AS "{name}"' if name == "x" and name in floats else f'l."{name}"' for name in ORDERS.names
+    )
+    right = ", ".join(f'r."{name}"' for name in LIMITS.names if name not in operator.keys[1])
+    matches = f"coalesce((SELECT sum(r.w) FROM r WHERE {near}), 0)"
+    pairs = f"SELECT {left}, {right}, l.w * r.w AS w FROM l JOIN r ON {near}"
+    nulls = ", ".join("NULL" for name in LIMITS.names if name not in operator.keys[1])
+    query = {
+        "inner": pairs,
+        "left": f"{pairs} UNION ALL SELECT {left}, {nulls}, l.w FROM l WHERE {matches} <= 0",
+        "semi": f"SELECT {left}, l.w FROM l WHERE {matches} > 0",
+        "anti": f"SELECT {left}, l.w FROM l WHERE {matches} <= 0",
+    }[operator.how]
+    rows = connection.sql(query).to_arrow_table()
+    rows = rows.rename_columns([*operator.output_schema.names, WEIGHT_COLUMN])
+    return counted(
+        [
+            rows.select(operator.output_schema.names)
+            .cast(operator.output_schema)
+            .append_column(WEIGHT_COLUMN, rows["w" if "w" in rows.column_names else WEIGHT_COLUMN])
+        ]
+    )
+
+
+def counted(tables: Sequence[pa.Table]) -> Counter[str]:
+    """Return the weight of each row. Rows that cancel are left out."""
+    found = Counter[str]()
+    for table in tables:
+        has_weight = WEIGHT_COLUMN in table.column_names
+        for row in table.to_pylist():
+            weight = int(row.pop(WEIGHT_COLUMN)) if has_weight else 1
+            found[repr(row)] += weight
+    return Counter({row: weight for row, weight in found.items() if weight})
+
+
+nan = float("nan")
+keys_ = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 0.0, -0.0, nan]))
+left_rows = st.builds(
+    lambda key, *values: (*key, *values),
+    keys_,
+    st.integers(0, 2),
+    st.sampled_from([None, 0.0, 1.5, nan]),
+    st.sampled_from([None, "a", "b"]),
+)
+right_rows = st.builds(
+    lambda key, *values: (*key, *values),
+    keys_,
+    st.integers(0, 1),
+    st.none() | st.integers(0, 2),
+    st.sampled_from([None, 0.0, 1.5, nan]),
+    st.sampled_from([None, "a", "b"]),
+)
+pieces = st.lists(
+    st.one_of(
+        *(
+            st.lists(st.tuples(rows, st.sampled_from([1, 1, 2, -1])), max_size=5).map(
+                lambda many, side=side: (side, many)
+            )
+            for side, rows in enumerate((left_rows, right_rows))
+        )
+    ),
+    max_size=4,
+)
+histories = st.lists(st.tuples(pieces, st.sampled_from([1, 2, 3])), min_size=1, max_size=5)
+
+
+@profiles.examples(share=0.3)
+@given(
+    how=st.sampled_from(HOWS),
+    condition=st.sampled_from(CONDITIONS),
+    keys=st.sampled_from([KEYS, KEYS[:1], ()]),
+    appends=st.tuples(st.booleans(), st.booleans()),
+    history=histories,
+    weak=st.booleans(),
+    batch_rows=st.sampled_from([1, 10**6]),
+)
+def test_the_output_adds_up_to_duckdbs_join_after_each_epoch(
+    tmp_path_factory: pytest.TempPathFactory, how: str, condition: Sequence[Comparison], keys: Any,
+    appends: tuple[bool, bool], history: Any, weak: bool, batch_rows: int,
+) -> None:  # fmt: skip
+    """Weights below 0, nulls, NaN, duplicates, changes of both sides, rescales and collisions; each change once."""
+    operator = joined(how, condition, keys, appends)
+    operator.batch_rows = batch_rows
+    run = TwoInputRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
+    seen: list[list[pa.Table]] = [[weighted(ORDERS, [])], [weighted(LIMITS, [])]]
+    shown = Counter[str]()
+    for given_pieces, parallelism in history:
+        sent = []
+        for side, many in given_pieces:
+            rows = [(*row, abs(weight) if appends[side] else weight) for row, weight in many]
+            table = weighted((ORDERS, LIMITS)[side], rows)
+            seen[side].append(table)
+            if appends[side]:
+                copies = [at for at, row in enumerate(rows) for _ in range(row[-1])]
+                table = table.drop_columns([WEIGHT_COLUMN]).take(pa.array(copies, pa.int64()))
+            sent.append((side, table))
+        run.epoch(sent, parallelism=parallelism)
+        if not operator.only_adds:
+            every = [repr(row) for one in run.changes for row in one.drop_columns([WEIGHT_COLUMN]).to_pylist()]
+            assert len({*every}) == len(every), "a row is emitted once"
+            assert all(weight for one in run.changes for weight in one[WEIGHT_COLUMN].to_pylist())
+        assert all(one.num_rows <= batch_rows for one in run.changes)
+        for row, weight in counted(run.changes).items():
+            shown[row] += weight
+        net = [pa.concat_tables(tables) for tables in seen]
+        assert Counter({row: weight for row, weight in shown.items() if weight}) == batch(operator, net)
+    whole = operator.whole({name: run.restore(name) for name in SIDES})
+    assert counted([*whole]) == batch(operator, [pa.concat_tables(tables) for tables in seen])
