@@ -277,7 +277,7 @@ def job_document(
         if rows is not None:
             nodes.append(rows)
         hidden = operator["kind"] == "lookup" and digits.pick((False, True))  # then some columns may be omitted
-        keyless = not updates if operator["kind"] == "sql" else operator["kind"] == "top" and "rank" not in operator
+        keyless = not updates if operator["kind"] == "sql" else _has_no_key(operator, updates)
         if not hidden and not keyless:
             _sink(sinks, operator["uid"], operator["uid"], "upsert" if updates else "append")
         if (operator["kind"] == "window" or {"ttl", "tombstone_ttl"}.intersection(operator)) and digits.pick(
@@ -294,6 +294,12 @@ def job_document(
         "spark": {"buffer_size": buffer},
         "checkpointing": {"max_parallelism": 8, **({"aligned_timeout": "1s"} if cuts else {})},
     }
+
+
+def _has_no_key(operator: dict[str, Any], updates: bool) -> bool:
+    """Return whether an operator's rows are retracted and have no key."""
+    ranked, bounded = "rank" in operator, "within" in operator
+    return (operator["kind"] == "top" and not ranked) or (operator["kind"] == "join" and updates and not bounded)
 
 
 def cuts_epochs(document: dict[str, Any]) -> bool:

@@ -39,6 +39,13 @@ WINDOW_DELETES = ("n < 2", None)
 BEFORE, AFTER = ["-1h", "-30m"], ["30m", "1h"]
 WITHIN = (["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"], BEFORE, AFTER)
 HOWS_ASOF = ("inner", "left")
+CONDITIONS = (
+    ("i < right.i",),
+    ("x <= right.f", "b <=> right.b"),
+    ("k <> right.k",),
+    ("d >= right.d", "x <> right.x"),
+    ("t > right.t", "i <= right.i"),
+)
 EXTREMES = ("min(", "max(", "arg_min(", "arg_max(")
 
 First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable | None]]
@@ -143,7 +150,7 @@ def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool
         return operator, True, replace(_chosen(uid, rows), key=None)
     operator["rank"] = f"place_{uid}"
     keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
-    return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"))
+    return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"), columns=())
 
 
 def _materialize(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable]:
@@ -164,7 +171,7 @@ def _chosen(uid: str, rows: Readable) -> Readable:
         return replace(rows, name=uid)
     of_source = rows.event_time == "t"
     calls, orders = (OVER_CHOSEN, ORDERS) if of_source else (over_updates(rows.keys[-1]), WINDOW_ORDERS)
-    return Readable(uid, rows.keys, calls, "", updates=True, orders=orders)
+    return Readable(uid, rows.keys, calls, "", rows.columns if of_source else (), updates=True, orders=orders)
 
 
 def _of_latest(uid: str, operator: dict[str, Any], rows: Readable) -> Readable:
@@ -191,12 +198,37 @@ def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, A
 
 
 def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
-    """Return an interval or as-of join of two sources, or of a node with itself, and its readable columns."""
+    """Return a join of two sources, or of a node with itself, and its readable columns."""
+    if kind == "join" and digits.pick((False, True)):
+        return _joined_now(uid, digits, [node for node in nodes if node.columns])
     sources = [node for node in nodes if node.name in ("a", "b")]
     left, right = digits.pick(sources), digits.pick(sources)
     if digits.pick((False, False, True)):
-        left = right = digits.pick([node for node in nodes if node.columns])
+        left = right = digits.pick([node for node in nodes if node.columns and not node.updates])
     return _joined(uid, kind, digits, left, right)
+
+
+def _joined_now(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
+    """Return a join of the current rows of two nodes, and its readable columns, as of updates."""
+    left, right = digits.pick(nodes[::-1]), digits.pick(nodes[::-1])
+    key, how = digits.pick((*BASE_KEYS, ())), digits.pick(("inner", "left", "semi", "anti"))
+    operator: dict[str, Any] = {
+        "uid": uid,
+        "kind": "join",
+        "inputs": [left.name, right.name],
+        "key": list(key),
+        "how": how,
+    }
+    condition = digits.pick(((), *CONDITIONS))
+    if condition:
+        operator["condition"] = list(condition)
+    columns = left.columns
+    if how not in LEFT_ALONE:
+        operator["columns"] = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}
+        columns = (*columns, *operator["columns"])
+    made = Readable(uid, BASE_KEYS, OVER_CHOSEN, "", columns, updates=True, orders=ORDERS, numbered=True)
+    retracts = left.updates or right.updates or how in ("left", "anti")
+    return operator, retracts, replace(made, value="CAST(i AS BIGINT)")
 
 
 def met(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:

@@ -18,7 +18,7 @@ def sql_operator(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, An
     others = [one for one in dict.fromkeys(one for key in rows.keys for one in key) if one != "n"]
     one = digits.pick(others or ("n",))
     where = digits.pick(("", f" WHERE {value} > 1", f" WHERE {value} IS NOT NULL"))
-    made = replace(rows, name=uid, calls=CALLS, orders=(("n",),), value="n")
+    made = replace(rows, name=uid, calls=CALLS, orders=(("n",),), value="n", columns=())
     if digits.pick((True, False)):
         number = value if "n" in (key or ()) else digits.pick((value, f"{value} + 1", f"-{value}"))
         text = f"SELECT {', '.join([*others, f'{number} AS n' if number != 'n' else number])} FROM {name}{where}"

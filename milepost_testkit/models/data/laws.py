@@ -18,17 +18,23 @@ from milepost.operators.window.spec import WindowOperator
 from milepost_testkit.models.data.batch import AggregateLaw, DeduplicateLaw, Law
 from milepost_testkit.models.data.kinds.asof_law import AsofLaw
 from milepost_testkit.models.data.kinds.join_law import JoinLaw
+from milepost_testkit.models.data.kinds.join_over_updates_law import JoinOverUpdatesLaw
 from milepost_testkit.models.data.kinds.latest_law import LatestLaw
 from milepost_testkit.models.data.kinds.materialize_law import MaterializeLaw
 from milepost_testkit.models.data.kinds.process_law import ProcessLaw
 from milepost_testkit.models.data.kinds.top_law import TopLaw
 from milepost_testkit.models.data.kinds.window_law import window_law
 
+
+def _join_law(spec: JoinOperator) -> Law:
+    return JoinOverUpdatesLaw(spec) if spec.within is None else JoinLaw(spec)
+
+
 LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AggregateOperator: AggregateLaw,
     WindowOperator: window_law,
     DeduplicateOperator: DeduplicateLaw,
-    JoinOperator: JoinLaw,
+    JoinOperator: _join_law,
     AsofOperator: AsofLaw,
     TopOperator: TopLaw,
     LatestOperator: LatestLaw,

@@ -60,7 +60,9 @@ def spec_of(*operators: dict[str, Any], delay: str = "0s", buffer: str = "64KB")
 
 def _has_no_key(operator: dict[str, Any]) -> bool:
     """Return whether its rows are retracted and have no key, so that no sink can publish them."""
-    return operator["kind"] == "top" and "rank" not in operator
+    return (operator["kind"], "rank" in operator) == ("top", False) or (
+        operator["kind"] == "join" and "within" not in operator
+    )
 
 
 class History:
@@ -303,6 +305,42 @@ def test_a_row_that_moves_between_subtasks_upstream_is_shown_twice_only_while_it
     history.epoch(parallelism=2)
     assert not history.head.in_flight
     history.check()
+
+
+FEW = {"uid": "few", "kind": "sql", "inputs": ["newest"],
+       "sql": "SELECT v % 5 AS n, v AS of, k AS other, t AS since FROM newest WHERE v > 3"}  # fmt: skip
+JOINED = {"uid": "joined", "kind": "join", "inputs": ["newest", "few"], "key": [{"v": "n"}]}
+
+
+@pytest.mark.parametrize(
+    ("how", "condition"),
+    [
+        ("left", ["v <> right.of"]),
+        ("semi", []),
+        *(
+            pytest.param(how, condition, marks=pytest.mark.deep)
+            for how, condition in (
+                ("inner", []), ("left", []), ("anti", []), ("inner", ["k < right.other"]), ("anti", ["v <> right.of"]),
+                ("semi", ["k <= right.other", "t >= right.since"]),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_a_join_of_current_rows_is_that_of_both_sides_through_cuts_slices_and_rescales(
+    tmp_path: Path, how: str, condition: list[str]
+) -> None:
+    """A row moves from key to key on both sides in one epoch, and rows of both sides are in flight."""
+    counts = TOTALS | {"inputs": ["joined"], "key": ["v"]}
+    history = History(tmp_path, NEWEST, FEW, JOINED | {"how": how, "condition": condition}, counts)
+    for epoch, (parallelism, cut_ms) in enumerate(((2, None), (3, 14), (1, 12), (2, 16), (3, None))):
+        rows = [(f"k{number % 40}", (number * 7 + epoch) % 9, epoch) for number in range(epoch, 60)]
+        options = {"budget": MemoryBudget(1)} if cut_ms is None else {"cut_ms": cut_ms}
+        history.epoch(rows, parallelism=parallelism, **options)
+    while history.head.in_flight:
+        history.epoch(parallelism=2)
+    history.check()
+    retracted = [rows for _, _, rows in history.plane.captured.pieces["joined.retract"]]
+    assert min(min(rows.column("__weight").to_pylist()) for rows in retracted) == -1
 
 
 def test_a_name_with_two_rows_is_refused_in_the_epoch_that_leaves_nothing_in_flight(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class JoinLaw:
         left, right = self._columns(place)
         sides, near = self._sides(place), self._near
         pairs = f"SELECT l.upto, {left}, {right} FROM {sides['l']} JOIN {sides['r']} USING (upto) WHERE {near}"
-        low_us, high_us = map(microseconds, self.spec.within)
+        low_us, high_us = map(microseconds, self.spec.bounds)
         alone = {
             "left": f"SELECT l.upto, {left}, {self._nulls(right)} FROM {self._alone(place, 'l', 'r', high_us)}",
             "right": f"SELECT r.upto, {self._under(place)}, {right} FROM {self._alone(place, 'r', 'l', -low_us)}",
@@ -50,7 +50,7 @@ class JoinLaw:
 
     @property
     def _near(self) -> str:
-        low_us, high_us = map(microseconds, self.spec.within)
+        low_us, high_us = map(microseconds, self.spec.bounds)
         same = " AND ".join(f'l."{one}" = r."{other}"' for one, other in self.spec.key)
         return f"{same} AND r.__time - l.__time BETWEEN {low_us} AND {high_us}"
 

@@ -12,7 +12,7 @@ from milepost.language.names import check_column_name
 
 _SYMBOLS = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Symbol -> the symbol with which its sides are swapped."""
-_TEXT = re.compile(r"\s*([^<>=]+?)\s*(<=>|<=|>=|<>|<|>|=)\s*([^<>=]+?)\s*")
+_TEXT = re.compile(r"\s*([^<>=!]+?)\s*(<=>|<=|>=|<>|<|>|=)\s*([^<>=!]+?)\s*")
 _RIGHT, _LEFT = "right.", "left."
 
 

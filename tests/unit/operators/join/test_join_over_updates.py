@@ -207,3 +207,91 @@ def test_the_output_adds_up_to_duckdbs_join_after_each_epoch(
         assert Counter({row: weight for row, weight in shown.items() if weight}) == batch(operator, net)
     whole = operator.whole({name: run.restore(name) for name in SIDES})
     assert counted([*whole]) == batch(operator, [pa.concat_tables(tables) for tables in seen])
+
+
+def test_a_change_on_either_side_emits_the_pairs_that_change_and_no_others(tmp_path: Path) -> None:
+    run = TwoInputRun(joined(keys=KEYS[:1]), tmp_path)
+    run.epoch([orders((1, 1), (2, 1), (7, 1)), limits((1, 1), (2, 1))])
+    assert sorted(listed(run.changes, "k", "rid")) == [(1, 5, 1), (2, 5, 1)]
+    run.epoch([limits((2, -1), (2, 0.0, 6, 9, 2.0, "b", 1), (3, 1))])
+    assert sorted(listed(run.changes, "k", "rid")) == [(2, 5, -1), (2, 6, 1)]
+    run.epoch([orders((2, -1), (2, 0.0, 4, 1.0, "a", 1)), limits((2, 0.0, 6, 9, 2.0, "b", -1), (2, 1))])
+    assert sorted(listed(run.changes, "k", "amount", "rid")) == [(2, 1, 6, -1), (2, 4, 5, 1)], "both sides of a key"
+    run.epoch([orders((1, -1), (1, 1)), limits((1, 1), (1, -1))])
+    assert not run.changes
+
+
+def test_a_left_row_changes_only_when_its_outcome_does(tmp_path: Path) -> None:
+    """A second match, a match that fails the condition, and a change of what is not compared change nothing."""
+    run = TwoInputRun(joined("semi", (Comparison("amount", "<", "most"),), ()), tmp_path)
+    run.epoch([orders(*((key, 0.0, key, 1.0, "a", 1) for key in range(10))), limits((1, 0.0, 5, 4, 2.0, "b", 1))])
+    assert sorted(listed(run.changes, "amount")) == [(amount, 1) for amount in range(4)]
+    run.epoch([limits((1, 0.0, 5, 4, 2.0, "b", -1), (2, 0.0, 5, 6, 2.0, "c", 1))])
+    assert sorted(listed(run.changes, "amount")) == [(4, 1), (5, 1)], "a new limit emits only the rows between"
+    run.epoch([limits((9, 0.0, 5, 3, 2.0, "b", 1))])
+    assert not run.changes
+    assert run.operator.tables["right"].schema.names[:1] == ["most"], "of right rows only the compared columns are kept"
+
+
+def test_of_a_right_side_that_is_only_tested_for_rows_their_number_is_stored(tmp_path: Path) -> None:
+    run = TwoInputRun(joined("anti", (), ()), tmp_path)
+    run.epoch([orders((1, 1)), limits((1, 1), (2, 1))])
+    assert not run.changes and run.restore("right").rows().column(WEIGHT_COLUMN).to_pylist() == [2]
+    run.epoch([limits((1, -1))])
+    assert not run.changes
+    run.epoch([limits((2, -1))])
+    assert listed(run.changes, "k") == [(1, 1)]
+
+
+def test_append_sides_emit_final_rows_as_often_as_they_occur(tmp_path: Path) -> None:
+    operator = joined("semi", appends=(True, True))
+    operator.batch_rows = 2
+    run = TwoInputRun(operator, tmp_path)
+    (_, left), (_, right) = orders((1, 1), (1, 1), (1, 1)), limits((1, 1))
+    run.epoch([(0, left.drop_columns([WEIGHT_COLUMN]))])
+    assert not run.changes and operator.only_adds and not joined("left", appends=(True, True)).only_adds
+    run.epoch([(1, right.drop_columns([WEIGHT_COLUMN]))])
+    assert [one.num_rows for one in run.changes] == [2, 1]
+    assert pa.concat_tables(run.changes).schema == operator.output_schema
+
+
+def test_a_retraction_without_its_row_is_refused_once_nothing_is_in_flight(tmp_path: Path) -> None:
+    run = TwoInputRun(joined(), tmp_path)
+    run.epoch([limits((1, -1))])
+    opened: Any = run.operator.begin({name: run.restore(name) for name in SIDES}, None)
+    list(opened.rows(*orders((2, 1)), None))
+    opened.finish(None)
+    opened.check_settled(all_keys=False)
+    with wording.raises(OperatorFailed):
+        opened.check_settled(all_keys=True)
+    list(opened.rows(*limits((3, -1)), None))
+    again: Any = run.operator.begin({name: run.restore(name) for name in SIDES}, None)
+    list(again.rows(*limits((3, -1)), None))
+    with wording.raises(OperatorFailed):
+        again.check_settled(all_keys=False)
+
+
+def test_rows_with_lists_and_structs_are_joined_and_retracted(tmp_path: Path) -> None:
+    nested = pa.schema([("order", pa.int64()), ("tags", pa.list_(pa.string())), ("at", pa.struct([("x", pa.int8())]))])
+    run = TwoInputRun(joined(keys=KEYS[:1], right=nested), tmp_path)
+    rows = [(1, ["a"], {"x": 1}, 1), (1, ["a", "b"], None, 1)]
+    run.epoch([orders((1, 1)), (1, weighted(nested, rows))])
+    assert sum(one.num_rows for one in run.changes) == 2
+    run.epoch([(1, weighted(nested, [(*rows[0][:-1], -1)]))])
+    assert [row["tags"] for one in run.changes for row in one.to_pylist()] == [["a"]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keys": (("k", "absent"),)},
+        {"keys": (("name", "order"),)},
+        {"condition": (Comparison("absent", "=", "label"),)},
+        {"condition": (Comparison("name", "<", "most"),)},
+        {"condition": (Comparison("price", "=", "most"),)},
+        {"left": ORDERS.append(pa.field("label", pa.string()))},
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
+        joined(**options)

@@ -8,9 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.graph.compatibility import compare_signatures, state_signatures
+from milepost.jobspec.graph.compatibility import NEW_UID, compare_signatures, state_signatures
 from milepost.jobspec.graph.in_flight import input_signatures
 from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.explain import explained_node
+from milepost.operators.join.spec import JoinOperator
 from milepost_testkit import wording
 from milepost_testkit.specs.graphs import build_graph
 
@@ -162,3 +164,77 @@ def test_state_of_a_join_depends_on_its_key_its_interval_and_its_inputs(changed:
     assert (verdicts["pairs"] != "compatible") == refused
     digests = [input_signatures(job_spec, build_graph(job_spec))["pairs"] for job_spec in (before, after)]
     assert (digests[0] != digests[1]) == ("key" in changed or "inputs" in changed)
+
+
+NOW = {"uid": "now", "kind": "join", "inputs": ["orders", "clicks"], "key": ["who"]}
+LATEST = {"uid": "newest", "kind": "latest", "inputs": ["orders"], "key": ["id"], "sequence_by": ["t"]}
+
+
+def test_without_a_time_bound_rows_are_append_only_if_none_is_ever_retracted() -> None:
+    for how, over_updates, mode in (
+        ("inner", False, "append"), ("semi", False, "append"), ("left", False, "retract"), ("anti", False, "retract"),
+        ("inner", True, "retract"), ("semi", True, "retract"),
+    ):  # fmt: skip
+        inputs = ["newest", "clicks"] if over_updates else ["orders", "clicks"]
+        job = spec(LATEST, NOW | {"how": how, "inputs": inputs})
+        graph = build_graph(job)
+        node = graph.nodes["now"]
+        assert (node.output_kind, node.event_time, node.key, node.holdback_us) == (mode, None, (), 0), how
+        assert list(node.columns) == [*ORDERS, *([] if how in ("semi", "anti") else ["order", "at", "price"])]
+        state = {one["table"]: one["grows_with"] for one in explained_node(job, graph, node)["state"]}
+        grows = "distinct id of newest" if over_updates else "rows of orders"
+        assert state == {"left": grows, "right": "rows of clicks"} and not explained_node(job, graph, node)["late"]
+
+
+def test_a_join_without_a_time_bound_needs_no_event_time() -> None:
+    assert build_graph(spec(NOW, sinks=("now",), clicks={"event_time": None})).sink_inputs["s0"].mode == "append"
+
+
+def test_a_condition_is_read_with_either_side_first() -> None:
+    texts = ["right.price<amount", " left.at >= right.t ", "who <=> right.my name"]
+    condition = JoinOperator.model_validate(NOW | {"condition": texts}).condition
+    assert [one.text for one in condition] == ["amount > right.price", "at >= right.t", "who <=> right.my name"]
+    again = JoinOperator.model_validate(JoinOperator.model_validate(NOW | {"condition": texts}).model_dump(mode="json"))
+    assert again.condition == condition
+
+
+@pytest.mark.parametrize("text", ["a < b", "right.a < right.b", "a <> right.", "a == right.b", "a != right.b", "a", 7])
+def test_what_is_no_comparison_of_both_sides_is_refused(text: object) -> None:
+    with wording.raises(ValidationError):
+        JoinOperator.model_validate(NOW | {"condition": [text]})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"how": "right"},
+        {"within": ["0s", "1h"], "condition": ["who = right.who"]},
+        {"within": ["0s", "1h"], "key": []},
+        {"condition": ["tags = right.who"]},
+        {"condition": ["absent = right.who"]},
+        {"condition": ["who = right.absent"]},
+        {"condition": ["who < right.price"]},
+        {"key": [{"tags": "who"}]},
+        {"key": [{"id": "who"}]},
+        {"key": []},
+        {"how": "anti", "columns": {"x": "right.price"}},
+    ],
+)
+def test_a_join_without_a_time_bound_that_does_not_fit_is_refused(changed: dict[str, Any]) -> None:
+    with wording.raises(InvalidRequest):
+        build_graph(spec(NOW | changed))
+
+
+def test_a_join_of_everything_with_everything_has_the_columns_of_both() -> None:
+    node = build_graph(spec(NOW | {"key": [], "columns": {"their": "right.who"}})).nodes["now"]
+    assert list(node.columns) == [*ORDERS, "order", "their", "at", "price"]
+
+
+@pytest.mark.parametrize("changed", [{"how": "left"}, {"condition": ["who <> right.who"]}, {"within": ["0s", "1h"]}])
+def test_its_state_depends_on_what_it_stores(changed: dict[str, Any]) -> None:
+    now = NOW | {"key": [{"id": "order"}], "columns": {"w": "right.who"}}
+    before, after = spec(now), spec(now | changed)
+    old, new = (state_signatures(job, build_graph(job)) for job in (before, after))
+    assert {row["name"]: row["verdict"] for row in compare_signatures(old, new)}["now"] == NEW_UID
+    renamed = spec(now | {"columns": {"v": "right.who"}})
+    assert state_signatures(renamed, build_graph(renamed))["operators"] == old["operators"]
