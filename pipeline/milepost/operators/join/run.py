@@ -41,7 +41,7 @@ from milepost.operators.contract import (
     StateTable,
     multi_row_table,
 )
-from milepost.operators.join.over_updates import JoinOverUpdates, JoinRules
+from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
 from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
 from milepost.operators.pairs.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
 from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type

@@ -17,7 +17,7 @@ from milepost.errors import InvalidRequest
 from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import OperatorFailed, OperatorInput
 from milepost.operators.join.condition import Comparison
-from milepost.operators.join.over_updates import JoinOverUpdates, JoinRules
+from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
@@ -295,3 +295,25 @@ def test_rows_with_lists_and_structs_are_joined_and_retracted(tmp_path: Path) ->
 def test_columns_that_do_not_fit_are_refused(options: dict[str, Any]) -> None:
     with wording.raises(InvalidRequest):
         joined(**options)
+
+
+def test_a_left_row_without_a_match_stays_so_if_a_retraction_arrives_first(tmp_path: Path) -> None:
+    run = TwoInputRun(joined("anti"), tmp_path)
+    run.epoch([orders((1, 1)), limits((1, -1))])
+    assert listed(run.changes, "k") == [(1, 1)]
+    run.epoch([limits((1, 1))])
+    assert not run.changes
+    run.epoch([limits((1, 1))])
+    assert listed(run.changes, "k") == [(1, -1)]
+
+
+def test_pairs_of_a_hot_key_are_emitted_in_pieces(tmp_path: Path) -> None:
+    """A right row of 300 left rows, and 300 left rows of it, in outputs of 100 rows."""
+    operator = joined("left")
+    operator.batch_rows = 100
+    run = TwoInputRun(operator, tmp_path)
+    run.epoch([orders(*((1, 0.0, number, 1.0, "a", 1) for number in range(300)))])
+    assert [one.num_rows for one in run.changes] == [100] * 3
+    run.epoch([limits((1, 1))])
+    assert [one.num_rows for one in run.changes] == [100] * 6
+    assert sum(one.column(WEIGHT_COLUMN).to_pylist().count(-1) for one in run.changes) == 300
