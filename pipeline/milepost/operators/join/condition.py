@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from milepost.language.names import check_column_name
+from milepost.language import check_column_name
 
 _SYMBOLS = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Symbol -> the symbol with which its sides are swapped."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from milepost.language import Path, Problem
 from milepost.operators.base.key_types import key_family
 from milepost.operators.base.output_rows import APPEND, RETRACTIONS, OutputRows, key_problems, scalar_problems
-from milepost.operators.base.two_inputs import joined_columns, key_type_problems, pair_column_problems
-
-if TYPE_CHECKING:
-    from milepost.operators.join.spec import JoinOperator
+from milepost.operators.base.two_inputs import TwoInputs, joined_columns, key_type_problems, pair_column_problems
+from milepost.operators.join.condition import Comparison
 
 
-def output_over_updates(operator: JoinOperator, inputs: Sequence[OutputRows], path: Path) -> OutputRows | list[Problem]:
+def output_over_updates(
+    operator: TwoInputs, how: str, condition: Sequence[Comparison], inputs: Sequence[OutputRows], path: Path
+) -> OutputRows | list[Problem]:
     """Return the rows of the join of what both inputs have now.
 
     Append if no row is ever retracted: both inputs are append, and a row that was emitted stays. A pair stays, and a
@@ -25,16 +24,16 @@ def output_over_updates(operator: JoinOperator, inputs: Sequence[OutputRows], pa
         append, updates     retract         retract
     """
     left, right = inputs
-    is_existence = operator.how in ("semi", "anti")
-    problems = [*_problems(operator, left, right, path)]
+    is_existence = how in ("semi", "anti")
+    problems = [*_problems(operator, how, condition, inputs, path)]
     if is_existence and operator.columns:
-        message = f"`how: {operator.how}` emits only the columns of the left input: there is nothing to rename"
+        message = f"`how: {how}` emits only the columns of the left input: there is nothing to rename"
         problems.append(Problem((*path, "columns"), message))
     elif not is_existence and left.columns_known and right.columns_known:
         problems += pair_column_problems(operator, left, right, path)
     if problems:
         return problems
-    only_adds = left.kind == right.kind == APPEND and operator.how in ("inner", "semi")
+    only_adds = left.kind == right.kind == APPEND and how in ("inner", "semi")
     return OutputRows(
         left.columns if is_existence else joined_columns(operator, left, right),
         None,
@@ -45,16 +44,19 @@ def output_over_updates(operator: JoinOperator, inputs: Sequence[OutputRows], pa
     )
 
 
-def _problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
-    if operator.how == "right":
+def _problems(
+    operator: TwoInputs, how: str, condition: Sequence[Comparison], inputs: Sequence[OutputRows], path: Path
+) -> Iterator[Problem]:
+    left, right = inputs
+    if how == "right":
         message = "`how: right` is not available without `within`; swap the inputs and write how: left"
         yield Problem((*path, "how"), message)
-    for position, (name, rows) in enumerate(zip(operator.inputs, (left, right), strict=True)):
+    for position, (name, rows) in enumerate(zip(operator.inputs, inputs, strict=True)):
         yield from key_problems(tuple(pair[position] for pair in operator.key), name, rows, path)
-        compared = [(one.left, one.right)[position] for one in operator.condition]
+        compared = [(one.left, one.right)[position] for one in condition]
         yield from scalar_problems("a comparison", compared, name, rows, (*path, "condition"))
     yield from key_type_problems(operator, left, right, path)
-    for index, one in enumerate(operator.condition):
+    for index, one in enumerate(condition):
         types = left.type_of(one.left), right.type_of(one.right)
         if types[0] is None or types[1] is None or types[0].is_nested or types[1].is_nested:
             continue

@@ -105,7 +105,7 @@ class JoinOperator(PairedOperator):
         are those of `output_over_updates`.
         """
         if self.within is None:
-            return output_over_updates(self, inputs, path)
+            return output_over_updates(self, self.how, self.condition, inputs, path)
         # within: [-5m, 1h], how: left   -> holdback 1h: an unmatched left row of 12:00 is emitted at watermark 13:00
         # within: [-2h, 1h], how: right  -> holdback 2h: an unmatched right row of 12:00 is emitted at watermark 14:00
         left, right = inputs

@@ -47,6 +47,11 @@ AGAIN = "\n  - {uid: again, kind: aggregate, inputs: [stock], key: [item], aggre
 WINDOW = """\
   - {uid: stock, kind: window, inputs: [moves], key: [item], window: {tumbling: 1h}, allowed_lateness: 1h,
      emit: early, aggregates: {n: sum(n)}}"""
+JOIN = """\
+  - {uid: newest, kind: latest, inputs: [moves], key: [item], sequence_by: [t], columns: [item, n]}
+  - {uid: counts, kind: aggregate, inputs: [moves], key: [item], aggregates: {moved: count(*)}}
+  - {uid: stock, kind: join, inputs: [newest, counts], key: [item], how: HOW, condition: [n <> right.moved]}
+  - {uid: again, kind: materialize, inputs: [stock], key: [item]}"""
 READER = "  - {uid: per_n, kind: aggregate, inputs: [INPUT], key: [n], aggregates: {items: count(*)}}\nsinks:\n"
 TABLE = "  - {name: per_n, input: per_n, format: parquet, path: ../lake/per_n, mode: upsert}"
 
@@ -80,8 +85,9 @@ class Stocks(SparklessJob):
 @pytest.mark.parametrize(
     ("before", "read", "becomes_2"),
     [(AGGREGATE, "stock", 1), (LATEST, "stock", 2), (TOP, "stock", 2), (AGGREGATE + AGAIN, "again", 1),
-     (PROCESS + AGAIN, "stock", 2), (WINDOW + AGAIN, "stock", 1)],
-    ids=["aggregate", "latest", "top", "aggregate over updates", "process", "window"],
+     (PROCESS + AGAIN, "stock", 2), (WINDOW + AGAIN, "stock", 1), (JOIN.replace("HOW", "left"), "stock", 2),
+     (JOIN.replace("HOW", "left"), "again", 2)],
+    ids=["aggregate", "latest", "top", "aggregate over updates", "process", "window", "join", "materialize"],
 )  # fmt: skip
 def test_a_reader_that_is_new_has_all_rows_and_takes_them_back(
     tmp_path: Path, before: str, read: str, becomes_2: int
@@ -91,7 +97,7 @@ def test_a_reader_that_is_new_has_all_rows_and_takes_them_back(
     Args:
         becomes_2: what makes 2 of the 1 that an item has.
     """
-    kept = "again" if AGAIN in before else "stock"
+    kept = "again" if "uid: again" in before else "stock"
     job = Stocks.empty(tmp_path / "job", SPEC.replace("BEFORE", before).replace("KEPT", kept))
     job.epoch(("a", 1, 1), ("b", 2, 1), ("c", 2, 1))
     job.edit("sinks:", READER.replace("INPUT", read) + TABLE)
