@@ -316,6 +316,8 @@ def _are_among(rows: pa.Table, others: pa.Table) -> Bools:
 
     The identities (1, 5), (2, 6), (2, 7) among (2, 6), (3, 5): only the second.
     """
+    if not others.num_rows:
+        return np.zeros(rows.num_rows, dtype=np.bool_)
     first, second = IDENTITY_COLUMNS
     among = np.isin(rows.column(first).to_numpy(), others.column(first).to_numpy())
     candidates = np.flatnonzero(among)

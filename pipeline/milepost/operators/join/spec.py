@@ -159,6 +159,8 @@ class JoinOperator(PairedOperator):
         return {"within": list(map(format_signed_duration, self.bounds)), **how}
 
     def state_bounds(self) -> tuple[StateBound, ...]:
+        if self.within is None:
+            return self.bounds_by_input([InputMode(name, is_append=True) for name in self.inputs])
         low, high = self.bounds
         unmatched = " without a match so far" if self.how in LEFT_ALONE else ""
         return (
