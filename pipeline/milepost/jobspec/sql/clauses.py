@@ -58,6 +58,7 @@ class FromItem:
         alias: name after AS, in lower case. columns: column aliases of an explode.
         on, using, match: conditions of the join. keyword: tokens from the first word of the join on.
         qualify: condition on the rank of a subquery, which the query around it states in WHERE.
+        equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
     """
 
     tokens: Tokens
@@ -70,6 +71,7 @@ class FromItem:
     using: tuple[Tokens, ...] = ()
     match: Tokens | None = None
     qualify: Tokens | None = None
+    equals: Tokens | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,14 @@ class Emitter:
     Attributes:
         rows: name of a node -> its rows. operators: the compiled operators as a spec writes them.
         positions: compiled operator -> offset in the SQL file.
+        unique: node -> columns that no two of its current rows have in common; () for a single row. A node that is not
+            in it may have equal rows.
     """
 
     rows: dict[str, OutputRows]
     operators: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
+    unique: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def read(self, name: str) -> OutputRows:
         """Return a node's rows as its consumers see them."""
@@ -79,7 +82,29 @@ class Emitter:
                 pieces += [*condition.pieces, (")", condition.start)]
         text = Fragment(tuple(pieces))
         inputs = list(dict.fromkeys(source for source, _, _ in selects))
-        return self.add({"uid": uid, "kind": "sql", "inputs": inputs, "sql": str(text)}, at, text)
+        self.add({"uid": uid, "kind": "sql", "inputs": inputs, "sql": str(text)}, at, text)
+        if (
+            len(selects) == 1
+            and uid not in self.unique
+            and not any("explode(" in str(one.text) for one in selects[0][1])
+        ):
+            source, columns, _ = selects[0]
+            names = {str(column.text): column.name for column in reversed(columns)}
+            kept = [names.get(quote(column)) for column in self.unique_of(source) or ()]
+            if self.unique_of(source) is not None and all(kept):
+                self.unique[uid] = tuple(name for name in kept if name is not None)
+        return uid
+
+    def unique_of(self, name: str) -> tuple[str, ...] | None:
+        """Return the unique columns of a node's current rows, () for a single row; None: there are none."""
+        rows = self.rows[name]
+        return self.unique.get(name, rows.key if rows.kind == UPDATES or rows.key else None)
+
+    def remove_last(self) -> tuple[dict[str, Any], OutputRows]:
+        """Remove the operator that was added last; return it and its rows."""
+        operator = self.operators.pop()
+        del self.positions[operator["uid"]]
+        return operator, self.rows.pop(operator["uid"])
 
     def add(self, operator: Mapping[str, Any], at: Tokens, text: Fragment | None = None) -> str:
         """Add an operator; return its uid.

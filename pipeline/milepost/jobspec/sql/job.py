@@ -203,7 +203,7 @@ class _JobCompiler:
     def _keyless(self, name: str) -> str:
         """Return which columns to select, as a clause."""
         operator = next(one for one in self._emitter.operators if one["uid"] == name)
-        above = self._emitter.rows[operator["inputs"][0]]
-        if above.key:
-            return f"select {', '.join(above.key)}"
+        unique = self._emitter.unique_of(operator["inputs"][0])
+        if unique:
+            return f"select {', '.join(unique)}"
         return "select the columns by which its rows are grouped, or row_number() OVER (…) AS rank"

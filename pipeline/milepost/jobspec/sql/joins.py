@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from milepost.jobspec.sql.conditions import comparison, equality
 from milepost.jobspec.sql.emitter import Column, Emitter, described
 from milepost.jobspec.sql.expressions import conjuncts, duration_text
 from milepost.jobspec.sql.scope import Reference, Scope
-from milepost.jobspec.sql.time_bounds import Bound, time_bounds
+from milepost.jobspec.sql.time_bounds import time_bounds
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest, edited
 from milepost.operators.base import APPEND
+from milepost.operators.join import JoinOperator
 
 _UNBOUNDED = (
     "a join without constant bounds on both event times is not available in this version; add a condition such as "
@@ -34,6 +36,35 @@ class Frame:
 
     def name(self, reference: Reference) -> str:
         return self.physical[reference]
+
+
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """Constant time bounds of a join, and the offsets of the conditions that state them."""
+
+    bounds: tuple[str, str]
+    runs: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """What matching rows have in common: equal pairs, comparisons, and time bounds.
+
+    Attributes:
+        compared: (left expression, symbol, right expression).
+    """
+
+    pairs: list[tuple[Tokens | Reference, Tokens | Reference]]
+    compared: list[tuple[Tokens, str, Tokens]]
+    within: _Within | None
+
+    @property
+    def sides(self) -> list[tuple[Tokens | Reference, Tokens | Reference]]:
+        return [(left, right) for left, _, right in self.compared]
+
+    @property
+    def symbols(self) -> list[str]:
+        return [symbol for _, symbol, _ in self.compared]
 
 
 @dataclass
@@ -86,7 +117,7 @@ class FrameCompiler:
         for index in remaining:
             if relations[index].item.join not in _INNER:
                 break
-            if any(self._equality(run, joined, index) for run in frame.where):
+            if any(equality(self.scope, run, joined, index) for run in frame.where):
                 return index
         return remaining[0]
 
@@ -105,23 +136,6 @@ class FrameCompiler:
         uid = f"{self.prefix}__{relation.label}"
         return self.emitter.sql(uid, relation.node, columns, conditions, relation.item.tokens)
 
-    def _equality(self, run: Tokens, joined: set[int], index: int) -> tuple[Tokens, Tokens] | None:
-        """Return (expression over joined relations, expression over relation `index`) if a condition equates them."""
-        run = run.without_brackets()
-        top = [(at, run.kind(at)) for at in run.top()]
-        cuts = [at for at, kind in top if kind == "EQ"]
-        others = ("GT", "LT", "GTE", "LTE", "NEQ", "OR", "NOT", "IS", "IN", "LIKE", "BETWEEN", "NULLSAFE_EQ", "AND")
-        if len(cuts) != 1 or any(kind in others for _, kind in top):
-            return None
-        sides = run.part(0, cuts[0]), run.part(cuts[0] + 1)
-        if not all(map(len, sides)):
-            return None
-        owners = [{number for number, _ in self.scope.references(side)} for side in sides]
-        for mine, other in ((1, 0), (0, 1)):
-            if owners[mine] == {index} and owners[other] and owners[other] <= joined:
-                return sides[other], sides[mine]
-        return None
-
     def _join(self, frame: Frame, joined: set[int], index: int, pushed: list[Tokens]) -> None:
         relation = self.scope.relations[index]
         item = relation.item
@@ -135,57 +149,54 @@ class FrameCompiler:
         for column in item.using:
             name = column.name().casefold()
             pairs.append((self.scope.merged[name], (index, relation.folded[name])))
-        bounds: list[Bound] = []
+        if item.equals is not None:
+            pairs.append((item.equals, (index, relation.columns[0])))
+        within = self._within(frame, index, conditions) if not how.startswith("asof") else None
+        compared: list[tuple[Tokens, str, Tokens]] = []
         for run in conditions:
-            found = time_bounds(run, index, self.scope._resolve)
-            timed = self.emitter.read(relation.node).event_time
-            if found and all(bound.right[1] == timed for bound in found):
-                bounds += found
-                self._check_bounds(run, found)
-            elif (pair := self._equality(run, joined, index)) is not None:
+            pair = equality(self.scope, run, joined, index)
+            if within is not None and run.start in within.runs:
+                pairs += [pair] if pair is not None and len(conditions) == 1 else []
+            elif pair is not None:
                 pairs.append(pair)
             elif {number for number, _ in self.scope.references(run)} <= {index} and not relation.is_static:
                 pushed.append(run)
             elif how == "inner":
                 frame.where.append(run)
+            elif within is None and (sides := comparison(self.scope, run, joined, index)) is not None:
+                compared.append(sides)
             else:
                 raise run.problem(f"this condition of the {how} join is not available in this version: expected "
                                   "equalities, time bounds, and conditions over the right relation")  # fmt: skip
-        if not pairs:
-            raise item.keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id "
-                                       "= other.id")  # fmt: skip
         if relation.is_static:
             self._lookup(frame, index, how, pairs)
         else:
-            self._stateful(frame, index, how, pairs, bounds, pushed)
+            self._stateful(frame, index, how, _Match(pairs, compared, within), pushed)
         self.scope.shown = None
 
     def _applies(self, run: Tokens, joined: set[int], index: int) -> bool:
         owners = {number for number, _ in self.scope.references(run)}
         return index in owners and len(owners) > 1 and owners <= joined | {index}
 
-    def _check_bounds(self, run: Tokens, bounds: Sequence[Bound]) -> None:
-        if any(bound.is_strict for bound in bounds):
-            raise run.problem("a bound of a join includes its end; write <= or >=, or BETWEEN")
-
-    def _left_keys(self, frame: Frame, index: int, pairs: Sequence[tuple[Tokens | Reference, object]]) -> list[str]:
-        """Return the key columns of the left side. Expressions are computed in a step of their own."""
-        keys, computed = [], []
-        for left, _ in pairs:
-            reference = self.scope.column(left) if isinstance(left, Tokens) else left
+    def _left_columns(self, frame: Frame, index: int, sides: Sequence[Tokens | Reference]) -> list[str]:
+        """Return the columns of expressions over the left side, which a step of its own computes."""
+        names, computed = [], []
+        for side in sides:
+            reference = self.scope.column(side) if isinstance(side, Tokens) else side
             if reference is not None:
-                keys.append(frame.name(reference))
+                names.append(frame.name(reference))
                 continue
-            assert isinstance(left, Tokens)
-            keys.append(f"key_{digest(left.normalized)}")
-            computed.append(Column(keys[-1], self.scope.rewritten(left, frame.name)))
+            assert isinstance(side, Tokens)
+            names.append(f"key_{digest(side.normalized)}")
+            computed.append(Column(names[-1], self.scope.rewritten(side, frame.name)))
         if computed:
             relation = self.scope.relations[index]
             at = relation.item.keyword
             columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
+            distinct = {column.name: column for column in computed}
             uid = f"{self.prefix}__left_{relation.label}"
-            frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], [], at)
-        return keys
+            frame.node = self.emitter.sql(uid, frame.node, [*columns, *distinct.values()], [], at)
+        return names
 
     def _lookup(
         self, frame: Frame, index: int, how: str, pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]]
@@ -198,7 +209,11 @@ class FrameCompiler:
         if rows.kind != APPEND:
             message = f"the rows before this join are {described(rows)}, and a static source joins append rows only"
             raise keyword.problem(message)
-        keys = self._left_keys(frame, index, pairs)
+        keys = self._left_columns(frame, index, [left for left, _ in pairs])
+        if not keys:
+            raise keyword.problem(
+                f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = other.id"
+            )
         right = []
         for _, side in pairs:
             reference = self.scope.column(side) if isinstance(side, Tokens) else side
@@ -220,50 +235,58 @@ class FrameCompiler:
     outside: set[Reference] = field(default_factory=set)
     """The columns that the SELECT reads outside of join conditions."""
 
-    def _stateful(
-        self,
-        frame: Frame,
-        index: int,
-        how: str,
-        pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]],
-        bounds: Sequence[Bound],
-        pushed: Sequence[Tokens],
-    ) -> None:
+    def _stateful(self, frame: Frame, index: int, how: str, match: _Match, pushed: Sequence[Tokens]) -> None:
         relation = self.scope.relations[index]
         at, keyword = relation.item.tokens, relation.item.keyword
         left_rows, right_rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
-        options: dict[str, object] = {}
-        is_asof = how.startswith("asof")
-        if is_asof:
+        kind, options = "join", dict[str, object]()
+        if how.startswith("asof"):
             self._check_match(frame, index)
             kind, how = "asof", "left" if how == "asof left" else "inner"
+            for name, rows in (("left", left_rows), ("right", right_rows)):
+                if rows.kind != APPEND:
+                    message = f"the {name} side of this join is {described(rows)}, and ASOF joins append rows only"
+                    raise keyword.problem(message)
+        elif match.within is not None:
+            options["within"] = list(match.within.bounds)
         else:
-            kind, options["within"] = "join", self._within(frame, index, bounds)
-        for name, rows in (("left", left_rows), ("right", right_rows)):
-            if rows.kind != APPEND:
-                raise keyword.problem(f"the {name} side of this join is {described(rows)}; a join over updates is not "
-                                      "available in this version")  # fmt: skip
-        keys = self._left_keys(frame, index, pairs)
-        columns = [Column.plain(name, at.start) for name in self._columns(index)]
+            self._check_over_updates(frame, index)
+        keys = self._left_columns(frame, index, [left for left, _ in (*match.pairs, *match.sides)])
+        if not match.pairs and (kind == "asof" or match.within is not None):
+            raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "
+                                  "other.id")  # fmt: skip
+        columns = {name: Column.plain(name, at.start) for name in self._columns(index)}
         right: list[str] = []
-        for left_name, (_, side) in zip(keys, pairs, strict=True):
+        for _, side in (*match.pairs, *match.sides):
             reference = self.scope.column(side) if isinstance(side, Tokens) else side
             if reference is None:
                 assert isinstance(side, Tokens)
-                right.append(f"key_{digest(side.normalized)}")
-                columns.append(Column(right[-1], self.scope.rewritten(side, lambda one: one[1])))
-                continue
-            name = reference[1]
-            right.append(name)
+                name = f"key_{digest(side.normalized)}"
+                columns[name] = Column(name, self.scope.rewritten(side, lambda one: one[1]))
+            right.append(reference[1] if reference is not None else name)
+        count = len(match.pairs)
+        for left_name, name in zip(keys[:count], right[:count], strict=True):
             types = self.emitter.rows[frame.node].type_of(left_name), right_rows.type_of(name)
             if how == "inner" and types[0] == types[1] and types[0] is not None:
-                frame.physical[reference] = left_name
-            elif reference in self.outside:
+                frame.physical[index, name] = left_name
+            elif (index, name) in self.outside:
                 copy = f"copy_of_{name}"
-                columns.append(Column.plain(copy, at.start, name))
-                frame.physical[reference] = f"{relation.alias}__{copy}"
-        node = self._step(index, columns, pushed)
-        self._add(frame, index, kind, how, keys, right, node, options)
+                columns[copy] = Column.plain(copy, at.start, name)
+                frame.physical[index, name] = f"{relation.alias}__{copy}"
+        if match.sides:
+            triples = zip(keys[count:], match.symbols, right[count:], strict=True)
+            options["condition"] = sorted({f"{one} {symbol} right.{two}" for one, symbol, two in triples})
+        node = self._step(index, list(columns.values()), pushed)
+        self._add(frame, index, kind, how, keys[:count], right[:count], node, options)
+
+    def _check_over_updates(self, frame: Frame, index: int) -> None:
+        """Refuse a join without time bounds where this version has none."""
+        keyword = self.scope.relations[index].item.keyword
+        if JoinOperator.model_fields["within"].is_required():
+            left, right = frame.node, self.scope.relations[index].node
+            times = [self.emitter.read(node).event_time or "time" for node in (left, right)]
+            alias = self.scope.relations[index].alias
+            raise keyword.problem(_UNBOUNDED.format(left=f"left.{times[0]}", right=f"{alias}.{times[1]}"))
 
     def _add(
         self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,
@@ -285,23 +308,49 @@ class FrameCompiler:
             operator["columns"] = {f"{relation.alias}__{name}": f"right.{name}" for name in others}
             for name in others:
                 frame.physical.setdefault((index, name), f"{relation.alias}__{name}")
+        before = frame.node
         frame.node = self.emitter.add(operator, relation.item.keyword)
+        if (unique := self._unique(before, node, relation.alias, pairs, how)) is not None:
+            self.emitter.unique[frame.node] = unique
 
-    def _within(self, frame: Frame, index: int, bounds: Sequence[Bound]) -> list[str]:
+    def _unique(
+        self, left: str, right: str, alias: str, pairs: Sequence[tuple[str, str]], how: str
+    ) -> tuple[str, ...] | None:
+        """Return the unique columns of joined rows: those of a side whose partner is unique, otherwise of both."""
+        mine, other = self.emitter.unique_of(left), self.emitter.unique_of(right)
+        if how in ("semi", "anti") or (other is not None and {*other} <= {name for _, name in pairs}):
+            return mine
+        same = {name: left_name for left_name, name in pairs}
+        if other is None or (how != "inner" and {*other} & {*same}):
+            return None
+        renamed = tuple(same.get(name, f"{alias}__{name}") for name in other)
+        if how == "inner" and mine is not None and {*mine} <= {*same.values()}:
+            return renamed
+        return None if mine is None else tuple(dict.fromkeys([*mine, *renamed]))
+
+    def _within(self, frame: Frame, index: int, conditions: Sequence[Tokens]) -> _Within | None:
+        """Return the constant bounds on the event times of both sides, or None: rows match whatever their time."""
         relation = self.scope.relations[index]
-        left, right = self.emitter.read(frame.node).event_time, self.emitter.read(relation.node).event_time
-        example = _UNBOUNDED.format(left=f"left.{left or 'time'}", right=f"{relation.alias}.{right or 'time'}")
-        low = [bound.low for bound in bounds if bound.low is not None]
-        high = [bound.high for bound in bounds if bound.high is not None]
-        if not (low and high) or left is None or right is None:
-            raise relation.item.keyword.problem(example)
-        for bound in bounds:
-            if frame.name(bound.left) != left:
-                raise relation.item.keyword.problem(f"the time bounds of this join are not on the event time of its "
-                                                    f"left side, {left}")  # fmt: skip
+        rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
+        if any(one.kind != APPEND or one.event_time is None for one in rows):
+            return None
+        low: list[int] = []
+        high: list[int] = []
+        runs: dict[int, Tokens] = {}
+        for run in conditions:
+            bounds = time_bounds(run, index, self.scope.resolve)
+            times = {(frame.name(bound.left), bound.right[1]) for bound in bounds}
+            if times == {(rows[0].event_time, rows[1].event_time)}:
+                low += [bound.low for bound in bounds if bound.low is not None]
+                high += [bound.high for bound in bounds if bound.high is not None]
+                runs[run.start] = run
+                if any(bound.is_strict for bound in bounds):
+                    raise run.problem("a bound of a join includes its end; write <= or >=, or BETWEEN")
+        if not (low and high):
+            return None
         if max(low) > min(high):
             raise relation.item.keyword.problem("the time bounds of this join exclude each other: no rows could match")
-        return [duration_text(max(low)), duration_text(min(high))]
+        return _Within((duration_text(max(low)), duration_text(min(high))), frozenset(runs))
 
     def _check_match(self, frame: Frame, index: int) -> None:
         relation = self.scope.relations[index]
@@ -310,7 +359,7 @@ class FrameCompiler:
         expected = f"expected MATCH_CONDITION (left.{times[0] or 'time'} >= {relation.alias}.{times[1] or 'time'}): "
         if match is None:
             raise relation.item.keyword.problem(expected + "the event times of both sides")
-        bounds = time_bounds(match, index, self.scope._resolve)
+        bounds = time_bounds(match, index, self.scope.resolve)
         fits = len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
         if not fits or (frame.name(bounds[0].left), bounds[0].right[1]) != times:
             raise match.problem(expected + "the event times of both sides")

@@ -26,12 +26,12 @@ from milepost.jobspec.sql.joins import Frame, FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
 from milepost.jobspec.sql.ranking import Ranking, read_order, read_ranking
 from milepost.jobspec.sql.scope import Relation, Scope
-from milepost.jobspec.sql.statements import SKELETON, Statement
+from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 from milepost.language.times import format_duration, parse_duration
-from milepost.operators.base import APPEND
+from milepost.operators.base import APPEND, RETRACTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,25 @@ class QueryCompiler:
 
     def compile(self) -> str:
         """Add the steps of the statement; return the last. Raises SqlProblem."""
-        node = self._query(self.statement.name, read_query(self.statement.query), {})
+        query = read_query(self.statement.query)
+        node = self._query(self.statement.name, query, {})
+        if self.statement.kind == VIEW and self.emitter.rows[node].kind == RETRACTIONS:
+            self._materialize(node, query.tokens)
         for option, (_, entry) in self.statement.properties.items():
             if option not in self.options:
                 raise entry.problem(f"{option} has no effect: no step of this statement takes it")
         return node
+
+    def _materialize(self, name: str, at: Tokens) -> None:
+        """Give the rows of a view, which are inserted and retracted, the key of its table."""
+        unique = self.emitter.unique_of(name)
+        if not unique:
+            return
+        operator, rows = self.emitter.remove_last()
+        before = self.emitter.add({**operator, "uid": f"{name}__unkeyed"}, at)
+        uid = f"{name}__keyed"
+        self.emitter.add({"uid": uid, "kind": "materialize", "inputs": [before], "key": sorted(unique)}, at)
+        self.emitter.sql(name, uid, [Column.plain(column, at.start) for column in rows.columns], [], at)
 
     def _duration(self, option: str) -> str | None:
         """Return an option of the statement as a spec writes it, or None."""
@@ -225,7 +239,7 @@ class QueryCompiler:
             first = parts[0].name.lower()
             if first in ("window", "session_window") and len(parts) == 2 and not scope.has(first):
                 continue
-            scope._resolve(expression, parts)
+            scope.resolve(expression, parts)
 
     def _frame(self, name: str, select: Select, scope: Scope) -> Frame:
         outside = set(scope.used)
@@ -356,6 +370,8 @@ class QueryCompiler:
             rows.kind == APPEND and ranking.n == 1 and ranking.rank is None and key and all(desc for _, desc in order)
         )
         uid, at = f"{name}__top", ranking.at
+        if not key:
+            steps.append(Column(ALL_ROWS, Fragment((("1", at.start),))))
         before = self.emitter.sql(f"{name}__{'top_in' if is_grouped else 'rows'}", node, steps, where, at)
         if is_latest:
             sequence = list(dict.fromkeys(column for column, _ in order))
@@ -363,10 +379,16 @@ class QueryCompiler:
                 {"uid": uid, "kind": "latest", "inputs": [before], "key": key, "sequence_by": sequence}, at
             )
         if not key:
-            raise at.problem("the first rows over all rows are not available in this version; add PARTITION BY")
+            key = [ALL_ROWS]
         ordered = [{column: "desc"} if descends else column for column, descends in dict(order).items()]
         operator = {"uid": uid, "kind": "top", "inputs": [before], "key": key, "order_by": ordered, "n": ranking.n}
-        return self.emitter.add(operator | ({"rank": ranking.rank} if ranking.rank else {}), at)
+        self.emitter.add(operator | ({"rank": ranking.rank} if ranking.rank else {}), at)
+        partition = tuple(column for column in key if column != ALL_ROWS)
+        rank = () if ranking.rank is None else (ranking.rank,)
+        unique = (*partition, *rank) if rank or ranking.n == 1 else self.emitter.unique_of(before)
+        if unique is not None:
+            self.emitter.unique[uid] = unique
+        return uid
 
     def _distinct(self, name: str, node: str, at: Tokens) -> str:
         """Add the step that compares whole rows, and the last one."""

@@ -61,7 +61,7 @@ class Scope:
     def references(self, run: Tokens) -> set[Reference]:
         """Return the columns that an expression reads. Raises SqlProblem: a column is unknown or ambiguous."""
         expression = Expression(run)
-        return {self._resolve(expression, parts)[0] for parts in expression.columns()}
+        return {self.resolve(expression, parts)[0] for parts in expression.columns()}
 
     def column(self, run: Tokens) -> Reference | None:
         """Return the column if an expression is nothing but a column; otherwise None."""
@@ -72,7 +72,7 @@ class Scope:
         if not isinstance(tree, exp.Column) or isinstance(tree.this, exp.Star):
             return None
         parts = list(tree.parts)
-        reference, used = self._resolve(expression, parts)
+        reference, used = self.resolve(expression, parts)
         return reference if used == len(parts) else None
 
     def rewritten(
@@ -90,11 +90,11 @@ class Scope:
             start = expression.offsets(parts[0])[0]
             if any(first <= start <= last for first, last, _ in done):
                 continue
-            reference, used = self._resolve(expression, parts)
+            reference, used = self.resolve(expression, parts)
             done.append((start, expression.offsets(parts[used - 1])[1], quote(physical(reference))))
         return edited(run, done)
 
-    def _resolve(self, expression: Expression, parts: Sequence[Any]) -> tuple[Reference, int]:
+    def resolve(self, expression: Expression, parts: Sequence[Any]) -> tuple[Reference, int]:
         """Return the column of a reference, and how many of its parts name it. The rest are fields of a struct."""
         first = parts[0].name.casefold()
         offset = expression.offsets(parts[0])[0]

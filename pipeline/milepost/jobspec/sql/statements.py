@@ -32,7 +32,7 @@ REFUSED_STATEMENTS = {
 }
 """Beginning of a statement -> what to write instead."""
 
-SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in"})
+SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed"})
 """Names of steps in a statement, which a CTE cannot have."""
 
 
