@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from milepost.jobspec.sql.expressions import conjuncts
 from milepost.jobspec.sql.tokens import Tokens
 
 _CLAUSES = ("FROM", "WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT")
@@ -59,6 +60,8 @@ class FromItem:
         on, using, match: conditions of the join. keyword: tokens from the first word of the join on.
         qualify: condition on the rank of a subquery, which the query around it states in WHERE.
         equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
+        is_exists: whether its condition comes from EXISTS, in which its own columns hide those of the outer query.
+        conditions: the conditions of EXISTS.
     """
 
     tokens: Tokens
@@ -72,17 +75,23 @@ class FromItem:
     match: Tokens | None = None
     qualify: Tokens | None = None
     equals: Tokens | None = None
+    is_exists: bool = False
+    conditions: tuple[Tokens, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """One SELECT."""
+    """One SELECT.
+
+    Attributes:
+        where: the conditions that AND combines in WHERE.
+    """
 
     tokens: Tokens
     distinct: bool
     items: list[Item]
     relations: list[FromItem]
-    where: Tokens | None = None
+    where: list[Tokens] = field(default_factory=list)
     group: list[Tokens] = field(default_factory=list)
     having: Tokens | None = None
     qualify: Tokens | None = None
@@ -182,7 +191,7 @@ def _select(run: Tokens) -> Select:
         distinct,
         [_item(part, listed) for part in listed.split("COMMA")],
         list(_relations(clauses["FROM"])),
-        clauses.get("WHERE"),
+        conjuncts(clauses.get("WHERE")),
         clauses["GROUP_BY"].split("COMMA") if "GROUP_BY" in clauses else [],
         clauses.get("HAVING"),
         clauses.get("QUALIFY"),

@@ -141,7 +141,7 @@ class FrameCompiler:
         item = relation.item
         self.scope.shown = index
         how = {"comma": "inner"}.get(item.join, item.join)
-        conditions = conjuncts(item.on) if item.join not in _INNER else []
+        conditions = [*conjuncts(item.on), *item.conditions] if item.join not in _INNER else []
         if item.join in _INNER:
             conditions = [run for run in frame.where if self._applies(run, joined, index)]
             frame.where = [run for run in frame.where if run not in conditions]

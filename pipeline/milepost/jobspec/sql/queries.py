@@ -24,10 +24,11 @@ from milepost.jobspec.sql.expressions import RANKS, Expression, conjuncts, durat
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import Frame, FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
-from milepost.jobspec.sql.ranking import Ranking, read_order, read_ranking
+from milepost.jobspec.sql.ranking import RankCompiler, Ranking, read_order, read_ranking
 from milepost.jobspec.sql.scope import Relation, Scope
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.jobspec.sql.subqueries import subqueries_joined
+from milepost.jobspec.sql.tokens import Fragment, Tokens
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 from milepost.language.times import format_duration, parse_duration
@@ -154,7 +155,7 @@ class QueryCompiler:
         return self._distinct(name, rows, query.tokens)
 
     def _select(self, name: str, select: Select, names: Names, columns_of_first: Sequence[str] = ()) -> str:
-        select = self._ranked_subquery(select)
+        select = subqueries_joined(self._ranked_subquery(select))
         scope = self._scope(name, select, names)
         outputs = select_outputs(select, scope, columns_of_first)
         grouping = read_grouping(select, outputs, scope)
@@ -171,10 +172,8 @@ class QueryCompiler:
         if grouping is not None:
             lateness = self._duration("milepost.allowed_lateness") if grouping.window is not None else None
             group = GroupCompiler(self.emitter, scope, name, frame, grouping, select.tokens, lateness)
-            sorted_by = [
-                run for run, _ in order if by_name_or_position(run, outputs, scope, prefers_input=False) is None
-            ]
-            node = group.compile(outputs, select.having, sorted_by if ranking is not None else [])
+            ranked = [] if ranking is None else ranking.expressions(outputs, scope)
+            node = group.compile(outputs, select.having, ranked)
             where = [] if select.having is None else [group.rewritten(select.having)]
         else:
             node = frame.node
@@ -187,7 +186,9 @@ class QueryCompiler:
         if ranking is None and not select.distinct:
             return self.emitter.sql(name, node, columns, where, select.tokens)
         if ranking is not None:
-            node = self._top(name, node, columns, where, ranking, outputs, scope, expression, group is not None)
+            step = f"{name}__{'rows' if group is None else 'top_in'}"
+            before = RankCompiler(self.emitter, scope, outputs, expression, ranking, columns)
+            node = before.compile(f"{name}__top", step, node, where)
             named = [output.name for output in outputs]
             columns, where = [Column.plain(one, select.tokens.start) for one in named], []
             if not select.distinct:
@@ -211,7 +212,7 @@ class QueryCompiler:
     ) -> None:
         """Resolve all expressions, so that the steps of relations know which columns they read."""
         runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
-        runs += conjuncts(select.where)
+        runs += select.where
         aliases = {output.name.casefold() for output in outputs if output.has_aggregate or output.reference is None}
         if select.having is not None:
             runs.append(select.having)
@@ -219,8 +220,7 @@ class QueryCompiler:
             if by_name_or_position(run, outputs, scope, prefers_input=True) is None and run.word(0) != "ALL":
                 runs.append(run)
         if ranking is not None:
-            sides = [*ranking.partition, *(run for run, _ in ranking.order)]
-            runs += [run for run in sides if by_name_or_position(run, outputs, scope, prefers_input=False) is None]
+            runs += ranking.expressions(outputs, scope)
         for run in runs:
             if is_grouped and run.word(0).lower() in ("window", "session_window") and run.kind(1) != "L_PAREN":
                 continue
@@ -249,13 +249,22 @@ class QueryCompiler:
                 outside |= scope.references(relation.item.tokens)
                 scope.shown = None
                 continue
-            for run in (*conjuncts(relation.item.on), *([relation.item.match] if relation.item.match else [])):
+            if relation.item.equals is not None:
+                scope.references(relation.item.equals)
+                scope.used.add((index, relation.columns[0]))
+                if len(relation.columns) > 1:
+                    raise relation.item.tokens.problem(f"IN takes one column, got {len(relation.columns)}")
+            for run in (
+                *conjuncts(relation.item.on),
+                *relation.item.conditions,
+                *([relation.item.match] if relation.item.match else []),
+            ):
                 scope.references(run)
             for column in relation.item.using:
                 folded = column.name().casefold()
                 scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
             scope.shown = None
-        compiler = FrameCompiler(self.emitter, scope, name, conjuncts(select.where))
+        compiler = FrameCompiler(self.emitter, scope, name, select.where)
         compiler.outside = outside
         return compiler.compile()
 
@@ -317,7 +326,7 @@ class QueryCompiler:
 
     def _ranked_subquery(self, select: Select) -> Select:
         """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""
-        if len(select.relations) != 1 or not select.relations[0].is_query or select.where is None:
+        if len(select.relations) != 1 or not select.relations[0].is_query or not select.where:
             return select
         item = select.relations[0]
         inner = read_query(item.tokens)
@@ -325,70 +334,16 @@ class QueryCompiler:
             return select
         ranks = {one.alias.casefold() for one in inner.selects[0].items
                  if one.alias and one.tokens.word(0).lower() in RANKS}  # fmt: skip
-        kept, moved = [], None
-        for run in conjuncts(select.where):
+        kept: list[Tokens] = []
+        moved: Tokens | None = None
+        for run in select.where:
             at = 2 if run.kind(1) == "DOT" else 0
-            is_rank = len(run) > at and str(run.items[at].text).casefold() in ranks
+            is_rank = len(run) > at and run.name(at).casefold() in ranks
             if is_rank and moved is None:
                 moved = run
             else:
                 kept.append(run)
-        if moved is None:
-            return select
-        if len(kept) > 1:
-            raise kept[1].problem("a condition on the rank and several others: put the others into the subquery")
-        return replace(select, relations=[replace(item, qualify=moved)], where=kept[0] if kept else None)
-
-    def _top(
-        self,
-        name: str,
-        node: str,
-        columns: Sequence[Column],
-        where: Sequence[Fragment],
-        ranking: Ranking,
-        outputs: Sequence[Output],
-        scope: Scope,
-        expression: Callable[[Tokens], Fragment],
-        is_grouped: bool,
-    ) -> str:
-        steps = list(columns)
-
-        def column_of(run: Tokens, prefix: str) -> str:
-            output = by_name_or_position(run, outputs, scope, prefers_input=False) if is_grouped else None
-            output = output or by_name_or_position(run, outputs, scope, prefers_input=prefix == "key")
-            text = str(expression(run)) if output is None else ""
-            known = output.name if output else next((one.name for one in steps if str(one.text) == text), None)
-            if known is None:
-                known = f"{prefix}_{digest(run.normalized)}"
-                steps.append(Column(known, expression(run)))
-            return known
-
-        key = sorted({column_of(run, "key") for run in ranking.partition})
-        order = [(column_of(run, "order"), descends) for run, descends in ranking.order]
-        rows = self.emitter.read(node)
-        is_latest = (
-            rows.kind == APPEND and ranking.n == 1 and ranking.rank is None and key and all(desc for _, desc in order)
-        )
-        uid, at = f"{name}__top", ranking.at
-        if not key:
-            steps.append(Column(ALL_ROWS, Fragment((("1", at.start),))))
-        before = self.emitter.sql(f"{name}__{'top_in' if is_grouped else 'rows'}", node, steps, where, at)
-        if is_latest:
-            sequence = list(dict.fromkeys(column for column, _ in order))
-            return self.emitter.add(
-                {"uid": uid, "kind": "latest", "inputs": [before], "key": key, "sequence_by": sequence}, at
-            )
-        if not key:
-            key = [ALL_ROWS]
-        ordered = [{column: "desc"} if descends else column for column, descends in dict(order).items()]
-        operator = {"uid": uid, "kind": "top", "inputs": [before], "key": key, "order_by": ordered, "n": ranking.n}
-        self.emitter.add(operator | ({"rank": ranking.rank} if ranking.rank else {}), at)
-        partition = tuple(column for column in key if column != ALL_ROWS)
-        rank = () if ranking.rank is None else (ranking.rank,)
-        unique = (*partition, *rank) if rank or ranking.n == 1 else self.emitter.unique_of(before)
-        if unique is not None:
-            self.emitter.unique[uid] = unique
-        return uid
+        return replace(select, relations=[replace(item, qualify=moved)], where=kept)
 
     def _distinct(self, name: str, node: str, at: Tokens) -> str:
         """Add the step that compares whole rows, and the last one."""

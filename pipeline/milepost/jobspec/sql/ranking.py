@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from milepost.jobspec.sql.clauses import Select
+from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import RANKS, conjuncts, window_calls
-from milepost.jobspec.sql.outputs import Output
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.grouping import ALL_ROWS
+from milepost.jobspec.sql.outputs import Output, by_name_or_position
+from milepost.jobspec.sql.scope import Scope
+from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.operators.base import APPEND
 
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
 
@@ -19,6 +23,7 @@ class Ranking:
 
     Attributes:
         order: (expression, whether it sorts descending). rank: output column with the rank, or None.
+        is_limit: whether it is ORDER BY … LIMIT, which may name output columns. OVER (…) sees only the input.
     """
 
     at: Tokens
@@ -26,6 +31,20 @@ class Ranking:
     order: list[tuple[Tokens, bool]]
     n: int
     rank: str | None = None
+    is_limit: bool = False
+
+    def expressions(self, outputs: Sequence[Output], scope: Scope) -> list[Tokens]:
+        """Return its expressions that are no output columns."""
+        sides = [*self.partition, *(run for run, _ in self.order)]
+        return [run for run in sides if self.named(run, outputs, scope) is None]
+
+    def named(self, run: Tokens, outputs: Sequence[Output], scope: Scope) -> Output | None:
+        """Return the output column that an expression names, or None. Raises SqlProblem: OVER with a position."""
+        if self.is_limit:
+            return by_name_or_position(run, outputs, scope, prefers_input=False)
+        if len(run) == 1 and run.kind(0) == "NUMBER":
+            raise run.problem("a number in OVER is a constant, not a position; write the expression")
+        return None
 
 
 def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
@@ -44,7 +63,7 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
             raise select.limit.problem("expected LIMIT with a number")
         if ranks:
             raise ranks[0].run.problem("write QUALIFY with the number of rows instead of LIMIT")
-        return Ranking(select.limit, [], read_order(select.order), int(select.limit.items[0].text))
+        return Ranking(select.limit, [], read_order(select.order), int(select.limit.name()), is_limit=True)
     if ranks:
         raise ranks[0].run.problem("row_number() needs a number of rows: QUALIFY … <= n")
     return None
@@ -114,3 +133,53 @@ def read_order(run: Tokens) -> list[tuple[Tokens, bool]]:
             raise run.problem("an expression is missing in ORDER BY")
         order.append((part, descends))
     return order
+
+
+@dataclass
+class RankCompiler:
+    """Compiles the ranking of one SELECT.
+
+    Attributes:
+        expression: returns an expression over the input of the ranking. columns: the output columns.
+    """
+
+    emitter: Emitter
+    scope: Scope
+    outputs: Sequence[Output]
+    expression: Callable[[Tokens], Fragment]
+    ranking: Ranking
+    columns: list[Column]
+
+    def compile(self, uid: str, step: str, node: str, where: Sequence[Fragment]) -> str:
+        """Add the step that computes keys and order, and the operator with the state; return its uid."""
+        ranking, emitter, at = self.ranking, self.emitter, self.ranking.at
+        key = sorted({self._column(run, "key") for run in ranking.partition})
+        order: dict[str, bool] = {}
+        for run, descends in ranking.order:
+            order.setdefault(self._column(run, "order"), descends)
+        if not key:
+            self.columns.append(Column(ALL_ROWS, Fragment((("1", at.start),))))
+        emitter.sql(step, node, self.columns, where, at)
+        is_newest = ranking.n == 1 and ranking.rank is None and all(order.values())
+        if key and is_newest and emitter.rows[step].kind == APPEND:
+            operator = {"uid": uid, "kind": "latest", "inputs": [step], "key": key, "sequence_by": list(order)}
+            return emitter.add(operator, at)
+        ordered = [{column: "desc"} if descends else column for column, descends in order.items()]
+        top = {"uid": uid, "kind": "top", "inputs": [step], "key": key or [ALL_ROWS], "order_by": ordered}
+        emitter.add({**top, "n": ranking.n, **({"rank": ranking.rank} if ranking.rank else {})}, at)
+        unique = (*key, ranking.rank) if ranking.rank else tuple(key) if ranking.n == 1 else emitter.unique_of(step)
+        if unique is not None:
+            emitter.unique[uid] = unique
+        return uid
+
+    def _column(self, run: Tokens, prefix: str) -> str:
+        """Return the column with the value of an expression, which is added if no output column has it."""
+        output = self.ranking.named(run, self.outputs, self.scope)
+        if output is not None:
+            return output.name
+        expression = self.expression(run)
+        same = next((column.name for column in self.columns if str(column.text) == str(expression)), None)
+        if same is None:
+            same = f"{prefix}_{digest(run.normalized)}"
+            self.columns.append(Column(same, expression))
+        return same

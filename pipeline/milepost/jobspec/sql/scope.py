@@ -108,6 +108,9 @@ class Scope:
                         message += did_you_mean(parts[1].name, relation.columns)
                         raise problem_from(sql, expression.offsets(parts[1])[0], message)
                     return self._use((index, column)), 2
+        own = None if self.shown is None else self.relations[self.shown]
+        if own is not None and own.item.is_exists and first in own.folded:
+            return self._use((self.relations.index(own), own.folded[first])), 1
         if first in self.merged:
             return self._use(self.merged[first]), 1
         found = [(i, r.folded[first]) for i, r in enumerate(self.relations) if first in r.folded and self.sees(i)]

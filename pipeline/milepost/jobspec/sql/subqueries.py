@@ -1,0 +1,59 @@
+"""Turn IN and EXISTS in WHERE into semi and anti joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from milepost.jobspec.sql.clauses import FromItem, Select, read_query
+from milepost.jobspec.sql.tokens import Tokens
+
+_NOT_IN = "NOT IN is not available in this version: a null on either side would decide; write NOT EXISTS (SELECT …)"
+
+
+def subqueries_joined(select: Select) -> Select:
+    """Return a SELECT in which [NOT] EXISTS and IN, as terms of WHERE, are joins. Raises SqlProblem."""
+    # SELECT id FROM orders o WHERE EXISTS (SELECT * FROM payments p WHERE p.order_id = o.id AND p.amount > 9)
+    # SELECT id FROM orders o LEFT SEMI JOIN payments p ON p.order_id = o.id AND p.amount > 9
+    relations, where = list(select.relations), []
+    for run in select.where:
+        item = _exists(run) or _in(run, relations)
+        if item is None:
+            where.append(run)
+        else:
+            relations.append(item)
+    return replace(select, relations=relations, where=where)
+
+
+def _exists(run: Tokens) -> FromItem | None:
+    at = 1 if run.kind(0) == "NOT" else 0
+    if run.word(at) != "EXISTS" or run.kind(at + 1) != "L_PAREN" or run.closing(at + 1) != len(run) - 1:
+        return None
+    query = read_query(run.part(at + 2, len(run) - 1))
+    inner = query.selects[0]
+    plain = inner.group or inner.having or inner.qualify or inner.limit or query.ctes
+    if len(query.selects) > 1 or len(inner.relations) > 1 or plain or inner.relations[0].is_query:
+        raise run.problem(
+            "EXISTS takes SELECT … FROM one relation WHERE …; join relations in a common table expression"
+        )
+    join = "anti" if at else "semi"
+    return replace(inner.relations[0], join=join, keyword=run, conditions=tuple(inner.where), is_exists=True)
+
+
+def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
+    cuts = [index for index in run.top() if run.kind(index) == "IN"]
+    if len(cuts) != 1 or run.kind(cuts[0] + 2) not in ("SELECT", "WITH"):
+        return None
+    at = cuts[0]
+    if run.kind(at - 1) == "NOT" or run.kind(0) == "NOT":
+        raise run.problem(_NOT_IN)
+    if run.closing(at + 1) != len(run) - 1 or not at:
+        return None
+    tokens = run.part(at + 2, len(run) - 1)
+    query = read_query(tokens)
+    first = query.selects[0].relations[0]
+    name = first.alias or "query" if first.is_query else first.tokens.name().lower()
+    alias = f"in_{name}"
+    if any(one.alias == alias for one in relations):
+        raise run.problem(f"two terms read {name}; put one of the queries into a common table expression")
+    return FromItem(tokens, "semi", run, alias, is_query=True, equals=run.part(0, at))
