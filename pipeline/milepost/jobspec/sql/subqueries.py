@@ -8,6 +8,7 @@ from dataclasses import replace
 from milepost.jobspec.sql.clauses import FromItem, Select, read_query
 from milepost.jobspec.sql.tokens import Tokens
 
+_CONNECTING = ("OR", "AND", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ", "IS", "LIKE", "BETWEEN", "CASE")
 _NOT_IN = "NOT IN is not available in this version: a null on either side would decide; write NOT EXISTS (SELECT …)"
 
 
@@ -42,7 +43,7 @@ def _exists(run: Tokens) -> FromItem | None:
 
 def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
     cuts = [index for index in run.top() if run.kind(index) == "IN"]
-    if len(cuts) != 1 or run.kind(cuts[0] + 2) not in ("SELECT", "WITH"):
+    if len(cuts) != 1 or any(run.kind(index) in _CONNECTING for index in run.top()) or run.kind(cuts[0] + 2) not in ("SELECT", "WITH"):
         return None
     at = cuts[0]
     if run.kind(at - 1) == "NOT" or run.kind(0) == "NOT":
