@@ -22,11 +22,14 @@ _OPERATORS = {
     "SELECT DISTINCT, UNION": "`deduplicate` over append rows, `aggregate` over updates",
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
     "GROUP BY window(time, …) or session_window(time, gap); window.start, window.end": "`window`",
-    "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join`",
+    "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join` with `within`",
+    "other [LEFT, SEMI, ANTI, CROSS] JOIN; [NOT] EXISTS (SELECT …) and IN (SELECT …) as terms of WHERE": "`join`",
     "[LEFT] JOIN with a source that has `static: true`": "`lookup`",
     "[LEFT] ASOF JOIN … MATCH_CONDITION (left.time >= right.time)": "`asof`",
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1, over append rows": "`latest`",
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n, or WHERE of the query around it": "`top`",
+    "ORDER BY … LIMIT n": "`top`",
+    "a view whose rows are inserted and retracted, such as those of a join over updates": "`materialize` by its key",
 }
 _RULES = """
 ## Modes and keys
@@ -35,6 +38,9 @@ _RULES = """
   rankings are updates by a key: the GROUP BY columns, or the PARTITION BY columns, with the rank for `<= n`.
 * `CREATE STREAMING TABLE` takes appended rows only. `CREATE MATERIALIZED VIEW` upserts updates by their key, which the
   query must select, and appends appended rows.
+* The key of a join is that of the side whose partner is unique per join key, otherwise both. Rows of a source have no
+  key before a GROUP BY, a ranking or DISTINCT gives them one.
+* A join without time bounds is appended if both sides are, and it is INNER or SEMI. Its rows have no event time.
 * The event time of a query is the event time column of its input, if it is selected under its name.
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
 * ORDER BY without LIMIT has no effect: a table has no order.
@@ -44,9 +50,8 @@ _STATEMENT_NOTES = """\
 `STREAM name` and `STREAM(name)` mean `name`.
 """
 _ALSO_REFUSED = """\
-Also refused, each at its line and column: a join without time bounds whose other side is no static source, RIGHT and
-FULL joins, queries in expressions (IN, EXISTS, scalar), other functions with OVER, rankings over all rows, lateral
-aliases, aliases in HAVING, NATURAL, and an output column that occurs twice.
+Also refused, each at its line and column: RIGHT and FULL joins, NOT IN, other queries in expressions, other functions
+with OVER, rank() and dense_rank(), lateral aliases, aliases in HAVING, NATURAL, and an output column that occurs twice.
 """
 
 

@@ -12,12 +12,7 @@ from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.time_bounds import time_bounds
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest, edited
 from milepost.operators.base import APPEND
-from milepost.operators.join import JoinOperator
 
-_UNBOUNDED = (
-    "a join without constant bounds on both event times is not available in this version; add a condition such as "
-    "{right} BETWEEN {left} AND {left} + INTERVAL 1 HOUR, or make one side a source with `static: true`"
-)
 _INNER = ("comma", "inner")
 
 
@@ -69,12 +64,18 @@ class _Match:
 
 @dataclass
 class FrameCompiler:
-    """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`."""
+    """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`.
+
+    Attributes:
+        outside: the columns that the SELECT reads outside of join conditions. warnings: (tokens, text), for `lint`.
+    """
 
     emitter: Emitter
     scope: Scope
     prefix: str
     where: list[Tokens]
+    outside: set[Reference]
+    warnings: list[tuple[Tokens, str]] = field(default_factory=list)
 
     def compile(self) -> Frame:
         """Return the joined rows. Raises SqlProblem: a join that is not available."""
@@ -232,9 +233,6 @@ class FrameCompiler:
         """Return the columns of a relation that are read outside of its join."""
         return {reference for reference in self.outside if reference[0] == index}
 
-    outside: set[Reference] = field(default_factory=set)
-    """The columns that the SELECT reads outside of join conditions."""
-
     def _stateful(self, frame: Frame, index: int, how: str, match: _Match, pushed: Sequence[Tokens]) -> None:
         relation = self.scope.relations[index]
         at, keyword = relation.item.tokens, relation.item.keyword
@@ -249,8 +247,8 @@ class FrameCompiler:
                     raise keyword.problem(message)
         elif match.within is not None:
             options["within"] = list(match.within.bounds)
-        else:
-            self._check_over_updates(frame, index)
+        elif not match.pairs:
+            self.warnings.append((keyword, "this join has no equality, so it runs in one task"))
         keys = self._left_columns(frame, index, [left for left, _ in (*match.pairs, *match.sides)])
         if not match.pairs and (kind == "asof" or match.within is not None):
             raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "
@@ -278,15 +276,6 @@ class FrameCompiler:
             options["condition"] = sorted({f"{one} {symbol} right.{two}" for one, symbol, two in triples})
         node = self._step(index, list(columns.values()), pushed)
         self._add(frame, index, kind, how, keys[:count], right[:count], node, options)
-
-    def _check_over_updates(self, frame: Frame, index: int) -> None:
-        """Refuse a join without time bounds where this version has none."""
-        keyword = self.scope.relations[index].item.keyword
-        if JoinOperator.model_fields["within"].is_required():
-            left, right = frame.node, self.scope.relations[index].node
-            times = [self.emitter.read(node).event_time or "time" for node in (left, right)]
-            alias = self.scope.relations[index].alias
-            raise keyword.problem(_UNBOUNDED.format(left=f"left.{times[0]}", right=f"{alias}.{times[1]}"))
 
     def _add(
         self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,

@@ -264,9 +264,7 @@ class QueryCompiler:
                 folded = column.name().casefold()
                 scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
             scope.shown = None
-        compiler = FrameCompiler(self.emitter, scope, name, select.where)
-        compiler.outside = outside
-        return compiler.compile()
+        return FrameCompiler(self.emitter, scope, name, select.where, outside, self.warnings).compile()
 
     def _scope(self, name: str, select: Select, names: Names) -> Scope:
         scope = Scope()

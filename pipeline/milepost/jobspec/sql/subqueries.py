@@ -43,7 +43,11 @@ def _exists(run: Tokens) -> FromItem | None:
 
 def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
     cuts = [index for index in run.top() if run.kind(index) == "IN"]
-    if len(cuts) != 1 or any(run.kind(index) in _CONNECTING for index in run.top()) or run.kind(cuts[0] + 2) not in ("SELECT", "WITH"):
+    if (
+        len(cuts) != 1
+        or any(run.kind(index) in _CONNECTING for index in run.top())
+        or run.kind(cuts[0] + 2) not in ("SELECT", "WITH")
+    ):
         return None
     at = cuts[0]
     if run.kind(at - 1) == "NOT" or run.kind(0) == "NOT":

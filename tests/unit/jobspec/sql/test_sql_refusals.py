@@ -23,10 +23,6 @@ REFUSED = {
         '3:3: there is no column custmer; did you mean "customer"? Known: id, customer, amount,',
     'SELECT amount FROM orders o JOIN payments p USING (id)':
         '2:52: USING needs the column id on both sides',
-    'SELECT o.id, amount FROM orders o JOIN payments p ON o.id = p.order_id':
-        '2:14: amount is a column of o and p; write o.amount',
-    'SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id':
-        '2:27: a join without constant bounds on both event times is not available in this',
     'SELECT o.id FROM orders o FULL JOIN payments p ON o.id = p.order_id':
         '2:27: a full join is not available in this version; write the relations in the other',
     'SELECT id FROM orders o NATURAL JOIN payments p':
@@ -45,12 +41,8 @@ REFUSED = {
         '1:1: the rows of v have no key by which a table could be updated: select customer',
     'SELECT customer, sum(DISTINCT id) AS n FROM orders GROUP BY customer':
         '2:18: sum(DISTINCT …) is not available in this version; aggregate over SELECT DISTINCT',
-    'SELECT id FROM orders WHERE id IN (SELECT order_id FROM payments)':
-        '2:36: a query in an expression is not available in this version; write a JOIN, whose time',
     'SELECT id FROM orders LIMIT 3':
         '2:29: LIMIT without ORDER BY: which rows it takes would not be determined',
-    'SELECT id FROM orders ORDER BY id LIMIT 3':
-        '2:41: the first rows over all rows are not available in this version; add PARTITION BY',
     'SELECT id, sum(id) OVER (PARTITION BY customer) AS s FROM orders':
         '2:12: sum with OVER is not available in this version; available: row_number() OVER (…)',
     'SELECT id, rank() OVER (PARTITION BY customer ORDER BY id) AS r FROM orders QUALIFY r = 1':
@@ -89,12 +81,8 @@ REFUSED = {
         '2:1: FROM is missing: a query reads sources or other statements',
     'SELECT country FROM countries':
         '2:21: countries is a static source, which only joins read; begin FROM with a stream',
-    'SELECT o.id FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND o.amount > p.amount':
-        '2:73: this condition of the left join is not available in this version: expected',
     'SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id AND p.paid_at > o.ordered_at':
         '2:68: a bound of a join includes its end; write <= or >=, or BETWEEN',
-    'SELECT o.id FROM (SELECT DISTINCT id FROM orders) AS o JOIN payments p ON o.id = p.order_id':
-        '2:56: a join without constant bounds on both event times is not available in this',
     'SELECT sum(count(*)) AS s FROM orders':
         '2:12: an aggregate cannot be inside another; use a common table expression',
     'SELECT id FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY amount NULLS LAST) = 1':
@@ -117,6 +105,18 @@ REFUSED = {
         '2:16: expected the name of a source or statement: one part, no function',
     'SELECT id FROM range(10)':
         '2:16: expected the name of a source or statement: one part, no function',
+    'SELECT id FROM orders WHERE id NOT IN (SELECT order_id FROM payments)':
+        '2:29: NOT IN is not available in this version: a null on either side would decide',
+    'SELECT id FROM orders WHERE id > 3 OR id IN (SELECT order_id FROM payments)':
+        '2:46: a query in an expression is not available in this version',
+    'SELECT id FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY 1) = 1':
+        '2:75: a number in OVER is a constant, not a position',
+    'SELECT o.id, o.amount, p.amount AS paid FROM orders o LEFT JOIN payments p ON o.id = p.order_id':
+        '1:1: the rows of v have no key by which a table could be updated',
+    'SELECT o.id FROM orders o LEFT JOIN payments p ON o.id = p.order_id OR o.amount > p.amount':
+        '2:51: this condition of the left join is not available in this version',
+    'SELECT id FROM orders ORDER BY amount LIMIT 3':
+        '1:1: the rows of v have no key by which a table could be updated',
 }  # fmt: skip
 """Query of a materialized view, in line 2 of its file -> position and beginning of the message."""
 VALID = (
