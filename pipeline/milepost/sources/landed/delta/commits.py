@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -15,12 +15,12 @@ from milepost.language import ColumnType, to_arrow
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta import arrow_type
 from milepost.sources.landed.tables.column_types import check_declared
-from milepost.sources.landed.tables.data_files import DataFile
+from milepost.sources.landed.tables.data_files import DataFile, FieldNames
 from milepost.sources.landed.tables.table_failures import TableFailures
 
 _READABLE = frozenset(
     {
-        "columnMapping",  # only a table that does not use it
+        "columnMapping",
         "deletionVectors",  # only files that have none
         "timestampNtz",
         "typeWidening",
@@ -33,6 +33,10 @@ _READABLE = frozenset(
 )
 """Reader features that do not change what an appended file means, or that are refused where they are used."""
 
+_MAPPING, _UNMAPPED = "delta.columnMapping.mode", "none"
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+"""A table's property, and metadata of its columns, about the names that they have in files."""
+
 _NAMES_FEATURES = 3
 """The reader version from which features are listed by name."""
 
@@ -43,11 +47,38 @@ class DeltaRows:
 
     Attributes:
         store: rooted at the table. types: the declared columns.
+        columns: how files name them, if the table maps the names of its columns; None: as they are declared.
     """
 
     failures: TableFailures
     store: ObjectStore
     types: Mapping[str, ColumnType]
+    columns: Mapping[str, FieldNames] | None = None
+
+    def as_of(self, configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]]) -> DeltaRows:
+        """Return how rows are read while the table has these columns. Raises InvalidRequest: not as declared."""
+        self.check_columns(configuration, fields)
+        mode = configuration.get(_MAPPING, _UNMAPPED).lower()
+        if mode == _UNMAPPED:
+            return self
+        for name, type_ in self.types.items():
+            if _has_fields(to_arrow(type_)):
+                raise self.failures.refused(
+                    f"maps the names of its columns ({_MAPPING}), and Milepost does not map those within {name}",
+                    f"leave {name} out of `schema`, or rewrite the table without column mapping",
+                )
+        mapped = {field["name"]: field.get("metadata") or {} for field in fields if field["name"] in self.types}
+        for name, metadata in mapped.items():
+            if not {_ID, _PHYSICAL} <= metadata.keys():
+                raise self.failures.invalid(
+                    f"maps the names of its columns ({_MAPPING}), and its log does not say to what it maps {name}",
+                    "repair the table with the engine that wrote it",
+                )
+        columns = {
+            name: FieldNames(metadata[_ID] if mode == "id" else None, (metadata[_PHYSICAL],))
+            for name, metadata in mapped.items()
+        }
+        return replace(self, columns=columns)
 
     def appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
         """Return the files that a commit appended, in its order.
@@ -99,7 +130,7 @@ class DeltaRows:
                 f"has a data file outside of its folder{at} ({path[:200]}), as a shallow clone has", "copy the clone"
             )
         constants = {name: self._value(name, value, at) for name, value in partition.items() if name in self.types}
-        return DataFile(self.store, key, size, constants)
+        return DataFile(self.store, key, size, constants, self.columns)
 
     def check_protocol(self, reader_version: int, features: Sequence[str], at: str = "") -> None:
         """Refuse a protocol that this reader does not know. Raises InvalidRequest."""
@@ -116,13 +147,18 @@ class DeltaRows:
         self, configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]], at: str = ""
     ) -> None:
         """Refuse columns that are not as declared. Raises InvalidRequest."""
-        if configuration.get("delta.columnMapping.mode", "none").lower() != "none":
-            raise self.failures.refused(
-                f"maps its columns to other names{at} (delta.columnMapping.mode)",
-                "rewrite it without column mapping",
-            )
-        declared = {name: type_ for name, type_ in self.types.items() if not at or name in _names(fields)}
-        check_declared(self.failures, declared, {field["name"]: _type(field["type"]) for field in fields}, at)
+        columns = {self._logical(field): _type(field["type"]) for field in fields}
+        declared = {name: type_ for name, type_ in self.types.items() if not at or name in columns}
+        check_declared(self.failures, declared, columns, at)
+
+    def _logical(self, field: Mapping[str, Any]) -> str:
+        """Return the name that a column has now. A commit before it was renamed has an older one."""
+        physical = (field.get("metadata") or {}).get(_PHYSICAL, field["name"])
+        return str(field["name"]) if self.columns is None else self._by_physical.get(physical, physical)
+
+    @property
+    def _by_physical(self) -> dict[str, str]:
+        return {column.names[0]: name for name, column in (self.columns or {}).items()}
 
     def _file(self, added: Mapping[str, Any], at: str) -> DataFile:
         if added.get("deletionVector") is not None:
@@ -130,7 +166,10 @@ class DeltaRows:
                 f"has a data file with deleted rows{at} (a deletion vector)",
                 "purge it (REORG TABLE … APPLY (PURGE))",
             )
-        return self.file(added["path"], added["size"], added.get("partitionValues") or {}, at)
+        partition = (added.get("partitionValues") or {}).items()
+        by_physical = self._by_physical
+        values = {by_physical.get(name, name): value for name, value in partition}
+        return self.file(added["path"], added["size"], values, at)
 
     def _value(self, column: str, value: Any, at: str) -> Any:
         """Return the value of a partition column. An empty text in the log is null."""
@@ -155,8 +194,11 @@ def _parsed(text: str, declared: pa.DataType) -> Any:
     return pa.scalar(text).cast(declared).as_py()
 
 
-def _names(fields: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {field["name"] for field in fields}
+def _has_fields(type_: pa.DataType) -> bool:
+    """Return whether a type has fields with names."""
+    if pa.types.is_list(type_):
+        return _has_fields(type_.value_type)
+    return bool(pa.types.is_struct(type_))
 
 
 def _type(delta: Any) -> pa.DataType | str:

@@ -150,7 +150,7 @@ class DeltaSource:
         state = self._state()
         if not self._is_checked:
             self.rows.check_protocol(state.reader_version, state.reader_features)
-            self.rows.check_columns(state.configuration, state.fields)
+            self.rows = self.rows.as_of(state.configuration, state.fields)
             self._is_checked = True
         return state
 

@@ -38,13 +38,14 @@ class DataFileMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """How data files name a column of an Iceberg table.
+    """How data files name a column of a table that maps the names of its columns.
 
     Attributes:
-        field_id: in files with field ids. names: in files without; (): the table maps none.
+        field_id: in files with field ids; None: the ids in a file do not count.
+        names: in files without ids that count; (): the table maps none.
     """
 
-    field_id: int
+    field_id: int | None
     names: tuple[str, ...] = ()
 
 
@@ -147,7 +148,8 @@ def stored_names(
     if len({*names}) < len(names):
         raise failures.invalid(f"has a data file {file.key} with two columns of one name", "rewrite the file")
     if file.columns is not None:
-        return _by_field_id(failures, file, schema, file.columns)
+        columns = {name: column for name, column in file.columns.items() if name in types}
+        return _by_field_id(failures, file, schema, columns)
     folded = {name.lower(): name for name in names}
     for name in types:
         if name not in names and name not in file.constants and (other := folded.get(name.lower())) is not None:
@@ -162,7 +164,7 @@ def _by_field_id(
     failures: TableFailures, file: DataFile, schema: pa.Schema, columns: Mapping[str, FieldNames]
 ) -> dict[str, str]:
     ids = {(each.metadata or {}).get(b"PARQUET:field_id"): each.name for each in schema}
-    if ids.keys() - {None}:
+    if ids.keys() - {None} and all(column.field_id is not None for column in columns.values()):
         found = {name: ids.get(str(column.field_id).encode()) for name, column in columns.items()}
     elif any(column.names for column in columns.values()):
         found = {

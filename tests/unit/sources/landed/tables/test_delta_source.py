@@ -325,7 +325,7 @@ def unknown_feature(table: Table) -> None:
         (absolute_path, "outside of its folder in version 1", "copy the clone"),
         (outside, "outside of its folder in version 1", "copy the clone"),
         (other_type, "has a column k of the type string, and `schema` declares it as int64", "declare k"),
-        (column_mapping, "maps its columns to other names", "without column mapping"),
+        (column_mapping, "its log does not say to what it maps k", "repair the table"),
         (unknown_feature, "cannot be opened: .*Feature 'teleport' is not supported", "DROP FEATURE"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -603,3 +603,101 @@ def test_a_table_that_may_have_deletion_vectors_and_has_none_is_read(table: Tabl
     table.commit({"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}})
     table.log.land()
     assert table.keys() == [1]
+
+
+class MappedTable(Table):
+    """A table that maps the names of its columns, written as the protocol has it. `names`: logical -> physical."""
+
+    def __init__(self, folder: Path, mode: str, **names: str) -> None:
+        super().__init__(folder)
+        self.mode, self.names, self.ids = mode, names, {name: number for number, name in enumerate(names, 1)}
+        self.log_file(0).parent.mkdir(parents=True)
+        self.log_file(0).write_text("")
+        protocol = {"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}
+        self.commit(protocol, self.metadata(), version=0)
+
+    def metadata(self) -> dict[str, Any]:
+        fields = [
+            {
+                "name": name,
+                "type": "string" if name == "v" else "long",
+                "nullable": True,
+                "metadata": {
+                    "delta.columnMapping.id": self.ids[name],
+                    "delta.columnMapping.physicalName": physical,
+                },
+            }
+            for name, physical in self.names.items()
+        ]
+        return {
+            "metaData": {
+                "id": "6f0e6b3e-0000-4000-8000-000000000000",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": ["p"],
+                "configuration": {"delta.columnMapping.mode": self.mode, "delta.columnMapping.maxColumnId": "9"},
+                "createdTime": 0,
+            }
+        }
+
+    def rename(self, name: str, other: str) -> None:
+        self.names = {other if each == name else each: physical for each, physical in self.names.items()}
+        self.ids[other] = self.ids.pop(name)
+        self.commit(self.metadata())
+
+    def replace_column(self, name: str, physical: str) -> None:
+        """Drop a column, and add another one of its name."""
+        self.names[name], self.ids[name] = physical, 9
+        self.commit(self.metadata())
+
+    def add(self, p: int, **columns: list[Any]) -> None:
+        """Append a file with these columns. In it they have other names, and ids if these count."""
+        arrays = [pa.array(values) for values in columns.values()]
+        named = [self.names[name] if self.mode == "name" else f"file-{name}" for name in columns]
+        ids = [self.ids[name] if self.mode == "id" else 77 - at for at, name in enumerate(columns)]
+        fields = [
+            pa.field(name, array.type, metadata={"PARQUET:field_id": str(number)})
+            for name, array, number in zip(named, arrays, ids, strict=True)
+        ]
+        file = f"x{self.delta.version()}/part.parquet"
+        (self.folder / file).parent.mkdir()
+        pq.write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields)), self.folder / file)
+        size = (self.folder / file).stat().st_size
+        partition = {"partitionValues": {self.names["p"]: str(p)}, "modificationTime": self.delta.version()}
+        self.commit({"add": {"path": file, "size": size, "dataChange": True, **partition}})
+
+
+MAPPED = {"k": parse_type("int64"), "v": parse_type("string"), "p": parse_type("int64")}
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+@pytest.mark.parametrize("is_initial", [True, False])
+def test_mapped_columns_are_read_by_what_identifies_them_also_after_a_rename(
+    tmp_path: Path, mode: str, is_initial: bool
+) -> None:
+    table = MappedTable(tmp_path / "orders", mode, old="col-1", v="col-2", p="col-3")
+    start: dict[str, Any] = {"types": MAPPED, "start": "earliest" if is_initial else 0}
+    table.add(7, old=[1, 2], v=["a", "b"])
+    table.rename("old", "k")
+    table.add(8, k=[3], v=["c"])
+    table.replace_column("v", "col-4")
+    table.add(9, k=[4], v=["d"])
+    table.log.land(**start)
+    assert table.log.rows() == [
+        {"k": 1, "v": None, "p": 7},
+        {"k": 2, "v": None, "p": 7},
+        {"k": 3, "v": None, "p": 8},
+        {"k": 4, "v": "d", "p": 9},
+    ]
+
+
+def test_fields_within_a_mapped_column_are_refused(tmp_path: Path) -> None:
+    table = MappedTable(tmp_path / "orders", "name", k="col-1", p="col-2")
+    (state,) = [action["metaData"] for action in table.actions(0) if "metaData" in action]
+    mapped = {"delta.columnMapping.id": 8, "delta.columnMapping.physicalName": "col-8"}
+    inner = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": mapped}]}
+    schema = json.loads(state["schemaString"])
+    schema["fields"][0]["type"] = inner
+    table.commit({"metaData": {**state, "schemaString": json.dumps(schema)}})
+    refused = table.refusal(types={"k": parse_type("struct<a: int64>")})
+    assert "does not map those within k" in refused.message and "without column mapping" in refused.hint
