@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.table_files import lost_table_files
 from milepost.sources.planning import list_objects
 from milepost.storage import open_store
 
@@ -51,8 +52,11 @@ def replayed_input(
         lost += forgotten_input(now, then, name)
     for name, size in landed_between(context, then, now).items():
         reason = skip_reason(context, then, name)
-        replayed |= {name: size} if reason is None else {}
-        lost += deleted_records(context, then, name) if reason is None else [reason]
+        if reason is not None:
+            lost.append(reason)
+            continue
+        replayed[name] = size
+        lost += [*deleted_records(context, then, name), *lost_files(context, then, name)]
     return replayed, lost
 
 
@@ -86,6 +90,20 @@ def deleted_records(context: JobContext, then: CheckpointMetadata | None, source
         yield (
             f"source {source}: the records before {first} of its log were {why}. What the external system had up to "
             f"{json.dumps(at)} is not read again"
+        )
+
+
+def lost_files(context: JobContext, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
+    """Yield, as text, which data files that a log refers to cannot be read again from `then`."""
+    try:
+        lost = lost_table_files(context, source, None if then is None else then.log_position(source))
+    except (StoreUnavailable, EnvironmentUnusable) as error:
+        yield f"source {source}: its table does not answer, so what can be read again is unknown: {error.message}"
+        return
+    if lost:
+        yield (
+            f"source {source}: {len(lost)} data file(s) of its table to read again were deleted or replaced, such as "
+            f"{lost[0]}: no epoch starts until they are back"
         )
 
 

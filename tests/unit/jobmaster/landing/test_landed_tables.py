@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -140,6 +141,24 @@ def refuse_own_table(folder: Path, table: OrdersTable, sink: str) -> None:
         load_job(str(folder / "config" / "sales.yaml")).graph()
 
 
+AMOUNTS = pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(10, 2))
+ORDERS = pa.table({"customer": ["a", "a"], "amount": AMOUNTS, "at": pa.array([START] * 2, SCHEMA.field("at").type)})
+
+
+def assert_reads_orders(folder: Path, *specs: Path) -> None:
+    """Both tables of orders, in the warehouse of the folder, are read by these specs, twice."""
+    orders = IcebergOrders(folder, columns=ORDERS.schema)
+    for count in (2, 4):
+        write_deltalake(folder / "warehouse" / "orders", ORDERS, mode="append")
+        orders.append(ORDERS)
+        for spec in specs:
+            master = JobMaster(load_job(str(spec)))
+            assert not master.landings.land().failed
+            master.epochs.run(Session.cli(), SparklessRunner())
+            (total,) = master.reports.read("totals").to_pylist()
+            assert (total["orders"], total["total"]) == (count, Decimal("3.75") * count / 2)
+
+
 PAGE = (REPOSITORY / "docs" / "how-to" / "read-tables.md").read_text(encoding="utf-8")
 
 
@@ -147,17 +166,15 @@ def test_the_examples_of_the_page_read_a_delta_and_an_iceberg_table(tmp_path: Pa
     delta, iceberg = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "config").mkdir()
     rest = delta[delta.index("operators:") :].replace("../tables", "../iceberg")
-    (tmp_path / "config" / "delta.yaml").write_text(delta)
-    (tmp_path / "config" / "iceberg.yaml").write_text(f"name: iceberg\nstorage: ../store\n{iceberg}{rest}")
-    amounts = pa.array([Decimal("1.50"), Decimal("2.25")], pa.decimal128(10, 2))
-    rows = pa.table({"customer": ["a", "a"], "amount": amounts, "at": pa.array([START] * 2, SCHEMA.field("at").type)})
-    orders = IcebergOrders(tmp_path, columns=rows.schema)
-    for count in (2, 4):
-        write_deltalake(tmp_path / "warehouse" / "orders", rows, mode="append")
-        orders.append(rows)
-        for name in ("delta", "iceberg"):
-            master = JobMaster(load_job(str(tmp_path / "config" / f"{name}.yaml")))
-            assert not master.landings.land().failed
-            master.epochs.run(Session.cli(), SparklessRunner())
-            (total,) = master.reports.read("totals").to_pylist()
-            assert (total["orders"], total["total"]) == (count, Decimal("3.75") * count / 2)
+    specs = [tmp_path / "config" / f"{name}.yaml" for name in ("delta", "iceberg")]
+    specs[0].write_text(delta)
+    specs[1].write_text(f"name: iceberg\nstorage: ../store\n{iceberg}{rest}")
+    assert_reads_orders(tmp_path, *specs)
+
+
+def test_the_example_specs_read_a_delta_and_an_iceberg_table(tmp_path: Path) -> None:
+    specs = [tmp_path / "config" / "examples" / f"{name}_table.yaml" for name in ("delta", "iceberg")]
+    specs[0].parent.mkdir(parents=True)
+    for spec in specs:
+        shutil.copy(REPOSITORY / "config" / "examples" / spec.name, spec)
+    assert_reads_orders(tmp_path, *specs)

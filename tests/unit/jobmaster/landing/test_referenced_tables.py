@@ -137,6 +137,8 @@ def test_a_rollback_and_a_backfill_need_the_files_that_were_read(job: SalesJob) 
     file.unlink()
     with pytest.raises(SourceChanged, match=file.name):
         back_fill(job.master, SparklessRunner(), from_checkpoint=1)
+    lost = f"1 data file(s) of its table to read again were deleted or replaced, such as file://{file}"
+    assert any(lost in text for text in job.master.rollbacks.plan(2).not_undone)
     roll_back(job.master, 2)
     with pytest.raises(SourceChanged, match=file.name):
         job.epoch()

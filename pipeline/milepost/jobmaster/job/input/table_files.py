@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from milepost.errors import CommitConflict, NotFound
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.landed import StoredRecord, is_reference
+from milepost.protocol.landed import LogPosition, StoredRecord, is_reference, live_records
 from milepost.protocol.records import CheckpointFailureReason, ObjectStore, split_uri
 from milepost.sources import SourceObject, build_reader, whole_object
 from milepost.sources.planning import ReferencedFiles, lost_file_error, planned_objects, referenced_files
@@ -41,20 +41,35 @@ def check_table_files(context: JobContext, source: str, objects: Sequence[Source
 
     Raises SourceChanged: one is lost.
     """
-    objects = [obj for obj in objects if is_reference(obj.key)]
-    format_ = context.spec.sources[source].format
-    roots = {split_uri(obj.key)[0] for obj in objects}
+    for uri, reason in _lost(context, [obj for obj in objects if is_reference(obj.key)]):
+        raise lost_file_error(source, uri, context.spec.sources[source].format, reason)
+
+
+def lost_table_files(context: JobContext, source: str, position: LogPosition | None) -> list[str]:
+    """Return the URIs of data files that records after a position refer to, and that are not there as they were."""
+    log = context.source_log(source)
+    newest = log.newest()
+    if newest is None:
+        return []
+    records = live_records(log.since(position, newest), newest.record.voids)
+    objects = [obj for stored in records if stored.record.references for obj in planned_objects(stored)]
+    return [uri for uri, _ in _lost(context, objects)]
+
+
+def _lost(context: JobContext, files: Sequence[SourceObject]) -> list[tuple[str, CheckpointFailureReason]]:
+    """Return the files that are missing or have another version, each with what happened."""
+    roots = {split_uri(file.key)[0] for file in files}
     store = _store(context, ReferencedFiles({}, {root: context.job.store_config(root) for root in roots}))
 
-    def check(obj: SourceObject) -> None:
+    def fault(file: SourceObject) -> CheckpointFailureReason | None:
         try:
-            stat = store.stat(obj.key)
-        except NotFound as error:
-            raise lost_file_error(source, obj.key, format_, _MISSING) from error
-        if (stat.etag, stat.size) != (obj.etag, obj.size):
-            raise lost_file_error(source, obj.key, format_, _CHANGED)
+            stat = store.stat(file.key)
+        except NotFound:
+            return _MISSING
+        return None if (stat.etag, stat.size) == (file.etag, file.size) else _CHANGED
 
-    parallel_map(store, check, objects)
+    faults = zip(files, parallel_map(store, fault, files), strict=True)
+    return [(file.key, reason) for file, reason in faults if reason is not None]
 
 
 def _store(context: JobContext, files: ReferencedFiles) -> ObjectStore:
