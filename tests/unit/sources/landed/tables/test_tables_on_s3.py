@@ -8,9 +8,11 @@ from uuid import uuid4
 
 import pytest
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceUnreachable
+from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceChanged, SourceUnreachable
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobspec.job import CatalogSpec
+from milepost.jobspec.load.load import load_job
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import Credentials, StoreConfig
 from milepost.sources.landed import open_delta_source, open_iceberg_source
@@ -21,6 +23,7 @@ from milepost_testkit.formats.delta_table import DeltaTableUnderTest
 from milepost_testkit.formats.iceberg_lake import lake_on_server
 from milepost_testkit.jobs.landed_table import TableLog
 from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Seaweed, SeaweedTables
 
 pytestmark = pytest.mark.long
@@ -39,9 +42,14 @@ def open_delta(config: StoreConfig) -> DeltaSource:
     return open_delta_source("orders", config.url, open_store(config), TYPES, None, start="earliest", max_bytes=1 << 30)
 
 
-def test_a_delta_table_on_s3_is_landed_commit_by_commit(seaweed: Seaweed) -> None:
+@pytest.mark.parametrize("by_reference", [False, True])
+def test_a_delta_table_on_s3_is_landed_commit_by_commit(
+    seaweed: Seaweed, by_reference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableLog, "by_reference", by_reference)
     config = config_of(seaweed, f"s3://{seaweed.shared_bucket}/tables/{uuid4().hex}")
-    table, log = DeltaTableUnderTest(open_store(config)), TableLog(lambda: open_delta(config))
+    log = TableLog(lambda: open_delta(config), lambda url: replace(config, url=url))
+    table = DeltaTableUnderTest(open_store(config))
     table.append_by_others(1, 2)
     log.land()
     for key in (3, 4, 5):
@@ -69,10 +77,52 @@ def test_a_delta_table_that_cannot_be_read_is_an_error_that_names_the_cause(
     assert raised.value.hint and WRONG.secret_key not in raised.value.full_message()
 
 
+JOB = """\
+name: sales
+storage: URL/store
+store: {endpoint_url: ENDPOINT, region: us-east-1}
+sources:
+  orders: {format: delta, path: URL/orders, schema: {k: int64}, land: {by: reference}}
+operators:
+  - {uid: totals, kind: aggregate, inputs: [orders], key: [k], aggregates: {rows: count(*)}}
+sinks:
+  - {name: totals, input: totals, format: parquet, path: URL/totals, mode: upsert}
+"""
+
+
+def test_a_job_reads_the_files_of_a_table_on_s3_until_one_is_deleted(
+    seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", seaweed.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", seaweed.secret_key)
+    url = f"s3://{seaweed.shared_bucket}/referenced/{uuid4().hex}"
+    spec = tmp_path / "sales.yaml"
+    spec.write_text(JOB.replace("URL", url).replace("ENDPOINT", repr(seaweed.endpoint_url)))
+    store = open_store(config_of(seaweed, f"{url}/orders"))
+    table, master = DeltaTableUnderTest(store), JobMaster(load_job(str(spec)))
+    for keys in ((1, 2, 2), (3,)):
+        table.append_by_others(*keys)
+        assert [landing.rows for landing in master.landings.land().landed] == [len(keys)]
+        master.epochs.run(Session.cli(), SparklessRunner())
+    assert sorted(master.reports.read("totals").select(["k", "rows"]).to_pydict()["rows"]) == [1, 1, 2]
+    table.append_by_others(4)
+    master.landings.land()
+    files = [stat for stat in store.list("") if stat.key.endswith(".parquet")]
+    newest = max(files, key=lambda stat: stat.last_modified_ms)
+    store.delete([newest.key])
+    with pytest.raises(SourceChanged, match=newest.key):
+        master.epochs.run(Session.cli(), SparklessRunner())
+
+
+@pytest.mark.parametrize("by_reference", [False, True])
 @pytest.mark.parametrize("credentials", [None, WRONG])
 def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot(
-    seaweed_tables: SeaweedTables, credentials: Credentials | None
+    seaweed_tables: SeaweedTables,
+    credentials: Credentials | None,
+    by_reference: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(TableLog, "by_reference", by_reference)
     lake = lake_on_server(seaweed_tables).made()
     lake.move(1, (lake.staged(1, 2),))
     catalog = CatalogSpec(type="rest", uri=lake.config.uri, options=dict(lake.config.options))
@@ -91,7 +141,7 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
             max_bytes=1 << 30,
         )
 
-    log = TableLog(open_orders)
+    log = TableLog(open_orders, lambda url: replace(used, url=url))
     if credentials is not None:
         with pytest.raises(EnvironmentUnusable) as raised:
             log.land()
