@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "jobmaster": LOWER | {"epoch", "extras", "openlineage", "runbook"},
     "spark": LOWER | {"epoch", "extras"},
     "views": RULES | {"jobmaster", "epoch", "quality"},
-    "acts": RULES | {"jobmaster", "epoch"},
+    "acts": RULES | {"views", "jobmaster", "epoch"},
     "airflow": RULES | {"views", "acts", "jobmaster", "epoch", "openlineage", "extras", "runbook"},
     "cli": RULES | {"views", "acts", "jobmaster", "epoch", "extras", "testing", "runbook"},
     "testing": RULES | {"jobmaster", "epoch", "openlineage"},

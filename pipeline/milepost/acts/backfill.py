@@ -14,6 +14,7 @@ from milepost.acts.earlier_try import find_earlier_switch
 from milepost.acts.fields import MOMENT, Field, checkpoint_from, number, switch
 from milepost.codec import to_json
 from milepost.protocol.records import checkpoint_name
+from milepost.views import show_rows
 
 if TYPE_CHECKING:
     from milepost.jobmaster import BackfillResult, JobMaster
@@ -63,9 +64,8 @@ def _carry_out(context: ActContext) -> BackfillResult:
 
 def _epochs(done: BackfillResult) -> Iterator[str]:
     for epoch in done.epochs:
-        figures = {"in": epoch.rows_in, "out": epoch.rows_out, "late": epoch.late_rows}
-        rows = ", ".join(f"{value:,} {name}" for name, value in figures.items() if isinstance(value, int))
-        yield f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, rows {rows}, quality {epoch.quality}"
+        rows = show_rows(epoch.rows_in, epoch.rows_out, epoch.late_rows)
+        yield f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, {rows}, quality {epoch.quality}"
 
 
 def _result(context: ActContext, done: BackfillResult) -> ActResult:
