@@ -79,11 +79,24 @@ def shared_checkpoint(
     """Return the newest checkpoint that two checkpoints continue, retained or not; None: unknown, or there is none.
 
     Args:
-        one, other: each a checkpoint, and a timeline that continues it.
+        one, other: each a checkpoint, and the timeline that it was completed on, or one that continues it.
     """
-    these, those = _limits(state, *one), _limits(state, *other)
+    these, those = (_limits(state, *_completed_on(state, *each)) for each in (one, other))
     shared = (min(these[timeline], those[timeline]) for timeline in these.keys() & those.keys())
     return max(shared, default=None)
+
+
+def _completed_on(
+    state: ManifestState, timeline_id: TimelineId, checkpoint_id: CheckpointId
+) -> tuple[TimelineId, CheckpointId]:
+    """Return a checkpoint that a timeline continues, with the timeline on which it was completed.
+
+    A timeline's own checkpoints have greater ids than the one that it starts from.
+    """
+    parents = {timeline.timeline_id: timeline.parent for timeline in state.timelines}
+    while (parent := parents.get(timeline_id)) is not None and checkpoint_id <= parent[1]:
+        timeline_id = parent[0]
+    return timeline_id, checkpoint_id
 
 
 def _limits(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId) -> dict[TimelineId, CheckpointId]:

@@ -142,14 +142,15 @@ def test_a_table_that_was_emptied_went_back(jobs: ChainedJobs) -> None:
 def test_false_rows_are_found_although_a_joined_file_has_rows_before_and_after_them(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     second, third = jobs.publish(2), jobs.publish(3)
-    jobs.land()
+    landed = jobs.land()
     jobs.roll_back(second)
     jobs.publish(4)
     while table_files(jobs)[0] <= 3:
         jobs.publish(5)
     failed = jobs.failed_landing()
     assert failed.error == "SourceWentBack"
-    assert f"(checkpoint {third} of timeline main)" in failed.message and f"both have is {second}" in failed.message
+    assert f"no longer continues mark {landed.end['mark']} (checkpoint {third} of timeline main)" in failed.message
+    assert f"both have is {second}" in failed.message
 
 
 def test_rows_that_were_published_and_rolled_back_before_a_landing_are_not_landed(jobs: ChainedJobs) -> None:
@@ -355,7 +356,7 @@ def test_doctor_status_and_lineage_name_the_table_and_how_far_the_log_is_behind(
     jobs.publish(2)
     jobs.publish(3)
     (probed,) = probe_landed_sources(jobs.context("sales"))
-    assert "sink rows of job orders, mark " in probed.detail and "not landed yet: 2 marks" in probed.detail
+    assert "sink rows of job orders shows mark " in probed.detail and "not landed yet: 2 marks" in probed.detail
     spec = jobs.folder / "config" / "sales.yaml"
     spec.write_text(spec.read_text().replace("operators:", "    land: {max_bytes: 1B}\noperators:"))
     log = jobs.context("sales").source_log("orders")

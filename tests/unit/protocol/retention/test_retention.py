@@ -81,7 +81,8 @@ def test_two_checkpoints_share_what_both_timelines_continue_also_if_one_has_left
         other = TimelineId(timeline), CheckpointId(checkpoint)
         return shared_checkpoint(log.state, (line, CheckpointId(6)), other)
 
-    expected = {("main", 1): 1, ("main", 2): 2, ("main", 3): 2, (line, 5): 5, (line, 2): 2, ("gone", 3): None}
+    own = {(line, 5): 5, (line, 2): 2, (line, 1): 1}
+    expected = {("main", 1): 1, ("main", 2): 2, ("main", 3): 2, ("gone", 3): None, **own}
     assert {other: shared(*other) for other in expected} == expected
     log.subsume(A, (1, 2, 3, 4, 5), last=1)
     assert [each.timeline_id for each in log.state.timelines] == [line]

@@ -67,14 +67,14 @@ class MilepostSource:
 
     def notes(self) -> tuple[Note, ...]:
         table = self._table()
-        owner, now = table.reservation.owner, table.place(0, "")
-        return (Note(f"sink {owner.sink} of job {owner.job}, {'nothing published yet' if not now.mark else now}"),)
+        owner = table.reservation.owner
+        return (Note(f"sink {owner.sink} of job {owner.job} shows {table}"),)
 
     def initial_position(self) -> Position:
         table = self._checked()
         if self.start == "latest":
-            return table.place(table.rows, rows_digest(table.files)).encode()
-        return table.place(0, rows_digest(()), table.rows).encode()
+            return table.place_after(len(table.files)).encode()
+        return table.place_after(0, table.rows).encode()
 
     def next_pull(self, position: Position) -> Pull | None:
         place, table = Place.decode(position), self._checked()
@@ -83,7 +83,7 @@ class MilepostSource:
             return None
         steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
         stop, files = take_files(first, steps, self.max_bytes)
-        end = self._place_after(table, stop, min(place.initial, table.rows))
+        end = table.place_after(stop, min(place.initial, table.rows))
         with self.reader.translated():
             before, after = table.backlog(place), table.backlog(end)
         reached = Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), after)
@@ -106,7 +106,7 @@ class MilepostSource:
             stop = lost[-1] + 1 if lost else first
         if stop == first:
             return Reached(position)
-        end = self._place_after(table, stop, place.initial)
+        end = table.place_after(stop, place.initial)
         with self.reader.translated():
             backlog = table.backlog(end)
         return Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), backlog)
@@ -129,8 +129,8 @@ class MilepostSource:
                 ) from missing
             raise failures.expired(
                 f"has lost the data file {missing.args[0]}, with rows that its job has published",
-                self._place_after(table, 0).encode(),
-                self._place_after(table, len(table.files)).encode(),
+                table.place_after(0).encode(),
+                table.place_after(len(table.files)).encode(),
             ) from missing
 
     def commit(self, end: Position) -> None:
@@ -155,11 +155,6 @@ class MilepostSource:
             skip = skipped if number == first else 0
             yield number, DataFile(self.reader.store, file.key, file.size, skipped_rows=skip)
 
-    def _place_after(self, table: PublishedTable, count: int, initial: int = 0) -> Place:
-        """Return the place after the first files of a table."""
-        files = table.files[:count]
-        return table.place(sum(file.rows for file in files), rows_digest(files), initial)
-
     def _unread(self, place: Place, table: PublishedTable) -> tuple[int, int]:
         """Return the number of the file with the first row after a place, and how many of its rows are before it.
 
@@ -175,7 +170,9 @@ class MilepostSource:
                 return number, 0
             if file is not None and before + file.rows > place.rows:
                 if not self._continues(place, table):
-                    raise self._went_back(place, table)
+                    raise self._went_back(
+                        place, table, f"no longer continues {place}, up to which its rows were landed"
+                    )
                 return number, place.rows - before
             before += 0 if file is None else file.rows
         raise self._went_back(place, table)
@@ -189,17 +186,18 @@ class MilepostSource:
         return True
 
     def _continues(self, place: Place, table: PublishedTable) -> bool:
-        """Return whether the table shows a checkpoint that continues the one of a place. False if that is unknown."""
+        """Return whether the table shows a checkpoint that continues that of a place. False if that is unknown."""
         return self._shared_checkpoint(place, table) == place.checkpoint
 
     def _shared_checkpoint(self, place: Place, table: PublishedTable) -> int | None:
         """Return the newest checkpoint that is before a place and before what the table shows; None: unknown."""
         with self.reader.translated():
             state = table.state()
-        return None if state is None else shared_checkpoint(state, place.shown, table.place(0, "").shown)
+        return None if state is None else shared_checkpoint(state, place.continued, table.shown)
 
-    def _went_back(self, place: Place, table: PublishedTable) -> CheckpointError:
-        now, owner = self._place_after(table, len(table.files)), table.reservation.owner
+    def _went_back(self, place: Place, table: PublishedTable, problem: str = "") -> CheckpointError:
+        owner = table.reservation.owner
+        problem = problem or f"no longer begins with the {place.rows} rows that were landed up to {place}"
         shared = self._shared_checkpoint(place, table)
         both = (
             f"the newest checkpoint of job {owner.job} that both have is {shared}"
@@ -207,8 +205,7 @@ class MilepostSource:
             else "it is unknown which checkpoint both have"
         )
         error: SourceWentBack = self.reader.failures.went_back(
-            f"no longer begins with the {place.rows} rows that were landed up to {place}: job {owner.job} was rolled "
-            f"back or backfilled, and the table shows {now}; {both}",
-            now.encode(),
+            f"{problem}: job {owner.job} was rolled back or backfilled, and the table shows {table}; {both}",
+            table.place_after(len(table.files)).encode(),
         )
         return error

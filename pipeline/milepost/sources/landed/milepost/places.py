@@ -3,7 +3,7 @@
 ::
 
     {"mark": 97, "timeline": "main", "checkpoint": 42, "rows": 500, "digest": "5f70bf…"}
-        the first 500 rows of the table as of mark 97, which showed checkpoint 42, are read
+        the first 500 rows of the table as of mark 97 are read; checkpoint 42 has all of them
     {…, "rows": 200, "digest": "c00fa1…", "initial": 500}
         200 rows are read, of the 500 that the table had at the start of the log
 
@@ -29,7 +29,7 @@ class Place:
 
     Attributes:
         mark: number of the table's mark when the rows were read; 0: nothing was published.
-        timeline, checkpoint: that the mark shows.
+        timeline: that the mark shows. checkpoint: it has these rows, and the timeline continues it; 0: there are none.
         rows: how many are read, from the first one. digest: of these rows.
         initial: rows of the table at the start of the log, as long as not all of them are read; else 0.
     """
@@ -42,8 +42,8 @@ class Place:
     initial: int = 0
 
     @property
-    def shown(self) -> tuple[TimelineId, CheckpointId]:
-        """Timeline and checkpoint that the mark shows."""
+    def continued(self) -> tuple[TimelineId, CheckpointId]:
+        """The checkpoint, and a timeline that continues it. A table that continues it too begins with these rows."""
         return TimelineId(self.timeline), CheckpointId(self.checkpoint)
 
     def encode(self) -> Position:

@@ -12,9 +12,17 @@ from dataclasses import dataclass
 from milepost.errors import StateCorrupt, StoreUnavailable
 from milepost.language import check_job_name, check_sink_name
 from milepost.protocol.landed import Identity, SourceBacklog
-from milepost.protocol.records import ManifestState, ObjectStore
+from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, ManifestState, ObjectStore, TimelineId
 from milepost.sinks.formats.parquet import ParquetFormat
-from milepost.sinks.records import ContentsRecords, Mark, MarkRecords, Reservation, StagedFile, read_reservation
+from milepost.sinks.records import (
+    ContentsRecords,
+    Mark,
+    MarkRecords,
+    Reservation,
+    StagedFile,
+    read_reservation,
+    staged_by,
+)
 from milepost.sinks.staging import rows_identity
 from milepost.sources.landed.milepost.places import Place
 from milepost.sources.landed.tables.table_failures import TableFailures
@@ -60,11 +68,35 @@ class PublishedTable:
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
 
-    def place(self, rows: int, digest: str, initial: int = 0) -> Place:
-        """Return the place after some of the rows."""
+    def place_after(self, count: int, initial: int = 0) -> Place:
+        """Return the place after some of the files. initial: as in `Place`."""
+        files = self.files[:count]
+        rows, digest = sum(file.rows for file in files), rows_digest(files)
         if self.mark is None:
             return Place(0, "", 0, rows, digest)
-        return Place(self.mark.number, self.mark.timeline, self.mark.checkpoint_id, rows, digest, initial)
+        checkpoint = max(map(self._published_by, files), default=NO_CHECKPOINT)
+        return Place(self.mark.number, self.mark.timeline, checkpoint, rows, digest, initial)
+
+    def _published_by(self, file: StagedFile) -> CheckpointId:
+        """Return a checkpoint that has the rows of a file. A file that joins others has rows of earlier ones only."""
+        writer = staged_by(file.key)
+        if writer is None:
+            return self.shown[1]
+        return writer[0] if file.rows_of is None else CheckpointId(writer[0] - 1)
+
+    @property
+    def shown(self) -> tuple[TimelineId, CheckpointId]:
+        """Timeline and checkpoint that the mark shows."""
+        if self.mark is None:
+            return TimelineId(""), NO_CHECKPOINT
+        return TimelineId(self.mark.timeline), CheckpointId(self.mark.checkpoint_id)
+
+    def __str__(self) -> str:
+        """Return what it shows as text."""
+        timeline, checkpoint = self.shown
+        if self.mark is None:
+            return "nothing"
+        return f"mark {self.mark.number} (checkpoint {checkpoint} of timeline {timeline})"
 
     def backlog(self, place: Place) -> SourceBacklog:
         """Return the marks of which not all rows are before a place.
