@@ -322,7 +322,7 @@ def test_a_file_that_was_joined_and_deleted_while_it_was_read_is_read_by_the_nex
     assert pull is not None
     jobs.publish(2)
     jobs.publish(3)
-    (jobs.folder / "lake" / "orders" / pull.splits[0][0][0].key).unlink()
+    (jobs.folder / "lake" / "orders" / pull.splits[0][0].key).unlink()
     with pytest.raises(SourceUnreachable, match="it was compacted while it was read"):
         list(source.read(pull.splits[0]))
     assert jobs.land().rows == 3

@@ -86,8 +86,7 @@ class MilepostSource:
         end = table.place_after(stop, min(place.initial, table.rows))
         with self.reader.translated():
             before, after = table.backlog(place), table.backlog(end)
-        reached = Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), after)
-        return Pull([(files, reached)], None, (), before)
+        return Pull([files], end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), before, after)
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
         """Return the place after the newest file that is lost."""
@@ -115,12 +114,11 @@ class MilepostSource:
         table = self._checked()
         return next((number for number, end in enumerate(ends) if self._begins_with(Place.decode(end), table)), None)
 
-    def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        failures, (files, reached) = self.reader.failures, split
+    def read(self, split: Any) -> Iterator[pa.RecordBatch]:
+        failures = self.reader.failures
         try:
             with self.reader.translated():
-                yield from read_data_files(failures, files, self.types, self.event_time)
-            yield reached
+                yield from read_data_files(failures, split, self.types, self.event_time)
         except DataFileMissing as missing:
             table, now = self._table(), self.reader.read()
             if now.mark != table.mark:
