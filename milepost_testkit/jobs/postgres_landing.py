@@ -62,6 +62,7 @@ class PostgresLog:
             lambda: PostgresAccess("the `dsn` of source t", dsn=dsn or self.database.dsn),
             declared | metadata,
             None if self.event_time is None else EventTimeSpec(column=self.event_time),
+            log="t",
             job="shop",
             job_identity=f"{self.database.name} {self.job_identity}",
             max_rows=self.max_rows,

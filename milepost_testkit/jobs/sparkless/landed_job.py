@@ -134,6 +134,23 @@ class LandedJob:
         (folder / "feed.json").write_text(json.dumps({"deleted": 0, "rows": []}))
         return cls(folder)
 
+    @property
+    def source(self) -> str:
+        """The name of the source. Its log is stored as feed, whatever that is."""
+        (name,) = self.loaded().spec.landed
+        return name
+
+    def rename(self, name: str) -> None:
+        """Give the source another name, with its present one as `renamed_from`."""
+        spec, former = self.folder / "config" / "landed.yaml", self.source
+        lines = [line for line in spec.read_text().splitlines(True) if "renamed_from" not in line]
+        texts = {
+            f"  {former}:\n    format: python": f"  {name}:\n    renamed_from: {former}\n    format: python",
+            f"inputs: [{former}]": f"inputs: [{name}]",
+            f"input: {former},": f"input: {name},",
+        }
+        spec.write_text(edited("".join(lines), texts))
+
     def produce(self, *keys: int) -> None:
         """Add rows with these keys to the external system."""
         state = json.loads((self.folder / "feed.json").read_text())
@@ -172,7 +189,7 @@ class LandedJob:
 
     def approve_gap(self, resume_from: str = "earliest") -> AppendedGap:
         """Plan and approve a gap in the log."""
-        return self.master.gaps.approve(self.master.gaps.plan("feed", resume_from).approved, "by a test")
+        return self.master.gaps.approve(self.master.gaps.plan(self.source, resume_from).approved, "by a test")
 
     @property
     def left(self) -> int:
@@ -216,7 +233,7 @@ class LandedJob:
         base = context.base_metadata(
             state, state.timeline().head if checkpoint_id is None else CheckpointId(checkpoint_id)
         )
-        return None if base is None else base.sources["feed"].position
+        return None if base is None else base.log_position("feed")
 
     def assert_tables(self, rows: int, since: int = 0) -> None:
         """Both tables are what DuckDB says after the first rows that were produced and not lost, without `since`."""

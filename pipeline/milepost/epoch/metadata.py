@@ -65,6 +65,7 @@ class SourceSnapshot:
         horizon_ms: consumed versions modified before this time may have been forgotten. None if none was.
         position: how far a landed source's log has been read. None: nothing of it, or the source is files.
         partitions: newest event time delivered so far of each partition of the external system, where its rows say so.
+        stored_as: former name of a landed source, under which its log is stored. None: its own name.
     """
 
     watermark_us: int | None
@@ -88,6 +89,7 @@ class SourceSnapshot:
     empty: tuple[str, ...] = ()
     position: LogPosition | None = None
     partitions: dict[str, int] = field(default_factory=dict)
+    stored_as: str | None = None
 
     def at_rest(self) -> SourceSnapshot:
         """Return the snapshot after an epoch that reads nothing from the source."""
@@ -275,10 +277,16 @@ class CheckpointMetadata:
             del document["dimensions"]
         return dump(document)
 
-    def log_position(self, source: str) -> LogPosition | None:
-        """Return how far the log of a landed source was read; None: nothing of it was."""
-        snapshot = self.sources.get(source)
-        return None if snapshot is None else snapshot.position
+    @property
+    def log_positions(self) -> dict[str, LogPosition]:
+        """How far the logs of landed sources were read, by the names under which they are stored."""
+        return {
+            item.stored_as or name: item.position for name, item in self.sources.items() if item.position is not None
+        }
+
+    def log_position(self, log: str) -> LogPosition | None:
+        """Return how far a log was read; None: nothing of it was. log: the name under which it is stored."""
+        return self.log_positions.get(log)
 
     def handles(self) -> list[ObjectHandle]:
         """Return every object of the job's own store that the checkpoint needs, except `_metadata` itself."""
@@ -353,6 +361,8 @@ def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
         del shorter["partitions"]
     if shorter["position"] is None:  # a source of files
         del shorter["position"]
+    if shorter["stored_as"] is None:
+        del shorter["stored_as"]
     return shorter | {"consumed": pack(shorter["consumed"])}
 
 
@@ -368,4 +378,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
     # Older checkpoints have no horizon (sources forgot nothing), and early ones do not name empty objects.
     absent: dict[str, Any] = {"horizon_ms": None, "empty": [], "position": None, "partitions": {}}
+    absent["stored_as"] = None
     return expand_handles({**absent, **item, "consumed": unpack(item["consumed"])})

@@ -132,6 +132,8 @@ def recorded_ranges(
         StateCorrupt: an input record is missing or unreadable.
     """
     records = []
+    read = [(name, item.position) for consumed in (base, head) for name, item in consumed.items()]
+    logs = {position.log: name for name, position in read if position is not None}
     last: dict[tuple[str, Version], CheckpointId] = {}
     for checkpoint in lineage:
         if checkpoint.imported:
@@ -151,6 +153,7 @@ def recorded_ranges(
                 "backfill, and drain the job again",
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )
+        record = _with_current_names(record, logs)
         records.append(record)
         named = [(source.name, version_of(obj)) for source in record.sources for obj in source.consumed]
         last |= dict.fromkeys(named, checkpoint.checkpoint_id)
@@ -160,6 +163,21 @@ def recorded_ranges(
         starts = checkpoint.watermark or starts
     _check_complete(context, lineage, ranges, base, head)
     return tuple(ranges)
+
+
+def _with_current_names(record: InputRecord, logs: Mapping[str, str]) -> InputRecord:
+    """Return an input record in which each landed source has its current name (`renamed_from`).
+
+    A source of which the epoch read nothing keeps its former name, which no range has.
+
+    Args:
+        logs: id of a log -> name of the source that reads it.
+    """
+    sources = (
+        item if item.landed is None else replace(item, name=logs.get(item.landed.end.log, item.name))
+        for item in record.sources
+    )
+    return replace(record, sources=tuple(sources))
 
 
 def _range(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from milepost.jobmaster.compatibility.source_changes import changed_sources
 from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
 from milepost.jobspec.graph import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED, JobGraph, statement_of
 from milepost.jobspec.job import JobSpec
@@ -32,7 +33,7 @@ def _steps(
     spec: JobSpec, graph: JobGraph, refused: Sequence[Row], can_rebuild: bool, retry_command: str
 ) -> Iterator[str]:
     non_restored = [row for row in refused if row["verdict"] == NON_RESTORED]
-    renamed = [row for row in non_restored if "renamed_to" in row]
+    renamed = [row for row in non_restored if row["kind"] == "operator" and "renamed_to" in row]
     changed_operators = [row["name"] for row in refused if row["kind"] == "operator" and row["verdict"] == NEW_UID]
     moved_sinks = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
     new_tables = [row["name"] for row in refused if row["verdict"] == NEW_TABLE]
@@ -40,13 +41,14 @@ def _steps(
     if renamed:
         lines = "; ".join(f"write `renamed_from: {row['name']}` at operator {row['renamed_to']}" for row in renamed)
         yield f"if the operator was only renamed, {lines}: its state continues"
+    yield from changed_sources(refused)
     yield (
         "restore the lines of the current table in the sink" if len(moved_sinks) == len(refused) else "undo the change"
     )
     for row in moved_sinks:
         if row["verdict"] == OTHER_TABLE_OR_MIGRATION:
             yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"
-    if any(row["kind"] == "source" and row["verdict"] != NON_RESTORED for row in refused):
+    if any(row["kind"] == "source" and row["verdict"] == NEW_UID for row in refused):
         yield "give the changed source a new name: its recorded position does not apply to another path"
     rebuildable = bool(
         changed_operators
@@ -84,7 +86,10 @@ def _steps(
         return
     sinks_to_rename = [*new_tables, *changed_rows, *(row["name"] for row in moved_sinks)]
     first = f"give {_sinks(sinks_to_rename)} a new name and path, then " if sinks_to_rename else ""
-    if non_restored:
+    if non_restored and all(row["kind"] == "source" for row in non_restored):
+        again = ", which reads everything again" if any("renamed_to" in row for row in non_restored) else ""
+        yield f"go on without its position: {first}{retry_command} --allow-non-restored-state{again}"
+    elif non_restored:
         forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in non_restored if "forgets" in row))
         forgets = f", which discards {forgotten}" if forgotten else ""
         yield f"discard the state permanently: {first}{retry_command} --allow-non-restored-state{forgets}"

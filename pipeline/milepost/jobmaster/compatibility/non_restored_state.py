@@ -8,13 +8,11 @@ from typing import Any
 
 from milepost.jobspec.graph import can_continue, with_updates_of
 
-SOURCE_POSITION_KEPT = "its position is retained, so that nothing is read twice if the source returns"
-
 
 def renamed_operators(
     recorded: Mapping[str, Mapping[str, Any]], current: Mapping[str, Mapping[str, Any]], order: Sequence[str]
 ) -> dict[str, str]:
-    """Guess which operators of the checkpoint were renamed in the spec.
+    """Guess which operators, or sources, of the checkpoint were renamed in the spec.
 
     Example: the checkpoint has `totals`, the spec has `daily_totals` and `top10`. Only `daily_totals` has a signature
     that can continue the state of `totals`, so the result is `{"totals": "daily_totals"}`.

@@ -15,11 +15,9 @@ from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
-from milepost.jobmaster.compatibility.non_restored_state import (
-    SOURCE_POSITION_KEPT,
-    renamed_operators,
-)
+from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
+from milepost.jobmaster.compatibility.source_changes import describe_sources
 from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
 from milepost.jobmaster.compatibility.table_locations import (
     OTHER_TABLE,
@@ -93,11 +91,12 @@ def preflight(
     refused_operators = refusals(context.job.spec, base, graph, loaded)
     retimed = retimed_sources(recorded, signatures)
     filled, seeded = filled_sinks(base, graph), seeded_operators(base, graph)
+    describe_sources(rows, context, base, signatures)
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
             outcome = NEW
-        elif row["detail"].endswith(REMOVED):
+        elif f"{row['kind']} {REMOVED}" in row["detail"]:
             outcome = DROPPED
             _describe_loss(row, recorded, renamed)
         if row["kind"] == "operator":
@@ -267,10 +266,8 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
 
 
 def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-    """Complete the row of a removed operator or source: what is lost, and its likely new name."""
-    if row["kind"] == "source":
-        row["detail"] += f"; {SOURCE_POSITION_KEPT}"
-    elif row["kind"] == "operator":
+    """Complete the row of a removed operator: what is lost, and its likely new name."""
+    if row["kind"] == "operator":
         if row["name"] in renamed:
             row["renamed_to"] = renamed[row["name"]]
             row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"

@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from milepost.epoch.timing import StepClock
-from milepost.errors import NotFound, ProtocolViolation
-from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult
+from milepost.errors import NotFound
+from milepost.jobmaster.job.transactions import BegunTransaction, TransactResult, decision, require_state
 from milepost.jobmaster.job.use_case import UseCaseEnds
 from milepost.jobspec.graph import JobGraph
 from milepost.jobspec.job import JobSpec, SinkSpec, resolve_sink
@@ -46,7 +46,7 @@ from milepost.sources.planning import split_path
 from milepost.state.cache import node_cache
 from milepost.storage import ObjectCache, handle_of, open_store, read_handle
 from milepost.storage.concurrency import parallel_map
-from milepost.storage.log import Decide, Head, LandedTransition, ManifestLog, SourceLog
+from milepost.storage.log import Head, LandedTransition, ManifestLog, SourceLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,7 +130,7 @@ class JobContext:
 
     def log_store(self, name: str) -> StoreConfig:
         """Return the store of a landed source's objects, a folder below the job's own."""
-        folder = landed_objects_prefix(name).rstrip("/")
+        folder = landed_objects_prefix(self.stored_name(name)).rstrip("/")
         return replace(self.store_config, url=child_url(self.store_config.url, folder))
 
     def source_store(self, name: str) -> StoreConfig:
@@ -286,12 +286,32 @@ class JobContext:
         return self.head().state if recent is None else recent.state
 
     def source_log(self, source: str) -> SourceLog:
-        """Return the log of a landed source, from its floor. A recent floor is enough, since deletion waits longer."""
+        """Return the log of a landed source, from its floor. Raises: as `stored_name`."""
+        return self.stored_log(self.stored_name(source), source)
+
+    def stored_log(self, name: str, source: str | None = None) -> SourceLog:
+        """Return the log that is stored under a name. A recent floor is enough, since deletion waits longer.
+
+        Args:
+            source: for messages: the source whose log it is; None: its name is that of the log.
+        """
         try:
-            floor = floor_of(self.recent_state(), source)
+            floor = floor_of(self.recent_state(), name)
         except NotFound:  # the job has never run
             floor = None
-        return SourceLog(self.store, source, floor)
+        return SourceLog(self.store, source or name, floor, name)
+
+    def stored_name(self, source: str) -> str:
+        """Return the name under which the log of a landed source is stored. Raises InvalidRequest: it is taken."""
+        from milepost.jobmaster.job.log_names import require_own_log_name
+
+        return require_own_log_name(self.job.spec, source, self.log_names())
+
+    def log_names(self) -> dict[str, str]:
+        """Return the names under which the logs of landed sources are stored, also of those the spec has dropped."""
+        from milepost.jobmaster.job.log_names import current_log_names
+
+        return current_log_names(self.job.spec, self.recent_state, self.metadata) if self.job.spec.landed else {}
 
     def transact(
         self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0
@@ -302,23 +322,23 @@ class JobContext:
             check: raises for a head on which the request must not be decided. Called again after a lost race.
             at_least_ms: an earlier reading of the store's clock, in case the clock went back since.
         """
-        result = self.log.transact(_decision(request, check, at_least_ms))
+        result = self.log.transact(decision(request, check, at_least_ms))
         head = result.head.state if result.head is not None else None
-        return TransactResult(result.outcome, _require_state(head))
+        return TransactResult(result.outcome, require_state(head))
 
     def begin(self, request: Request) -> BegunTransaction:
         """As `transact`, for work that starts below the granted token's own prefix: the head is not re-read yet."""
-        begun = self.log.begin(_decision(request, None, 0))
+        begun = self.log.begin(decision(request, None, 0))
 
         def head() -> ManifestState:
             after = begun.head()
-            return _require_state(after.state if after is not None else None)
+            return require_state(after.state if after is not None else None)
 
-        return BegunTransaction(begun.outcome, _require_state(begun.state), head)
+        return BegunTransaction(begun.outcome, require_state(begun.state), head)
 
     def record(self, request: Request) -> Answer:
         """As `transact`, if nothing that follows depends on the head: it is not re-read."""
-        return self.log.begin(_decision(request, None, 0)).outcome
+        return self.log.begin(decision(request, None, 0)).outcome
 
     def heartbeat_ms(self, pending: PendingCheckpoint) -> int | None:
         """Return when the driver of the pending token sent its last heartbeat; None if it has not started."""
@@ -372,27 +392,8 @@ class JobContext:
             raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
         from milepost.epoch import with_names_of
 
-        return with_names_of(self.job.spec, self.metadata(checkpoint))
+        return with_names_of(self.job.spec, self.metadata(checkpoint), self.log_names())
 
 
 def _cache_key(handle: ObjectHandle) -> tuple[str, str, str]:
     return "metadata", handle.key, handle.sha256
-
-
-def _decision(request: Request, check: Callable[[ManifestState], None] | None, at_least_ms: int) -> Decide:
-    from milepost.protocol.manifest import decide
-
-    def decision(state: ManifestState | None, now_ms: int) -> Answer:
-        head = _require_state(state)
-        if check is not None:
-            check(head)
-        return decide(head, request, max(now_ms, at_least_ms))
-
-    return decision
-
-
-def _require_state(state: ManifestState | None) -> ManifestState:
-    """Return the state of an existing job, whose manifest cannot disappear."""
-    if state is None:
-        raise ProtocolViolation("the job's manifest existed and is now missing. Nothing was written.")
-    return state

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.codec import decode, encode
 from milepost.errors import Action, CheckpointError, CommitConflict, NotFound, StateCorrupt
 from milepost.protocol.landed import LandingFailure, LogRecord, landing_failure
-from milepost.protocol.records import ObjectStore, landing_failure_key
+from milepost.protocol.records import landing_failure_key
 from milepost.runbook import page_of
 from milepost.storage.log import SourceLog
 
@@ -56,14 +56,14 @@ def store_failure(log: SourceLog, error: Exception) -> None:
         newest = log.newest()
         record, now_ms = None if newest is None else newest.record, log.store.clock_ms()
         failure = landing_failure(record, now_ms, *texts, may_pass=failed.may_pass)
-        log.store.put(landing_failure_key(log.source), encode(failure))
+        log.store.put(landing_failure_key(log.stored_as), encode(failure))
     except CheckpointError as problem:
         _LOG.warning("source %s: its failure could not be stored for `status`: %s", log.source, problem.message)
 
 
 def delete_failure(log: SourceLog) -> None:
     """Delete the failure after a landing that appended no record. A new record supersedes it without that."""
-    key = landing_failure_key(log.source)
+    key = landing_failure_key(log.stored_as)
     try:
         log.store.stat(key)  # almost always missing, and a store with versions records each delete
         log.store.delete([key])
@@ -73,18 +73,18 @@ def delete_failure(log: SourceLog) -> None:
         _LOG.warning("source %s: its last failure could not be deleted: %s", log.source, problem.message)
 
 
-def last_failure(store: ObjectStore, source: str, newest: LogRecord | None) -> LandingFailure | None:
+def last_failure(log: SourceLog, newest: LogRecord | None) -> LandingFailure | None:
     """Return why the last landing failed; None: it succeeded.
 
     Args:
-        newest: record of the source's log; None: nothing was landed yet.
+        newest: record of the log; None: nothing was landed yet.
     """
-    key = landing_failure_key(source)
+    key = landing_failure_key(log.stored_as)
     try:
-        failure = decode(LandingFailure, store.get(key), key)
+        failure = decode(LandingFailure, log.store.get(key), key)
     except NotFound:
         return None
     except StateCorrupt as damage:  # the next failure overwrites it
-        _LOG.warning("source %s: its last failure cannot be read: %s", source, damage.message)
+        _LOG.warning("source %s: its last failure cannot be read: %s", log.source, damage.message)
         return None
     return failure if failure.is_current(newest) else None

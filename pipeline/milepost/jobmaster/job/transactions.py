@@ -1,12 +1,18 @@
-"""Results of manifest transactions: the protocol's answer and the state after it."""
+"""Manifest transactions of an existing job: how one is decided, and its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from milepost.errors import ProtocolViolation
 from milepost.protocol.manifest.transaction import Answer
 from milepost.protocol.records import ManifestState
+
+if TYPE_CHECKING:
+    from milepost.protocol.manifest import Request
+    from milepost.storage.log import Decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +34,23 @@ class BegunTransaction:
     outcome: Answer
     state: ManifestState
     head: Callable[[], ManifestState]
+
+
+def decision(request: Request, check: Callable[[ManifestState], None] | None, at_least_ms: int) -> Decide:
+    """Return the decision of a request. Arguments: as of `JobContext.transact`."""
+    from milepost.protocol.manifest import decide
+
+    def decided(state: ManifestState | None, now_ms: int) -> Answer:
+        head = require_state(state)
+        if check is not None:
+            check(head)
+        return decide(head, request, max(now_ms, at_least_ms))
+
+    return decided
+
+
+def require_state(state: ManifestState | None) -> ManifestState:
+    """Return the state of an existing job, whose manifest cannot disappear."""
+    if state is None:
+        raise ProtocolViolation("the job's manifest existed and is now missing. Nothing was written.")
+    return state

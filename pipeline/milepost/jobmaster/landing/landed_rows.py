@@ -71,7 +71,7 @@ def _find(log: SourceLog, at: int | None) -> StoredRecord:
 def _body(log: SourceLog, record: LogRecord, number: int) -> bytes:
     item = record.objects[number]
     store: ObjectStore = log.store
-    return read_handle(store, ObjectHandle(landed_objects_prefix(log.source) + item.key, item.size, item.sha256))
+    return read_handle(store, ObjectHandle(landed_objects_prefix(log.stored_as) + item.key, item.size, item.sha256))
 
 
 def _tables(body: bytes) -> Iterator[pa.Table]:

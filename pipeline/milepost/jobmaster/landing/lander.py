@@ -109,7 +109,7 @@ class Lander:
         write_id = self._new_write_id()
         reached: list[Reached] = []
         files: list[FileReference] = []
-        with ObjectWriter(self._log.store, self._log.source, newest.record.sequence + 1, write_id) as writer:
+        with ObjectWriter(self._log.store, self._log.stored_as, newest.record.sequence + 1, write_id) as writer:
             for number, split in enumerate(pull.splits):
                 writer.write(number, _rows(self._source.read(split), reached, files))
             objects = writer.finish()

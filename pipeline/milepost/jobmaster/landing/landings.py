@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound, PositionExpired, with_hint
 from milepost.extras import require
-from milepost.jobmaster.job.checks.landed_source_checks import require_restored
+from milepost.jobmaster.job.checks.landed_source_checks import require_renamed, require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import read_table_files
@@ -161,7 +161,7 @@ class Landings:
 
         A run "until caught up" reads up to here, so that a source which is landed all the time cannot prolong it.
         """
-        newest = {name: SourceLog(self._context.store, name).newest() for name in sorted(self._context.spec.landed)}
+        newest = {name: self._context.source_log(name).newest() for name in sorted(self._context.spec.landed)}
         return {name: 0 if stored is None else stored.record.sequence for name, stored in newest.items()}
 
     def _existing_state(self) -> ManifestState | None:
@@ -233,19 +233,20 @@ def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestStat
 
     Else rows would be acknowledged that no checkpoint of this log can reach.
     """
-    position = _position(context, log.source, state)
+    position = _position(context, log.stored_as, state)
     if position is not None:
         return log.require_holds(position)
     newest = log.newest()
     log.require_continues(None, newest)
+    require_renamed(log, newest)
     if newest is not None:
         require_restored(log.source, newest, state)
 
 
-def _position(context: JobContext, name: str, state: ManifestState) -> LogPosition | None:
-    """Return how far the live head has read a source's log; None: it has read none."""
+def _position(context: JobContext, log: str, state: ManifestState) -> LogPosition | None:
+    """Return how far the live head has read a log; None: it has read none. log: name under which it is stored."""
     checkpoint = state.checkpoint(state.timeline().head)
-    return None if checkpoint is None else context.metadata(checkpoint).log_position(name)
+    return None if checkpoint is None else context.metadata(checkpoint).log_position(log)
 
 
 def require_landed(context: JobContext, name: str) -> None:
@@ -382,6 +383,7 @@ def _open_postgres(context: JobContext, name: str, spec: PostgresSourceSpec, *, 
         spec.columns,
         spec.event_time,
         job=context.spec.name,
+        log=context.stored_name(name),
         job_identity=None if head_within_deadline(context) is None else context.identity,
         max_rows=spec.land.max_rows,
         max_bytes=spec.land.max_bytes,

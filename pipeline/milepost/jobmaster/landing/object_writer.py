@@ -112,11 +112,12 @@ class ObjectWriter:
     """Writes the objects of one record, below a folder that no other landing uses. A context manager.
 
     Args:
-        store: rooted at the job. sequence, write_id: of the record that will name the objects.
+        store: rooted at the job. log: name under which the log is stored.
+        sequence, write_id: of the record that will name the objects.
     """
 
-    def __init__(self, store: ObjectStore, source: str, sequence: int, write_id: str) -> None:
-        self._store, self._prefix = store, landed_objects_prefix(source)
+    def __init__(self, store: ObjectStore, log: str, sequence: int, write_id: str) -> None:
+        self._store, self._prefix = store, landed_objects_prefix(log)
         self._folder = landed_objects_folder(sequence, write_id)
         self._encoder = ThreadPoolExecutor(1, "landed-objects")  # one thread: row groups of an object keep their order
         self._appended = deque[Future[None]]()

@@ -19,7 +19,6 @@ from milepost.jobmaster.landing.table_retention import retention_notes
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
 from milepost.sources.landed import NotedSource, Pull, ReferencedSource, stored_position
 from milepost.storage.concurrency import run_in_background
-from milepost.storage.log import SourceLog
 
 PROBE_SECONDS = 20.0
 """Time limit of all probes together, which run in parallel."""
@@ -71,7 +70,8 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     """
     spec = context.spec.landed[name]
     source = open_source(context, name, spec)
-    newest = SourceLog(context.store, name).newest()
+    log = context.source_log(name)
+    newest = log.newest()
     identity = source.identity()
     if newest is None:
         position = stored_position(name, source.initial_position())
@@ -84,7 +84,7 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     notes = source.notes() if isinstance(source, NotedSource) else ()
     retention = source.file_retention() if isinstance(source, ReferencedSource) else None
     notes += () if retention is None else tuple(retention_notes(context, name, retention))
-    failure = last_failure(context.store, name, None if newest is None else newest.record)
+    failure = last_failure(log, None if newest is None else newest.record)
     failed = [] if failure is None else [f"the last landing failed at {iso_ms(failure.failed_at_ms)}: {failure.text}"]
     texts = _log(newest), *failed, _ahead(name, position, pull), *(note.text for note in notes)
     is_suspicious = failure is not None or any(note.is_warning for note in notes)

@@ -33,11 +33,12 @@ def _needed_ms(context: JobContext, source: str) -> int | None:
     """Return how long ago the first record after the oldest retained checkpoint was landed; None: there is none."""
     head = head_within_deadline(context)
     oldest = None if head is None else min(head.state.checkpoints, key=lambda each: each.checkpoint_id, default=None)
-    position = None if oldest is None else context.metadata(oldest).log_position(source)
+    log = context.source_log(source)
+    position = None if oldest is None else context.metadata(oldest).log_position(log.stored_as)
     if position is None:
         return None
     try:
-        record = context.source_log(source).record(position.next).record
+        record = log.record(position.next).record
     except NotFound:  # nothing is landed after it, or it was trimmed
         return None
     return context.store.clock_ms() - record.landed_at_ms

@@ -42,11 +42,11 @@ def propose_floors(
     if holds_every_floor(state):
         return None, []
     sources = sorted(context.spec.landed)
+    logs = [context.stored_name(source) for source in sources]
     trims = parallel_map(context.store, partial(_trim, context, state, stay), sources)
-    floors = tuple(floor_at(source, trim.end) for source, trim in zip(sources, trims, strict=True) if trim is not None)
-    entries = [
-        entry for source, trim in zip(sources, trims, strict=True) if trim is not None for entry in trim.entries(source)
-    ]
+    raised = [(log, trim) for log, trim in zip(logs, trims, strict=True) if trim is not None]
+    floors = tuple(floor_at(log, trim.end) for log, trim in raised)
+    entries = [entry for log, trim in raised for entry in trim.entries(log)]
     return (FloorProposal(floors, tuple(sorted(stay))) if floors else None), entries
 
 
@@ -57,22 +57,23 @@ class _Trim:
     begin: int
     end: LogPosition
 
-    def entries(self, source: str) -> Iterator[str]:
-        """Yield what is stored of them."""
+    def entries(self, log: str) -> Iterator[str]:
+        """Yield what is stored of them. log: name under which it is stored."""
         for sequence in range(self.begin, self.end.next):
-            yield landed_directory(source, sequence)
-            yield landed_record_key(source, sequence)
+            yield landed_directory(log, sequence)
+            yield landed_record_key(log, sequence)
 
 
 def _trim(
     context: JobContext, state: ManifestState, stay: Mapping[CheckpointId, CheckpointMetadata], source: str
 ) -> _Trim | None:
     """Return what may leave a source's log; None: nothing, or the log cannot be read."""
-    positions = [metadata.log_position(source) for metadata in stay.values()]
-    highest, floor = highest_floor(positions), floor_of(state, source)
+    stored_as = context.stored_name(source)
+    positions = [metadata.log_position(stored_as) for metadata in stay.values()]
+    highest, floor = highest_floor(positions), floor_of(state, stored_as)
     if highest is None or (floor is not None and highest <= floor.next):
         return None
-    log, retain_ms = SourceLog(context.store, source, floor), in_ms(context.spec.landed[source].land.retain)
+    log, retain_ms = SourceLog(context.store, source, floor, stored_as), in_ms(context.spec.landed[source].land.retain)
     try:
         begin = log.record(highest - 1).record.first if floor is None else floor.next
         records = islice(_records(log, begin, highest), MAX_RECORDS)

@@ -301,9 +301,7 @@ class _ReferenceCollector:
             self._add_positions(name, decode_metadata(body, key))
 
     def _add_positions(self, name: str, metadata: CheckpointMetadata) -> None:
-        for source, snapshot in metadata.sources.items():
-            if snapshot.position is not None:
-                self.positions.append((name, source, snapshot.position))
+        self.positions += ((name, log, position) for log, position in metadata.log_positions.items())
 
     def walk_landed(self, logs: LandedLogs, stored: Iterable[str]) -> None:
         """Follow the log of each source, and check the positions on it. Call it after checkpoints and savepoints.

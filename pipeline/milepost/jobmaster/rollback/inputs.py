@@ -71,7 +71,8 @@ def landed_between(
     for name, source in after.sources.items() if after is not None else ():
         if source.position is None:
             continue
-        start = (None if before is None else before.log_position(name)) or context.source_log(name).floor
+        log = source.stored_as or name
+        start = (None if before is None else before.log_position(log)) or context.stored_log(log).floor
         objects, size = (0, 0) if start is None else (start.total_objects, start.total_bytes)
         if source.position.total_objects > objects:
             sizes[name] = InputSize(source.position.total_objects - objects, source.position.total_bytes - size)
@@ -80,9 +81,9 @@ def landed_between(
 
 def deleted_records(context: JobContext, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
     """Yield, as text, which input before the retained records of a log is not read again from `then`."""
-    if then is not None and then.log_position(source) is not None:
-        return
     log = context.source_log(source)
+    if then is not None and then.log_position(log.stored_as) is not None:
+        return
     newest = log.newest()
     first = 1 if newest is None else log.first(newest)
     if first > 1:

@@ -283,8 +283,9 @@ def _referenced(context: JobContext, opened: OpenedEpoch) -> dict[str, Reference
     for item in opened.record.sources:
         if item.landed is None or not any(is_reference(obj.key) for obj in item.objects):
             continue
-        position = None if opened.base is None else opened.base.log_position(item.name)
-        records = context.source_log(item.name).records(position, item.landed.first, item.landed.end.next - 1)
+        log = context.source_log(item.name)
+        position = (None if opened.base is None else opened.base.log_position(log.stored_as)) or log.floor
+        records = log.records(position, item.landed.first, item.landed.end.next - 1)
         files[item.name] = files_of(context, item.name, records)
     return files
 

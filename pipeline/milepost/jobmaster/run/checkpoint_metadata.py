@@ -267,7 +267,14 @@ def _source_snapshot(
         bad=merge_bad_input(bad_input(verified, item.name), before.bad if before else None),
         partitions=partitions,
         position=item.landed.end if item.landed is not None else before.position if before is not None else None,
+        stored_as=_stored_as(context, item.name),
     )
+
+
+def _stored_as(context: JobContext, source: str) -> str | None:
+    """Return the former name of a landed source under which its log is stored; None: its own name."""
+    stored = context.stored_name(source) if context.spec.sources[source].is_landed else source
+    return None if stored == source else stored
 
 
 def newest_event_us(acks: Iterable[Mapping[str, Any]], field: str = "newest_event_us") -> int | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
+from milepost.epoch import with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import named_positions
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint
-from milepost.jobmaster.savepoints.saved_logs import object_handles, positions_of
+from milepost.jobmaster.savepoints.saved_logs import object_handles
 from milepost.protocol.landed import (
     JOB,
     LogPosition,
@@ -34,7 +35,8 @@ class ContinuedLogs:
     """The logs of one savepoint's landed sources, in the job that it is restored into.
 
     Attributes:
-        elsewhere: positions that continue in a log of their own, by source. The others are on the job's logs.
+        elsewhere: positions that continue in a log of their own, by the name under which it is stored. The others are
+            on the job's logs.
     """
 
     def __init__(self, context: JobContext, saved: SavedCheckpoint, elsewhere: Mapping[str, LogPosition]) -> None:
@@ -46,7 +48,7 @@ class ContinuedLogs:
         return [handle for source, stored in records for handle in object_handles(source, stored)]
 
     def begin(self) -> dict[str, LogPosition]:
-        """Begin the logs, after their objects were copied. Returns the position of the checkpoint on each.
+        """Begin the logs, after their objects were copied. Returns the position of the checkpoint on each, by name.
 
         Raises: CommitConflict, CommitOutcomeUnknown, StoreUnavailable: restore again, which continues.
         """
@@ -78,8 +80,10 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
         PositionExpired, SourceWentBack: it cannot serve what follows the position.
     """
     elsewhere = {}
-    for source, position in positions_of(saved.metadata).items():
-        log = context.source_log(source)
+    readers = _readers(context, saved)
+    for source, position in sorted(saved.metadata.log_positions.items()):
+        log = context.stored_log(source)
+        _require_own_name(context, saved, source, position, readers.get(source))
         newest = log.newest()
         if newest is not None and has_run:
             require_own_log(source, newest.record.identity, context.identity)
@@ -93,7 +97,7 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
                 source=source,
             )
         if newest is None:
-            _require_continuable(context, saved, source, position)
+            _require_continuable(context, saved, source, position, readers.get(source))
             elsewhere[source] = position
             continue
         if not has_run or not _continues(log, newest, position):
@@ -118,19 +122,54 @@ def _continues(log: SourceLog, newest: StoredRecord, position: LogPosition) -> b
         return False
 
 
-def _require_continuable(context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition) -> None:
-    """Check that the external system, if it is needed, is the same and still has what follows the position."""
+def _readers(context: JobContext, saved: SavedCheckpoint) -> dict[str, str]:
+    """Return the source of the spec that goes on in each log of a savepoint, by the name of the log."""
+    metadata = with_names_of(context.job.spec, saved.metadata, context.log_names())
+    sources = ((name, item) for name, item in metadata.sources.items() if name in context.spec.landed)
+    return {item.stored_as or name: name for name, item in sources if item.position is not None}
+
+
+def _require_own_name(
+    context: JobContext, saved: SavedCheckpoint, log: str, position: LogPosition, reader: str | None
+) -> None:
+    """Check that no source of the job has, or would have, its log under a name of the savepoint. Raises InvalidRequest.
+
+    Args:
+        reader: the source that goes on in the log; None: the spec has none.
+    """
+    stored = next((name for name, own in context.log_names().items() if own == log and name != reader), None)
+    has_other = reader is not None and context.stored_name(reader) != log and context.source_log(reader).newest()
+    if stored is None and not has_other:
+        return
+    other = f"source {stored} has that name" if stored is not None else f"source {reader} has a log of its own"
+    raise InvalidRequest(
+        f"{_what(context, saved, log, position)}, which would be stored under the name {log}, and {other} in this job. "
+        "Nothing was changed.",
+        hint="restore it into a new job with the savepoint's names of sources",
+        source=log,
+    )
+
+
+def _require_continuable(
+    context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition, reader: str | None
+) -> None:
+    """Check that the external system, if it is needed, is the same and still has what follows the position.
+
+    Args:
+        source: name of the log. reader: the source that goes on in it; None: the spec has none.
+    """
     if source not in saved.document.logs:
         raise _made_earlier(context, saved, source, position)
-    log, spec = saved.document.logs[source], context.spec.landed.get(source)
-    if log.with_input or spec is None:
+    log = saved.document.logs[source]
+    if log.with_input or reader is None:
         return
+    spec = context.spec.landed[reader]
     hint = (
         f"if the external system is gone, take a savepoint with what was landed: milepost savepoint create "
         f"{saved.document.job} --with-input"
     )
     try:
-        opened = open_source(context, source, spec)
+        opened = open_source(context, reader, spec)
         require_identity(source, {**log.identity, JOB: ""}, {**opened.identity(), JOB: ""})
         with named_positions(source, position.at):
             pull = opened.next_pull(position.at)

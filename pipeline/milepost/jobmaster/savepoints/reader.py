@@ -41,7 +41,7 @@ class SavedCheckpoint:
 
     Attributes:
         store: rooted at the savepoint. where: its URL.
-        records: of the logs of landed sources, after the checkpoint's positions, by source.
+        records: of the logs of landed sources, after the checkpoint's positions, by the names of the logs.
     """
 
     store: ObjectStore
@@ -147,7 +147,8 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
         return "its signatures are not per section and name"
     if metadata.verdict.vetoes:
         return "its quality gate refused it: it was never completed"
-    for name in (*metadata.operators, *metadata.sources, *metadata.dimensions):
+    logs = (item.stored_as for item in metadata.sources.values() if item.stored_as is not None)
+    for name in (*metadata.operators, *metadata.sources, *metadata.dimensions, *logs):
         if not _PART_OF_A_KEY.fullmatch(name):
             return f"{name!r} cannot be the name of an operator or source"
     for uid, snapshot in metadata.operators.items():

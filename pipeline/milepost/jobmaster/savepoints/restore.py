@@ -251,7 +251,7 @@ class Restores:
                 "Nothing was changed.",
                 hint=f"set checkpointing.max_parallelism to {metadata.max_parallelism}",
             )
-        own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded))
+        own = with_names_of(context.job.spec, own_metadata(context, metadata, loaded), context.log_names())
         # State that the spec does not have is copied too. The first run checks whether it may be dropped.
         check_compatible(context, own, code, loaded, allow_non_restored_state=True, can_rebuild=False)
         check_continuable(context, own, loaded)

@@ -99,8 +99,10 @@ class SavepointCopier:
         for handle in self._logs.objects():
             self._own(handle, handle.key)
         copy_objects(self._copies.values())
-        for name, position in self._logs.begin().items():
-            sources[name] = replace(sources[name], position=position)
+        begun = self._logs.begin()
+        for name, item in metadata.sources.items():
+            position = begun.get(item.stored_as or name)
+            sources[name] = sources[name] if position is None else replace(sources[name], position=position)
         for name in self._takes:  # last, because this is the first change to objects of another job
             tables[name] = self._taken(pending, timeline, name)
         return replace(

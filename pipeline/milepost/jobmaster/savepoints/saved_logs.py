@@ -1,4 +1,7 @@
-"""The part of a savepoint that is about landed sources: which records it copies, and how they are read back (L9)."""
+"""The part of a savepoint that is about landed sources: which records it copies, and how they are read back (L9).
+
+A savepoint has each log under the name under which the job stores it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,6 @@ from milepost.storage import handle_of, read_handle
 from milepost.storage.concurrency import parallel_map
 
 
-def positions_of(metadata: CheckpointMetadata) -> dict[str, LogPosition]:
-    """Return how far a checkpoint has read the logs of its landed sources, by source."""
-    positions = {name: item.position for name, item in sorted(metadata.sources.items())}
-    return {name: position for name, position in positions.items() if position is not None}
-
-
 def logs_to_save(
     context: JobContext, metadata: CheckpointMetadata, *, with_input: bool
 ) -> tuple[dict[str, SavedLog], list[ObjectHandle]]:
@@ -32,8 +29,8 @@ def logs_to_save(
     """
     logs: dict[str, SavedLog] = {}
     handles: list[ObjectHandle] = []
-    for source, position in positions_of(metadata).items():
-        log = context.source_log(source)
+    for source, position in sorted(metadata.log_positions.items()):
+        log = context.stored_log(source)
         log.require_holds(position)
         newest = log.newest()
         assert newest is not None, "it holds the position"
@@ -72,7 +69,7 @@ def read_saved_records(
     Raises: StateCorrupt: the document has logs that the checkpoint has not read, or a record is damaged or does not
         follow the one before.
     """
-    positions = positions_of(metadata)
+    positions = metadata.log_positions
     unread = sorted(document.logs.keys() - positions.keys())
     if unread:
         raise StateCorrupt(f"its checkpoint has read nothing of a log of source {unread[0]}. Nothing was copied.")

@@ -122,6 +122,20 @@ def _renames(spec: JobSpec) -> Iterator[Problem]:
         elif former in taken:
             yield Problem(path, f"{taken[former]} already takes over the state of {former}")
         taken.setdefault(former, operator.uid)
+    yield from _source_renames(spec)
+
+
+def _source_renames(spec: JobSpec) -> Iterator[Problem]:
+    taken: dict[str, str] = {}
+    for name, source in spec.landed.items():
+        former, path = source.renamed_from, ("sources", name, "renamed_from")
+        if former is None:
+            continue
+        if former in spec.sources:
+            yield Problem(path, f"{former} is a source of this spec, which keeps its log")
+        elif former in taken:
+            yield Problem(path, f"{taken[former]} already goes on in the log of {former}")
+        taken.setdefault(former, name)
 
 
 def _columns(path: Path, names: Sequence[str]) -> Iterator[Problem]:

@@ -47,6 +47,8 @@ _EVENT_TIME_OF = "event_time of source "
 """Event time of a source whose times are in the state: new times would not be comparable with them."""
 _QUERY = "its query"
 """Fingerprint of a SQL statement up to a step or a table. An edited query needs its state and its table rebuilt."""
+_SOURCES = "sources"
+"""Sources whose watermarks decide which rows are late for an operator."""
 _ROWS_OF = "rows_of"
 """The operator whose rows an upsert table shows. The rows of two operators must not mix in one table."""
 _UPDATES_OF = "updates of "
@@ -90,7 +92,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
     if operator.uses_watermark:
         # The watermarks of these sources decided which rows were late and which windows have fired.
         input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
-        signature["sources"] = input_sources if len(input_sources) > 1 else input_sources[0]
+        signature[_SOURCES] = input_sources if len(input_sources) > 1 else input_sources[0]
     if statement_of(spec, node.uid) is not None:
         signature[_QUERY] = fingerprint(spec, node.uid)
     signature |= operator.signature(retracts=node.retracts)
@@ -157,6 +159,19 @@ def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[
         f"{_UPDATES_OF}{uid}: {key.removeprefix(before)}" if key.startswith(before) else key: value
         for key, value in operator.items()
     }
+
+
+def with_source_name(operator: Mapping[str, Any], former: str, name: str) -> dict[str, Any]:
+    """Return an operator's signature after a source that it reads was renamed from `former` to `name`."""
+
+    def renamed(sources: list[Any]) -> list[Any]:
+        if any(isinstance(item, list) for item in sources):
+            return [renamed(item) for item in sources]
+        return sorted(name if item == former else item for item in sources)
+
+    before, after = _EVENT_TIME_OF + former, _EVENT_TIME_OF + name
+    signature = {after if key == before else key: value for key, value in operator.items()}
+    return signature | ({_SOURCES: renamed(signature[_SOURCES])} if _SOURCES in signature else {})
 
 
 def _sink(spec: JobSpec, sink: SinkSpec, graph: JobGraph) -> dict[str, Any]:

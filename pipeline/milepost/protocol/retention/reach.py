@@ -131,8 +131,6 @@ def object_status(
     if key.startswith(GARBAGE_PREFIX):
         named = any(key == garbage_list_key(garbage.sha256) for garbage in state.garbage_lists)
         return ObjectStatus.REFERENCED if named else ObjectStatus.REPLACED_LIST
-    if is_landing_failure_key(key):
-        return ObjectStatus.OWNED
     if key.startswith(LANDED_PREFIX):
         return _of_a_log(state, key, listed, logs or {})
     if _INPUT_KEY.fullmatch(key):
@@ -206,6 +204,8 @@ def _of_a_log(state: ManifestState, key: str, listed: GarbageKeys, logs: Mapping
     place = landed_object_place(key)
     if is_below_floor(key if place is None else landed_directory(*place), state.floors):
         return ObjectStatus.LISTED if listed.covers(key) else ObjectStatus.UNREACHABLE
+    if place is None and is_landing_failure_key(key):
+        return ObjectStatus.OWNED
     if place is None:
         return ObjectStatus.FOREIGN if landed_place(key) is None else ObjectStatus.LOG
     source, sequence = place

@@ -31,23 +31,26 @@ class SourceLog:
     """The records of one source's log.
 
     Args:
-        store: rooted at the job. source: name of the source, which is a column name and so safe in a key.
+        store: rooted at the job. source: its name, for messages.
         floor: where the retained records begin, by the job's manifest; None: at the log's first record. Records below
             it may be deleted, and are not read.
+        stored_as: name under which the log is stored; None: that of the source. Names are safe in a key.
     """
 
-    def __init__(self, store: ObjectStore, source: str, floor: LogPosition | None = None) -> None:
-        self.store, self.source, self.floor = store, source, floor
+    def __init__(
+        self, store: ObjectStore, source: str, floor: LogPosition | None = None, stored_as: str | None = None
+    ) -> None:
+        self.store, self.source, self.floor, self.stored_as = store, source, floor, stored_as or source
 
     def newest(self) -> StoredRecord | None:
         """Return the newest record, or None if nothing was ever landed. Raises StateCorrupt."""
-        prefix = landed_records_prefix(self.source)
-        stat = latest_version(self.store, prefix, partial(landed_record_key, self.source), self._sequence)
+        prefix = landed_records_prefix(self.stored_as)
+        stat = latest_version(self.store, prefix, partial(landed_record_key, self.stored_as), self._sequence)
         return None if stat is None else self.record(self._sequence(stat.key))
 
     def record(self, sequence: int) -> StoredRecord:
         """Return one record. Raises NotFound, StateCorrupt."""
-        key = landed_record_key(self.source, sequence)
+        key = landed_record_key(self.stored_as, sequence)
         stored = decode_record(self.store.get(key), key)
         if stored.record.sequence != sequence:
             raise StateCorrupt(f"{key}: expected record {sequence}, got {stored.record.sequence}. Nothing was changed.")
@@ -77,7 +80,7 @@ class SourceLog:
         """Yield the records of a range, which follow a position. Raises: as `since`."""
         sequences = ((sequence, _RECORD_BYTES) for sequence in range(first, last + 1))
         for stored in prefetched_map(self.store, self._existing, sequences, _PREFETCHED_BYTES):
-            require_follows(stored, position, landed_record_key(self.source, stored.record.sequence))
+            require_follows(stored, position, landed_record_key(self.stored_as, stored.record.sequence))
             position = stored.position
             yield stored
 
@@ -138,7 +141,7 @@ class SourceLog:
             self.require_only_begin(begun)
         except CommitConflict:
             if not self._exists(record.sequence + 1):  # else a landing goes on from ours
-                self.store.delete([landed_record_key(self.source, record.sequence)])
+                self.store.delete([landed_record_key(self.stored_as, record.sequence)])
             raise
         return begun
 
@@ -194,7 +197,7 @@ class SourceLog:
             CommitOutcomeUnknown: it may have landed. Delete nothing, and read the newest record before landing again.
             CheckpointError: the store refused it. It did not land.
         """
-        key, body = landed_record_key(self.source, record.sequence), encode_record(record)
+        key, body = landed_record_key(self.stored_as, record.sequence), encode_record(record)
         try:
             create_certainly(
                 self.store,
@@ -228,7 +231,7 @@ class SourceLog:
         return StateCorrupt(
             f"source {self.source}: the checkpoint has read its log {position.log} up to record {position.next - 1}, "
             f"and what is stored is not that log: {stored}. Nothing was changed.",
-            hint=f"restore {landed_records_prefix(self.source)} of the job from the newest copy of the store",
+            hint=f"restore {landed_records_prefix(self.stored_as)} of the job from the newest copy of the store",
             source=self.source,
         )
 
@@ -237,7 +240,7 @@ class SourceLog:
             f"source {self.source}: record {sequence} of its log is missing although newer records exist: it was "
             "deleted. Nothing was changed.",
             hint="restore the object from a copy of the store",
-            key=landed_record_key(self.source, sequence),
+            key=landed_record_key(self.stored_as, sequence),
         )
 
     def _unknown(self, record: LogRecord, cause: BaseException | None) -> CommitOutcomeUnknown:

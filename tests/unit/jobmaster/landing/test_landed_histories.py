@@ -91,7 +91,8 @@ class LandedHistory(RuleBasedStateMachine):
             if operation in WRITES:
                 raise Killed
 
-        approved, dying = self.job.master.gaps.plan("feed", "earliest").approved, self.job.master
+        approved = self.job.master.gaps.plan(self.job.source, "earliest").approved
+        dying = self.job.master
         hooks = {} if effect is not None else {"after": kill} if after else {"before": kill}
         faults = [] if effect is None else [Fault(lambda operation, _: operation in WRITES, effect, 0)]
         dying.context.__dict__["store"] = HookedStore(FaultyStore(dying.context.store, faults), **hooks)
@@ -126,7 +127,7 @@ class LandedHistory(RuleBasedStateMachine):
         with suppress(CheckpointError, Killed):
             if context.log.head() is None:
                 self.job.land()  # creates the job
-            source = open_source(context, "feed", context.spec.landed["feed"])
+            source = open_source(context, self.job.source, context.spec.landed[self.job.source])
             Lander(SourceLog(store, "feed"), source, context.identity).land()
 
     @rule()
@@ -138,6 +139,16 @@ class LandedHistory(RuleBasedStateMachine):
             position = self.job.position()
             assert position is not None
             self.rows[self.head], self.since[self.head] = position.total_rows, since
+
+    @rule(name=st.sampled_from(["feed", "events", "clicks"]))
+    def rename(self, name: str) -> None:
+        """The source gets another name, once a checkpoint has its present one. Its log and positions stay."""
+        context = self.job.context
+        state = None if context.log.head() is None else context.head().state
+        newest = max(state.checkpoints, key=lambda item: item.checkpoint_id, default=None) if state else None
+        known = {"feed"} if newest is None else set(context.metadata(newest).sources)
+        if name != self.job.source and self.job.source in known and self.job.landed_end is not None:
+            self.job.rename(name)
 
     @rule(count=st.integers(1, 4))
     def go_on(self, count: int) -> None:
@@ -169,13 +180,15 @@ class LandedHistory(RuleBasedStateMachine):
 
     def _deleted(self) -> int:
         """Number of rows before the retained records of the log."""
-        log = self.job.context.source_log("feed")
+        log = self.job.context.source_log(self.job.source)
         newest = log.newest()
         record = None if newest is None else log.record(log.first(newest)).record
         return 0 if record is None else record.total_rows - record.rows
 
     def _retained(self) -> list[int]:
-        return [0, *(int(item.checkpoint_id) for item in self.job.context.head().state.checkpoints)]
+        """Checkpoints whose rows are known. Of those that a backfill made, only the last one's are."""
+        retained = (int(item.checkpoint_id) for item in self.job.context.head().state.checkpoints)
+        return [0, *(checkpoint_id for checkpoint_id in retained if checkpoint_id in self.rows)]
 
     def _replayable(self) -> list[int]:
         """The ancestors of the head since which something was read."""

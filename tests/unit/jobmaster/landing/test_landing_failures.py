@@ -152,8 +152,9 @@ def test_a_failure_before_a_newer_record_of_a_concurrent_landing_is_not_reported
     job.produce(3)
     job.land()
     job.context.store.put(KEY, body)
-    newest = SourceLog(job.context.store, "feed").newest()
-    assert newest is not None and last_failure(job.context.store, "feed", newest.record) is None
+    log = SourceLog(job.context.store, "feed")
+    newest = log.newest()
+    assert newest is not None and last_failure(log, newest.record) is None
 
 
 def test_run_with_json_is_not_ok_if_the_landing_failed(job: LandedJob, monkeypatch: pytest.MonkeyPatch) -> None:

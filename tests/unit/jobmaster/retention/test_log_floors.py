@@ -164,7 +164,7 @@ def test_a_log_that_is_lost_after_it_was_trimmed_is_not_begun_anew(job: LandedJo
     job.produce(7)
     (failed,) = job.land().failed
     assert failed.error == StateCorrupt.__name__
-    assert list(context.store.list("landed/")) == [] and job.left == 1
+    assert list(context.store.list("landed/feed/records/")) == [] and job.left == 1
 
 
 def test_a_log_that_ends_below_its_floor_is_lost(job: LandedJob) -> None:

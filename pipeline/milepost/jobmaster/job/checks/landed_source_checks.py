@@ -17,7 +17,8 @@ def require_whole_logs(context: JobContext, state: ManifestState | None, use: st
     Raises: InvalidRequest, SourceReplaced. Nothing was changed.
     """
     for source in context.spec.landed:
-        newest = SourceLog(context.store, source).newest()
+        log = context.source_log(source)
+        newest = log.newest()
         if newest is None:
             continue
         if state is not None:
@@ -27,10 +28,25 @@ def require_whole_logs(context: JobContext, state: ManifestState | None, use: st
                 f"job {context.spec.name}: {use} refused: it would read source {source} from its `start`, and the "
                 f"job's storage has a log of it, up to record {newest.record.sequence}, whose begin was read before. "
                 "Nothing was changed.",
-                hint=f"give the job another storage, or move {LANDED_PREFIX}{source}/ out of it: the next landing "
-                "begins a new log at the source's `start`",
+                hint=f"give the job another storage, or move {LANDED_PREFIX}{log.stored_as}/ out of it: the next "
+                "landing begins a new log at the source's `start`",
                 source=source,
             )
+
+
+def require_renamed(log: SourceLog, newest: StoredRecord | None) -> None:
+    """Check that the log of a renamed source exists, given that no checkpoint has read it. Raises InvalidRequest.
+
+    Example: a source was landed as `clicks`, renamed to `events`, and then to `taps` with `renamed_from: events` before
+    an epoch ran. Only `clicks` has a log.
+    """
+    if newest is None and log.stored_as != log.source:
+        raise InvalidRequest(
+            f"source {log.source}: by `renamed_from`, its log is stored under the name {log.stored_as}, and there is "
+            "none. Nothing was landed.",
+            hint="write the name under which the source was landed first. To begin a new log, remove `renamed_from`",
+            source=log.source,
+        )
 
 
 def require_restored(source: str, newest: StoredRecord, state: ManifestState) -> None:

@@ -19,7 +19,7 @@ def open_log(
     Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log.
     """
     log = context.source_log(name)
-    position = None if base is None else base.log_position(name)
+    position = None if base is None else base.log_position(log.stored_as)
     newest = log.newest()
     if newest is not None:
         require_own_log(name, newest.record.identity, context.identity)

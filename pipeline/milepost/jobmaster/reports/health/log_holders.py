@@ -43,10 +43,11 @@ def _holder(
     source: str,
     oldest: Iterable[tuple[CompletedCheckpoint, CheckpointMetadata | None]],
 ) -> str:
-    floor = floor_of(state, source)
+    log = context.stored_name(source)
+    floor = floor_of(state, log)
     first = 2 if floor is None else floor.next
     for checkpoint, metadata in oldest:
-        position = None if metadata is None else metadata.log_position(source)
+        position = None if metadata is None else metadata.log_position(log)
         if position is None or position.next <= first:
             return f"checkpoint {checkpoint.checkpoint_id} ({_reason(state, checkpoint.checkpoint_id)})"
     retain = format_duration(context.spec.landed[source].land.retain)

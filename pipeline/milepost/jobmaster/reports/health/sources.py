@@ -24,7 +24,7 @@ from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
 from milepost.protocol.landed import LandingFailure, SourceBacklog
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records import CheckpointFailureReason, ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
 from milepost.storage.concurrency import parallel_map
@@ -153,6 +153,8 @@ def backlog(context: JobContext, state: ManifestState | None, base: CheckpointMe
     except (SourceChanged, SourceReplaced) as error:
         return Backlog(source_changed=_one_line(error))
     except InvalidRequest as error:
+        if error.details.get("reason") == CheckpointFailureReason.SPEC_REFUSED.value:
+            return Backlog()  # `spec_refused` of the status says why
         if "names" not in error.details:
             raise
         return Backlog(bad_name=_one_line(error))
@@ -279,7 +281,7 @@ def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, Fail
 
     def read(name: str) -> LandingFailure | None:
         log = plans[name].log
-        return None if log is None else last_failure(context.store, name, log.newest)
+        return None if log is None else last_failure(context.source_log(name), log.newest)
 
     failures = zip(plans, parallel_map(context.store, read, list(plans)), strict=True)
     return {name: _reported(failure) for name, failure in failures if failure is not None}

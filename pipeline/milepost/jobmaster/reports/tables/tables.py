@@ -195,7 +195,8 @@ class Tables:
         checked = 0
         for source in sorted(self._context.spec.landed):
             try:
-                log = logs.walk(source, floor_of(state, source))
+                stored = self._context.stored_name(source)
+                log = logs.walk(stored, floor_of(state, stored))
             except StateCorrupt as error:
                 problems.append(error.message)
                 continue
@@ -230,12 +231,9 @@ class Tables:
     def _position_problems(self, metadata: CheckpointMetadata) -> list[str]:
         """Return the landed sources of a checkpoint whose logs do not have what it has read, one line each."""
         problems: list[str] = []
-        for source, snapshot in metadata.sources.items():
-            position = snapshot.position
-            if position is None:
-                continue
+        for source, position in metadata.log_positions.items():
             try:
-                if self._context.source_log(source).holds(position):
+                if self._context.stored_log(source).holds(position):
                     continue
                 fault = "is missing or another one"
             except StateCorrupt as error:

@@ -190,7 +190,7 @@ class KafkaSourceSpec(LandedSourceSpec):
             limit.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"conn_id", "renamed_from"})
+    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"conn_id"})
 
     format: Literal["kafka"]
     bootstrap_servers: Text

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from milepost.jobspec.job.sources.source_spec import ObjectLayout, SourceSpec
-from milepost.language import Duration, PositiveDuration, Size, SpecModel
+from milepost.language import Duration, NodeName, PositiveDuration, Size, SpecModel
 
 
 class LandedEpochLimits(SpecModel):
@@ -42,13 +42,14 @@ class LandedSourceSpec(SourceSpec):
     """Rows of an external system, which a landing appends to the source's log in the job's storage.
 
     Attributes:
+        renamed_from: the name under which earlier checkpoints have read the source. It goes on in its log.
         limits_per_epoch: limits on the input of one epoch.
         land: how the source is landed.
     """
 
     is_landed: ClassVar[bool] = True
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"renamed_from"})
 
+    renamed_from: NodeName | None = None
     limits_per_epoch: LandedEpochLimits = LandedEpochLimits()
     land: LandRules = LandRules()
 

@@ -87,6 +87,7 @@ def open_postgres_source(
     event_time: EventTimeSpec | None,
     *,
     job: str,
+    log: str,
     job_identity: str | None,
     max_rows: int,
     max_bytes: int,
@@ -98,9 +99,10 @@ def open_postgres_source(
         name: of the source, for messages. types: all columns of its rows.
         find_access: returns how to reach the database.
         job, job_identity: the slot belongs to this life of the job; None: the job has never run.
+        log: name under which the log of the source is stored, and which the name of its slot has.
         max_rows, max_bytes: of one record. may_create: whether a new log may create its slot.
     """
-    slot = slot_name(job, name, job_identity or "")
+    slot = slot_name(job, log, job_identity or "")
     failures = Failures(name, str(table.name), slot)
     server = Server(name, failures, find_access)
     limits = Limits(max_rows, max_bytes)
