@@ -26,7 +26,7 @@ from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import take_files
+from milepost.sources.landed.tables.pulls import FileSteps
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 
@@ -68,6 +68,7 @@ class DeltaSource:
     _newest: TableState | None = field(default=None, init=False)
     _is_checked: bool = field(default=False, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
+    _unread: FileSteps[Place] | None = field(default=None, init=False)
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
@@ -104,7 +105,7 @@ class DeltaSource:
         state = self._checked()
         if place.version > state.version:
             return None
-        end, files = take_files(place, self._steps(place, state.version), self.max_bytes)
+        end, files = self._take(place, state.version)
         behind = (INITIAL_COPY,) if end.is_initial else ()
         ahead, backlog = (SourceBacklog(state.version + 1 - each.version, "version") for each in (place, end))
         return Pull([files] if files else [], end.encode(), behind, ahead, backlog)
@@ -193,6 +194,15 @@ class DeltaSource:
                 yield Place(version, number, digest=_digest(body)), file
             place = Place(version + 1, digest=_digest(body))
             yield place, None
+
+    def _take(self, place: Place, newest: int) -> tuple[Place, tuple[DataFile, ...]]:
+        """Return the files of the next record, and its end. A large commit is read once, for all of its records."""
+        steps, self._unread = self._unread, None  # after an error they are read again
+        if steps is None or steps.place != place:
+            steps = FileSteps(place, self._steps(place, newest))
+        taken = steps.take(self.max_bytes, by_reference=self.by_reference)
+        self._unread = steps
+        return taken
 
     def _initial_files(self, place: Place) -> list[DataFile]:
         if self._initial is None:

@@ -34,7 +34,7 @@ from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import take_files
+from milepost.sources.landed.tables.pulls import FileSteps
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
@@ -88,6 +88,7 @@ class IcebergSource:
     by_reference: bool
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
+    _unread: FileSteps[Place] | None = field(default=None, init=False)
 
     @names_outages
     def identity(self) -> Identity:
@@ -130,7 +131,7 @@ class IcebergSource:
         if not following and place.file is None:
             return None
         with self._missing_manifests(place):
-            end, files = take_files(place, self._steps(place, following), self.max_bytes)
+            end, files = self._take(place, following)
         ahead = SourceBacklog(len(following) + (place.file is not None), "snapshot")
         behind = (INITIAL_COPY,) if end.is_initial else ()
         return Pull([files] if files else [], end.encode(), behind, ahead, _backlog(following, end))
@@ -244,6 +245,15 @@ class IcebergSource:
             for number, file in enumerate(snapshots.appended(snapshot), 1):
                 yield replace(_after(snapshot), file=number), file
             yield _after(snapshot), None
+
+    def _take(self, place: Place, following: list[Snapshot]) -> tuple[Place, tuple[DataFile, ...]]:
+        """Return the files of the next record, and its end. A large commit is read once, for all of its records."""
+        steps, self._unread = self._unread, None  # after an error they are read again
+        if steps is None or steps.place != place:
+            steps = FileSteps(place, self._steps(place, following))
+        taken = steps.take(self.max_bytes, by_reference=self.by_reference)
+        self._unread = steps
+        return taken
 
     @contextmanager
     def _missing_manifests(self, place: Place) -> Iterator[None]:

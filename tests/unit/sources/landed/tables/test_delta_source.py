@@ -26,7 +26,9 @@ from milepost.language import parse_type
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.sources.landed import open_delta_source
+from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_source import DeltaSource
+from milepost.sources.landed.tables import pulls
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.landed_table import TableLog
 
@@ -701,3 +703,27 @@ def test_fields_within_a_mapped_column_are_refused(tmp_path: Path) -> None:
     table.commit({"metaData": {**state, "schemaString": json.dumps(schema)}})
     refused = table.refusal(types={"k": parse_type("struct<a: int64>")})
     assert "does not map those within k" in refused.message and "without column mapping" in refused.hint
+
+
+def test_a_large_commit_is_read_once_for_all_of_its_records(
+    table: Table, by_reference: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.append(0)
+    table.log.land()
+    monkeypatch.setattr(pulls, "REFERENCED_FILES", 2)
+    table.append(1)
+    (added,) = [action["add"] for action in table.actions(1) if "add" in action]
+    table.commit(*({"add": added} for _ in range(5)))
+    appended, read = DeltaRows.appended, []
+
+    def counted(self: DeltaRows, version: int, actions: Any) -> Any:
+        read.append(version)
+        return appended(self, version, actions)
+
+    monkeypatch.setattr(DeltaRows, "appended", counted)
+    table.log.land()
+    assert read == [1, 2]
+    records = table.log.records()[2:]
+    assert table.keys(since=2) == [1] * 6
+    assert [record.file_count for record in records] == ([2, 2, 2] if by_reference else [1])
+    assert [record.backlog.count for record in records if record.backlog] == ([1, 1, 0] if by_reference else [0])
