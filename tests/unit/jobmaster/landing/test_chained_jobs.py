@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 import pytest
 
 from milepost.errors import InvalidRequest, QualityGateFailed, SourceUnreachable
+from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
+from milepost.jobspec.load.load import load_job
 from milepost.openlineage.dataset_names import sink_name, source_name
 from milepost.protocol.landed import SourceBacklog
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
@@ -427,20 +430,36 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
 
 
 PAGE = (REPOSITORY / "docs" / "how-to" / "chain-two-jobs.md").read_text(encoding="utf-8")
+ORDER = "customer,amount,at\na,1.50,2026-03-01T00:00:00Z\n"
+
+
+def run_chain(upstream: Path, downstream: Path, landing: Path) -> None:
+    """Run two jobs by turns, and compare the totals of the second one."""
+    landing.mkdir(parents=True)
+    upstream.write_text(upstream.read_text().replace("schema:", "settle: 0s\n    schema:"))
+    for count in (1, 2):
+        (landing / f"{count}.csv").write_text(ORDER)
+        for spec in (upstream, downstream):
+            master = JobMaster(load_job(str(spec)))
+            assert not master.landings.land().failed
+            result = master.epochs.run(Session.cli(), SparklessRunner())
+            assert not isinstance(result, NothingToDo), result
+        (total,) = JobMaster(load_job(str(downstream))).reports.read("totals").to_pylist()
+        assert (total["orders"], total["total"]) == (count, count * Decimal("1.50"))
 
 
 def test_the_examples_of_the_page_chain_two_jobs(tmp_path: Path) -> None:
-    for name in ("config", "landing"):
-        (tmp_path / name).mkdir()
-    for name, spec in zip(("orders", "sales"), re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL), strict=True):
-        (tmp_path / "config" / f"{name}.yaml").write_text(
-            spec.replace("path: ../landing", "settle: 0s\n    path: ../landing")
-        )
-    jobs = ChainedJobs(tmp_path)
-    for number in (1, 2):
-        (tmp_path / "landing" / f"{number}.csv").write_text("customer,amount,at\na,1.50,2026-03-01T00:00:00Z\n")
-        jobs.epoch("orders")
-        jobs.land()
-        jobs.epoch("sales")
-        (total,) = jobs.master("sales").reports.read("totals").to_pylist()
-        assert (total["orders"], total["total"]) == (number, number * Decimal("1.50"))
+    (tmp_path / "config").mkdir()
+    specs = [tmp_path / "config" / f"{name}.yaml" for name in ("orders", "sales")]
+    for path, spec in zip(specs, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL), strict=True):
+        path.write_text(spec)
+    run_chain(*specs, tmp_path / "landing")
+
+
+def test_the_shipped_specs_chain_two_jobs(tmp_path: Path) -> None:
+    examples = tmp_path / "config" / "examples"
+    examples.mkdir(parents=True)
+    specs = [examples / f"chained_{name}.yaml" for name in ("orders", "totals")]
+    for spec in specs:
+        shutil.copy(REPOSITORY / "config" / "examples" / spec.name, spec)
+    run_chain(*specs, tmp_path / "landing" / "orders")
