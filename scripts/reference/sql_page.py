@@ -21,7 +21,7 @@ _OPERATORS = {
     "SELECT, WHERE, CASE, functions over one row, LATERAL VIEW explode, UNION ALL": "`sql`",
     "SELECT DISTINCT, UNION": "`deduplicate` over append rows, `aggregate` over updates",
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
-    "GROUP BY window(time, …) or session_window(time, gap); window.start, window.end": "`window`",
+    "GROUP BY window(time, …); window.start, window.end": "`window`",
     "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join` with `within`",
     "other [LEFT, SEMI, ANTI, CROSS] JOIN; [NOT] EXISTS (SELECT …) and IN (SELECT …) as terms of WHERE": "`join`",
     "[LEFT] JOIN with a source that has `static: true`": "`lookup`",
@@ -50,7 +50,7 @@ _STATEMENT_NOTES = """\
 `STREAM name` and `STREAM(name)` mean `name`.
 """
 _ALSO_REFUSED = """\
-Also refused, each at its line and column: RIGHT and FULL joins, NOT IN, other queries in expressions, other functions
+Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and FULL joins, NOT IN, other queries in expressions, other functions
 with OVER, rank() and dense_rank(), lateral aliases, aliases in HAVING, NATURAL, and an output column that occurs twice.
 """
 

@@ -16,6 +16,10 @@ from milepost.language import ColumnType
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 
+_NO_SESSIONS = (
+    "session_window is not available in this version: Spark merges rows that are exactly the gap apart, and a `window` "
+    "operator separates them; write the operator in the spec, and read it by its uid"
+)
 ALL_ROWS = "all_rows"
 """Constant key column of windows over all rows."""
 _ONE_ARGUMENT = 1
@@ -192,15 +196,22 @@ class GroupCompiler:
         # avg(decimal(12,2))  CAST(`sum_amount` / `count_amount` AS DECIMAL(16, 6))
         type_ = self._type_of(arguments[0]) if arguments and function in ("sum", "avg") else None
         if type_ is None or type_.kind != "decimal":
-            self.aggregates[name] = text
-            return quote(name)
+            return quote(self._call(name, text))
         if function == "sum":
-            self.aggregates[name] = text
-            return f"CAST({quote(name)} AS DECIMAL({min(38, type_.precision + 10)}, {type_.scale}))"
-        total, count = name.replace("avg", "sum", 1), name.replace("avg", "count", 1)
-        self.aggregates[total], self.aggregates[count] = text.replace("avg", "sum", 1), text.replace("avg", "count", 1)
+            wide = f"DECIMAL({min(38, type_.precision + 10)}, {type_.scale})"
+            return f"CAST({quote(self._call(name, text))} AS {wide})"
+        total, count = (
+            self._call(name.replace("avg", other, 1), text.replace("avg", other, 1)) for other in ("sum", "count")
+        )
         wide = f"DECIMAL({min(38, type_.precision + 4)}, {min(38, type_.scale + 4)})"
         return f"CAST({quote(total)} / NULLIF({quote(count)}, 0) AS {wide})"
+
+    def _call(self, name: str, text: str) -> str:
+        """Add an aggregate; return its column, which has another name if a different aggregate has this one."""
+        if self.aggregates.get(name, text) != text:
+            name = f"{name}_{digest([text])}"
+        self.aggregates[name] = text
+        return name
 
     def _type_of(self, column: str) -> ColumnType | None:
         """Return the type of an argument, if it is an unchanged column."""
@@ -218,6 +229,13 @@ class GroupCompiler:
             expected = "its input has no event time" if time is None else f"expected the event time {time}"
             message = f"a window is over the event time: {expected}, got {arguments[0].text}"
             raise arguments[0].problem(message if time else f"{message}; set `event_time` in the source")
+        if self.emitter.read(self.frame.node).shift_us:
+            message = (
+                f"the event time of the rows of a window is the last moment before {time}, but this SQL means {time}"
+            )
+            raise arguments[0].problem(
+                f"{message}; group by the columns of the window, or group the rows of the source"
+            )
         lengths = []
         for run in arguments[1:]:
             length = duration_ms(run.name()) if len(run) == 1 and run.kind(0) == "STRING" else None
@@ -225,9 +243,7 @@ class GroupCompiler:
                 raise run.problem("expected a constant duration such as '10 minutes'")
             lengths.append(duration_text(length))
         if call.word(0).lower() == "session_window":
-            if len(lengths) != 1:
-                raise call.problem("expected session_window(time, '5 minutes')")
-            return {"session": {"gap": lengths[0]}}
+            raise call.problem(_NO_SESSIONS)
         if not 1 <= len(lengths) <= 3:
             raise call.problem("expected window(time, size), window(time, size, slide) or window(time, size, slide, "
                                "start)")  # fmt: skip
@@ -246,12 +262,13 @@ class GroupCompiler:
             items = call.tokens.items
             edits.append((items[0].start, items[-1].end, self.calls[call.tokens.normalized]))
         words = run.normalized
-        for key in self.grouping.keys:
+        for key in sorted(self.grouping.keys, key=lambda key: -len(key.run)):  # (a + b) * 2 before a + b
             wanted = key.run.normalized
             for at in range(len(words) - len(wanted) + 1):
                 first, last = run.items[at].start, run.items[at + len(wanted) - 1].end
                 inside = any(start <= first <= end for start, end, _ in edits)
-                if key.reference is None and words[at : at + len(wanted)] == wanted and not inside:
+                found = key.reference is None and words[at : at + len(wanted)] == wanted
+                if found and not inside and _is_whole(run, at, len(wanted)):
                     edits.append((first, last, quote(self.key_name(key))))
         if self.grouping.window is not None:
             edits += self._window_edits(run)
@@ -277,6 +294,23 @@ class GroupCompiler:
                 text, end = quote(f"window_{str(run.items[end + 2].text).lower()}"), end + 2
             edits.append((run.items[at].start, run.items[end].end, text))
         return edits
+
+
+def _is_whole(run: Tokens, at: int, length: int) -> bool:
+    """Return whether tokens are an operand of their own, so that no operator around them binds tighter.
+
+    With GROUP BY a + b, the first tokens of `a + b * 2` are not the sum.
+    """
+    before, after = run.kind(at - 1), run.kind(at + length)
+    if before in ("", "L_PAREN", "COMMA") and after in ("", "R_PAREN", "COMMA"):
+        return True
+    part = run.part(at, at + length)
+    is_call = part.kind(1) == "L_PAREN" and part.closing(1) == length - 1
+    is_bracketed = part.kind(0) == "L_PAREN" and part.closing(0) == length - 1
+    is_path = all(part.kind(index) in ("VAR", "IDENTIFIER", "DOT") for index in range(length))
+    is_case = part.kind(0) == "CASE" and part.kind(length - 1) == "END"
+    opens = ("DOT", "L_PAREN", "L_BRACKET", "COLON", "DCOLON")
+    return (is_call or is_bracketed or is_path or is_case) and before != "DOT" and after not in opens
 
 
 def _free(name: str, taken: Sequence[str]) -> str:

@@ -321,7 +321,7 @@ class FrameCompiler:
         """Return the constant bounds on the event times of both sides, or None: rows match whatever their time."""
         relation = self.scope.relations[index]
         rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
-        if any(one.kind != APPEND or one.event_time is None for one in rows):
+        if any(one.kind != APPEND or one.event_time is None for one in rows) or rows[0].shift_us != rows[1].shift_us:
             return None
         low: list[int] = []
         high: list[int] = []
@@ -349,7 +349,8 @@ class FrameCompiler:
         if match is None:
             raise relation.item.keyword.problem(expected + "the event times of both sides")
         bounds = time_bounds(match, index, self.scope.resolve)
-        fits = len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
+        same = self.emitter.read(frame.node).shift_us == self.emitter.read(relation.node).shift_us
+        fits = same and len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
         if not fits or (frame.name(bounds[0].left), bounds[0].right[1]) != times:
             raise match.problem(expected + "the event times of both sides")
 
