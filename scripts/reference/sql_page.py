@@ -50,8 +50,9 @@ _STATEMENT_NOTES = """\
 `STREAM name` and `STREAM(name)` mean `name`.
 """
 _ALSO_REFUSED = """\
-Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and FULL joins, NOT IN, other queries in expressions, other functions
-with OVER, rank() and dense_rank(), lateral aliases, aliases in HAVING, NATURAL, and an output column that occurs twice.
+Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and
+FULL joins, NOT IN, other queries in expressions, other functions with OVER, rank() and dense_rank(), lateral aliases,
+aliases in HAVING, NATURAL, and an output column that occurs twice.
 """
 
 

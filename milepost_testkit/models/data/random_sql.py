@@ -8,7 +8,7 @@ _VALUES = ("quantity", "quantity + 1", "coalesce(quantity, 0) * 2", "id % 7", "a
 _TEXTS = (
     "customer",
     "upper(customer)",
-    "CASE WHEN quantity > 1 THEN 'many' ELSE customer END",
+    "CASE WHEN id > 9 THEN 'many' ELSE customer END",
     "coalesce(customer, '')",
 )
 _CONDITIONS = (
@@ -86,8 +86,7 @@ def _nested(rng: random.Random) -> str:
         "SELECT s.who, s.total, l.id FROM sums s JOIN newest l ON l.customer = s.who",
         "SELECT s.who, l.id FROM sums s LEFT JOIN newest l ON l.customer = s.who AND l.amount < s.total",
     ))  # fmt: skip
-    newest = (
-        "SELECT customer, id, amount FROM orders QUALIFY row_number() OVER (PARTITION BY customer ORDER BY id DESC) = 1"
-    )
+    over = "row_number() OVER (PARTITION BY customer ORDER BY id DESC)"
+    newest = f"SELECT customer, id, amount FROM orders QUALIFY {over} = 1"
     ctes = [f"sums AS ({inner})", *([f"newest AS ({newest})"] if "newest" in outer else [])]
     return f"WITH {', '.join(ctes)} {outer}"

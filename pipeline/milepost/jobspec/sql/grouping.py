@@ -230,9 +230,7 @@ class GroupCompiler:
             message = f"a window is over the event time: {expected}, got {arguments[0].text}"
             raise arguments[0].problem(message if time else f"{message}; set `event_time` in the source")
         if self.emitter.read(self.frame.node).shift_us:
-            message = (
-                f"the event time of the rows of a window is the last moment before {time}, but this SQL means {time}"
-            )
+            message = f"the event time of the rows of a window is the moment before {time}, but this SQL means {time}"
             raise arguments[0].problem(
                 f"{message}; group by the columns of the window, or group the rows of the source"
             )

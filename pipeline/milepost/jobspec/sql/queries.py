@@ -187,10 +187,14 @@ class QueryCompiler:
             return self.emitter.sql(name, node, columns, where, select.tokens)
         if ranking is not None:
             step = f"{name}__{'rows' if group is None else 'top_in'}"
-            before = RankCompiler(self.emitter, scope, outputs, expression, ranking, columns)
-            node = before.compile(f"{name}__top", step, node, where)
-            named = [output.name for output in outputs]
-            columns, where = [Column.plain(one, select.tokens.start) for one in named], []
+            ranks = RankCompiler(self.emitter, scope, outputs, expression, ranking, columns)
+            node = ranks.compile(f"{name}__top", step, node, where)
+            at = select.tokens.start
+            columns, where = [Column.plain(output.name, at) for output in outputs], []
+            if ranks.ranks_are_one:
+                one = Fragment((("1", at),))
+                ranked = {output.name for output in outputs if output.is_rank}
+                columns = [Column(column.name, one) if column.name in ranked else column for column in columns]
             if not select.distinct:
                 return self.emitter.sql(name, node, columns, where, select.tokens)
         last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__top_in"

@@ -141,6 +141,7 @@ class RankCompiler:
 
     Attributes:
         expression: returns an expression over the input of the ranking. columns: the output columns.
+        ranks_are_one: whether the operator emits no rank, because the rank of each row is 1.
     """
 
     emitter: Emitter
@@ -149,6 +150,7 @@ class RankCompiler:
     expression: Callable[[Tokens], Fragment]
     ranking: Ranking
     columns: list[Column]
+    ranks_are_one: bool = False
 
     def compile(self, uid: str, step: str, node: str, where: Sequence[Fragment]) -> str:
         """Add the step that computes keys and order, and the operator with the state; return its uid."""
@@ -160,14 +162,17 @@ class RankCompiler:
         if not key:
             self.columns.append(Column(ALL_ROWS, Fragment((("1", at.start),))))
         emitter.sql(step, node, self.columns, where, at)
-        is_newest = ranking.n == 1 and ranking.rank is None and all(order.values())
+        is_newest = ranking.n == 1 and all(order.values())
         if key and is_newest and emitter.rows[step].kind == APPEND:
             operator = {"uid": uid, "kind": "latest", "inputs": [step], "key": key, "sequence_by": list(order)}
+            self.ranks_are_one = True
             return emitter.add(operator, at)
         ordered = [{column: "desc"} if descends else column for column, descends in order.items()]
         top = {"uid": uid, "kind": "top", "inputs": [step], "key": key or [ALL_ROWS], "order_by": ordered}
         emitter.add({**top, "n": ranking.n, **({"rank": ranking.rank} if ranking.rank else {})}, at)
-        unique = (*key, ranking.rank) if ranking.rank else tuple(key) if ranking.n == 1 else emitter.unique_of(step)
+        unique: tuple[str, ...] | None = tuple(key)
+        if ranking.n > 1:
+            unique = (*key, ranking.rank) if ranking.rank else emitter.unique_of(step)
         if unique is not None:
             emitter.unique[uid] = unique
         return uid
