@@ -164,7 +164,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "batch",
         "kinds",
         "laws",
-        "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages",
+        "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
     ),
     f"{TESTKIT}.jobs": (
         "avro_messages backfills debezium_events postgres_landing rollbacks table_job",

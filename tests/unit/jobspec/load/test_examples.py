@@ -25,7 +25,7 @@ ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
 
 @pytest.mark.parametrize(
     "path",
-    sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/*.yaml"), *EXAMPLES.glob("*.yaml")]),
+    sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/**/*.yaml"), *EXAMPLES.glob("*.yaml")]),
     ids=lambda p: p.name,
 )
 def test_a_shipped_spec_lints(path: Path) -> None:
