@@ -193,8 +193,8 @@ class QueryCompiler:
             columns, where = [Column.plain(output.name, at) for output in outputs], []
             if ranks.ranks_are_one:
                 one = Fragment((("1", at),))
-                ranked = {output.name for output in outputs if output.is_rank}
-                columns = [Column(column.name, one) if column.name in ranked else column for column in columns]
+                ranks_of = {output.name for output in outputs if output.is_rank}
+                columns = [Column(column.name, one) if column.name in ranks_of else column for column in columns]
             if not select.distinct:
                 return self.emitter.sql(name, node, columns, where, select.tokens)
         last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__top_in"
