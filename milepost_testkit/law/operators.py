@@ -51,7 +51,8 @@ EXTREMES = ("min(", "max(", "arg_min(", "arg_max(")
 First = Callable[[str, Digits, list[Readable]], tuple[dict[str, Any], bool, Readable | None]]
 """Makes an operator over sources, as `operator_of` does."""
 
-KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "sql", "lookup")
+KINDS = ("window", "deduplicate", "aggregate", "window", "ttl", "join", "top", "latest", "asof", "sql", "lookup",
+         "history")  # fmt: skip
 
 
 def operator_of(
@@ -83,6 +84,8 @@ def operator_of(
     if kind == "latest":
         operator |= _latest(digits, rows, key)
         return operator, True, _of_latest(uid, operator, rows)
+    if kind == "history":
+        return _history(uid, digits, operator, rows)
     if kind == "aggregate":
         calls = {f"of_{name}" if name in key else name: call for name, call in digits.pick(rows.calls).items()}
         parts = tuple((name,) for name in key)
@@ -195,6 +198,29 @@ def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, A
     if condition is not None:
         said |= {"delete_when": condition} | digits.pick(({}, {"tombstone_ttl": digits.pick(TTLS)}))
     return said | digits.pick(({}, {"columns": list(dict.fromkeys((*order[:1], *key)))}))
+
+
+def _history(
+    uid: str, digits: Digits, operator: dict[str, Any], rows: Readable
+) -> tuple[dict[str, Any], bool, Readable]:
+    """Return the versions of keys. Only times are sequences, because others may be null."""
+    of_source = rows.event_time == "t"
+    operator |= {"sequence_by": [rows.event_time]}
+    condition = digits.pick(DELETES if of_source else WINDOW_DELETES)
+    if condition is not None:
+        operator["delete_when"] = condition
+    others = [name for name in (("i", "x", "f", "b", "k") if of_source else ("n",)) if name not in operator["key"]]
+    track = digits.pick((None, others[:1], others[1:2] or others, others[:2]))
+    if track is not None:
+        operator["track"] = track
+        operator |= digits.pick(({}, {"columns": [*track, *operator["key"]]}))
+    shown = operator.get("columns", [*operator["key"], *others])
+    key = (*operator["key"], "valid_from")
+    keys = (*((name,) for name in shown), ("is_current",), key, ("valid_to",))
+    calls = over_updates(
+        [*shown, "valid_to"], ["is_current"], "valid_from", ({"n": "count(*)"}, {"n": "count(valid_to)"})
+    )
+    return operator, True, Readable(uid, keys, calls, "", updates=True, orders=(("valid_to",), *keys), key=key)
 
 
 def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:

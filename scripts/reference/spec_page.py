@@ -64,6 +64,7 @@ HEADINGS = {
     "AsofOperator": "operators: asof",
     "TopOperator": "operators: top",
     "LatestOperator": "operators: latest",
+    "HistoryOperator": "operators: history",
     "MaterializeOperator": "operators: materialize",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",

@@ -9,6 +9,7 @@ from milepost.jobspec.job.spec import StatefulSpec
 from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.asof.spec import AsofOperator
 from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.history.spec import HistoryOperator
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.materialize.spec import MaterializeOperator
@@ -17,6 +18,7 @@ from milepost.operators.top.spec import TopOperator
 from milepost.operators.window.spec import WindowOperator
 from milepost_testkit.models.data.batch import AggregateLaw, DeduplicateLaw, Law
 from milepost_testkit.models.data.kinds.asof_law import AsofLaw
+from milepost_testkit.models.data.kinds.history_law import HistoryLaw
 from milepost_testkit.models.data.kinds.join_law import JoinLaw
 from milepost_testkit.models.data.kinds.join_over_updates_law import JoinOverUpdatesLaw
 from milepost_testkit.models.data.kinds.latest_law import LatestLaw
@@ -38,6 +40,7 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     AsofOperator: AsofLaw,
     TopOperator: TopLaw,
     LatestOperator: LatestLaw,
+    HistoryOperator: HistoryLaw,
     MaterializeOperator: MaterializeLaw,
     ProcessOperator: ProcessLaw,
 }

@@ -10,6 +10,7 @@ from milepost.operators.aggregate.spec import AggregateOperator
 from milepost.operators.asof.spec import AsofOperator
 from milepost.operators.base.operator_spec import OperatorSpec, StatefulSpec
 from milepost.operators.deduplicate.spec import DeduplicateOperator
+from milepost.operators.history.spec import HistoryOperator
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.lookup.spec import LookupOperator
@@ -30,6 +31,7 @@ AnyOperator = Annotated[
     | TopOperator
     | LookupOperator
     | LatestOperator
+    | HistoryOperator
     | MaterializeOperator,
     Field(discriminator="kind"),
 ]
@@ -41,5 +43,5 @@ KINDS = {get_args(spec.model_fields["kind"].annotation)[0]: spec for spec in _SP
 
 STATEFUL_KINDS = {kind: spec for kind, spec in KINDS.items() if issubclass(spec, StatefulSpec)}
 
-UNAVAILABLE_KINDS: frozenset[str] = frozenset({"history", "over"})
+UNAVAILABLE_KINDS: frozenset[str] = frozenset({"over"})
 """Kinds that are planned but not available in this version."""

@@ -33,7 +33,7 @@ HOURLY = {"uid": "hourly", "kind": "window", "inputs": ["a"], "key": ["k"], "win
 ONCE = {"uid": "once", "kind": "deduplicate", "inputs": ["a"], "key": ["k", "t"], "ttl": "1h"}
 TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
 
-UPDATING = ("aggregate", "top", "latest", "materialize")
+UPDATING = ("aggregate", "top", "latest", "history", "materialize")
 
 Rows = list[tuple[str | None, int, float]]
 """Key, value, and minutes since 1970."""
@@ -279,6 +279,25 @@ def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
         left += sum(one.buffers for one in channels if one is not None)
     assert left, "rows of mode retract were in flight"
     history.epoch(parallelism=2)
+    assert not history.head.in_flight
+    history.check()
+
+
+VERSIONS = {"uid": "versions", "kind": "history", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"],
+            "delete_when": "v < 0", "track": ["v"], "columns": ["v", "k"]}  # fmt: skip
+PER_VALUE = {"uid": "per_value", "kind": "aggregate", "inputs": ["versions"], "key": ["v"],
+             "aggregates": {"n": "count(*)", "current": "count(*) filter (where is_current)", "until": "max(valid_to)"}}
+
+
+def test_versions_follow_late_rows_and_deletes_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:
+    """Rows arrive from the newest to the oldest, and deletes after the versions that they end."""
+    history = History(tmp_path, VERSIONS, PER_VALUE)
+    names = [f"k{number}" for number in range(40)]
+    for epoch, (parallelism, cut_ms) in enumerate(((2, None), (3, 12), (1, 14), (2, 13))):
+        rows = [(name, (number + epoch) % 4 - (epoch == 3), 20.0 - 5 * epoch) for number, name in enumerate(names)]
+        history.epoch([*rows, *((name, -1, 17.0 - 2 * epoch) for name in names[epoch::5])],
+                      parallelism=parallelism, cut_ms=cut_ms)  # fmt: skip
+    history.epoch([("k1", 2, 5.0), ("k1", 2, 6.0), (None, 1, 1.0)], parallelism=2)
     assert not history.head.in_flight
     history.check()
 

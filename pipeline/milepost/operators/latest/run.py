@@ -47,11 +47,15 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.retractions import retractions
 from milepost.operators.rows.row_order import last_rows, tie_break
+from milepost.operators.rows.tombstones import (
+    TOMBSTONE_COLUMN,
+    are_tombstones,
+    put_last_rows,
+    with_tombstone_flags,
+    without_payload,
+)
 from milepost.protocol.exchange import END_OF_TIME_US
 from milepost.protocol.records import BEGINS_NULL, EXPIRES_COLUMN
-
-TOMBSTONE_COLUMN = "__tombstone"
-"""State column (bool): the key is deleted, and the row says since when."""
 
 ROWS_COLUMN = "__rows"
 """Column of partial results: how many input rows each stands for."""
@@ -133,7 +137,7 @@ class LatestByKey:
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the table rows of state rows. A deleted key has none."""
         if self.deletes:
-            state_rows = _with_tombstone_flags(state_rows)
+            state_rows = with_tombstone_flags(state_rows)
             state_rows = state_rows.filter(pc.invert(state_rows.column(TOMBSTONE_COLUMN)))
         return pa.table(state_rows.select(self._shown).columns, schema=self.output_schema)
 
@@ -144,7 +148,7 @@ class LatestByKey:
             return rows
         new_tombstones = state_rows.filter(state_rows.column(TOMBSTONE_COLUMN))
         before = state.lookup_all_at_start(new_tombstones.select(list(self.key)))
-        deletes = new_tombstones.take(pa.array(before.owners[~_are_tombstones(before.take([TOMBSTONE_COLUMN]))]))
+        deletes = new_tombstones.take(pa.array(before.owners[~are_tombstones(before.take([TOMBSTONE_COLUMN]))]))
         columns = [
             deletes.column(name) if name in (*self.key, TOMBSTONE_COLUMN) else pa.nulls(deletes.num_rows, field.type)
             for name, field in zip(self._shown, self.output_schema, strict=True)
@@ -160,7 +164,7 @@ class LatestByKey:
 
     def _rows(self, state_rows: pa.Table) -> tuple[pa.Table, Ints]:
         """Return the rows that a table has of state rows, without a mark, and which of these they are of."""
-        there = ~_are_tombstones(state_rows) if self.deletes else np.ones(state_rows.num_rows, dtype=np.bool_)
+        there = ~are_tombstones(state_rows) if self.deletes else np.ones(state_rows.num_rows, dtype=np.bool_)
         rows = self.results(state_rows)
         return rows.select([name for name in rows.column_names if name != DELETED_COLUMN]), np.flatnonzero(there)
 
@@ -174,10 +178,9 @@ class LatestByKey:
             name: rows.column(DELETED_COLUMN if name == TOMBSTONE_COLUMN else name) for name in self._row_schema.names
         }
         columns |= dict(zip(self.key, key_columns(rows, self.key).columns, strict=True))
-        if self.deletes and pc.any(rows.column(DELETED_COLUMN)).as_py():
-            stays = pc.invert(rows.column(DELETED_COLUMN))
-            columns |= {name: pc.if_else(stays, columns[name], None) for name in self._payload}
         kept = pa.table(list(columns.values()), schema=self._row_schema)
+        if self.deletes:
+            kept = without_payload(kept, self._payload)
         return kept if self._ttl_us is None else kept.append_column(EXPIRES_COLUMN, self._expires(rows, times))
 
     def _expires(self, rows: pa.Table, times: Ints | None) -> pa.Array:
@@ -196,13 +199,7 @@ class LatestByKey:
         if self._ttl_us is not None and lateness_us is not None:
             # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
             known = known & (pc.fill_null(stored.column(EXPIRES_COLUMN), END_OF_TIME_US).to_numpy() > lateness_us)
-        # The stored row comes last. It wins against an equal row, so the key does not count as changed.
-        both = pa.concat_tables([rows, _with_tombstone_flags(stored.filter(pa.array(known)))])
-        newest = last_rows(both, np.concatenate([occurring.codes, np.flatnonzero(known)]), self._sequence_columns)
-        newer = newest < rows.num_rows
-        changed = rows.take(pa.array(newest[newer]))
-        occurring.put(changed, newer)
-        return changed
+        return put_last_rows(occurring, rows, stored, known, self._sequence_columns)
 
 
 class LatestRun:
@@ -257,16 +254,3 @@ class LatestCombiner:
         if partials.num_rows:
             run.partials(partials)
         return int(pc.sum(partials.column(ROWS_COLUMN)).as_py() or 0)
-
-
-def _are_tombstones(kept: pa.Table) -> Bools:
-    """Return which rows are tombstones; null, of one that was kept before there were any, is none."""
-    return pc.fill_null(kept.column(TOMBSTONE_COLUMN), False).to_numpy()
-
-
-def _with_tombstone_flags(kept: pa.Table) -> pa.Table:
-    """Return kept rows, each with whether it is a tombstone."""
-    if TOMBSTONE_COLUMN not in kept.column_names or not kept.column(TOMBSTONE_COLUMN).null_count:
-        return kept
-    at = kept.column_names.index(TOMBSTONE_COLUMN)
-    return kept.set_column(at, kept.field(at), pa.chunked_array([pa.array(_are_tombstones(kept))]))

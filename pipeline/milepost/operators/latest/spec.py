@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from milepost.language import ColumnType, Path, PositiveDuration, Problem, Text, did_you_mean
-from milepost.language.sql import SqlProblem, check_condition
+from milepost.language import ColumnType, Path, PositiveDuration, Problem, Text
 from milepost.language.times import format_duration
+from milepost.operators.base.change_rows import condition_problems, shown_column_problems
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.base.operator_spec import (
     FOR_EVER,
@@ -24,7 +24,6 @@ from milepost.operators.base.output_rows import (
     append_problems,
     event_time_problems,
     key_problems,
-    nanosecond_problems,
     scalar_problems,
 )
 from milepost.operators.base.sql_lineage import condition_origins
@@ -69,8 +68,9 @@ class LatestOperator(KeyedOperator):
         (rows,), (name,) = inputs, self.inputs
         problems = append_problems(self.kind, name, rows, path) + key_problems(self.key, name, rows, path)
         problems += scalar_problems("a sequence", self.sequence_by, name, rows, (*path, "sequence_by"))
-        problems += _column_problems(self, name, rows, path)
-        problems += _delete_problems(self, name, rows, path)
+        problems += shown_column_problems(self.key, self.columns, name, rows, path)
+        problems += self._ttl_problems(name, rows, path)
+        problems += condition_problems(self.delete_when, name, rows, path)
         if problems:
             return problems
         shown = self.columns or tuple(rows.columns)
@@ -135,30 +135,10 @@ class LatestOperator(KeyedOperator):
         holds = f"a row per {key}; a deleted one until event time{plus(self.tombstone_ttl)} < W"
         return (StateBound("", holds, grows_with=f"distinct {key} that are not deleted"),)
 
-
-def _column_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    if operator.columns is None:
-        return
-    for column in operator.key:
-        if column not in operator.columns:
-            message = f"{column} is missing: the table needs all columns of the operator's `key`"
-            yield Problem((*path, "columns"), message)
-    for index, column in enumerate(operator.columns):
-        if rows.columns_known and column not in rows.columns:
-            message = f"{name} has no column {column}; {did_you_mean(column, rows.columns)}"
-            yield Problem((*path, "columns", index), message)
-
-
-def _delete_problems(operator: LatestOperator, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
-    if operator.tombstone_ttl is not None:
-        if operator.delete_when is None:
+    def _ttl_problems(self, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:
+        if self.tombstone_ttl is None:
+            return
+        if self.delete_when is None:
             message = "`tombstone_ttl` needs `delete_when`: without it no key is deleted"
             yield Problem((*path, "tombstone_ttl"), message)
         yield from event_time_problems("a tombstone_ttl", name, rows, path)
-    if operator.delete_when is not None:
-        try:
-            check_condition(operator.delete_when, name, rows.columns if rows.columns_known else None)
-        except SqlProblem as problem:
-            yield Problem((*path, "delete_when"), str(problem))
-        if rows.columns_known:
-            yield from nanosecond_problems(name, rows, (*path, "inputs", 0))

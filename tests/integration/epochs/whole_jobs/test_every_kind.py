@@ -39,6 +39,8 @@ OPERATORS: list[dict[str, Any]] = [
      "condition": ["i <= right.i", "x <> right.x"]},
     {"uid": "by_pair", "kind": "aggregate", "inputs": ["now"], "key": ["k"], "aggregates": {"n": "count(b_i)"}},
     {"uid": "newest", "kind": "latest", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"], "delete_when": "i < 0"},
+    {"uid": "versions", "kind": "history", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"], "delete_when": "i < 0",
+     "track": ["x"]},
     {"uid": "halves", "kind": "window", "inputs": ["once"], "key": ["k"], "window": {"tumbling": "30m"},
      "aggregates": CALLS},
     {"uid": "sliding", "kind": "window", "inputs": ["a"], "key": ["k"], "allowed_lateness": "30m",
@@ -55,7 +57,11 @@ SHOWN = [uid for uid in UIDS if uid != "now"]
 """Operators with a table: all but the one whose rows are retracted without a key."""
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
+<<<<<<< HEAD
 UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "sliding")
+=======
+UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "newest", "versions", "sliding")
+>>>>>>> add09dd5 (operators: history of a key's versions)
 """Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (
     SELECT * FROM {STATIC} QUALIFY row_number() OVER (PARTITION BY dk ORDER BY label) = 1) ON k = dk"""

@@ -111,6 +111,12 @@ def materialize(folder: Path) -> None:
     assert times_of(graph, "by_time") == (None, 0, 0)
 
 
+def history(folder: Path) -> None:
+    versions = {"uid": "versions", "kind": "history", "key": ["k"], "sequence_by": ["at"]}
+    spec, graph = graph_of(versions)
+    assert times_of(graph, "versions") == (None, 0, 0) and not late(spec, "versions", folder, -(10**15), 10**15)
+
+
 def latest(folder: Path) -> None:
     current = {"uid": "current", "kind": "latest", "key": ["k"], "sequence_by": ["at"]}
     spec, graph = graph_of(current)
