@@ -285,8 +285,13 @@ def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
 
 VERSIONS = {"uid": "versions", "kind": "history", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"],
             "delete_when": "v < 0", "track": ["v"], "columns": ["v", "k"]}  # fmt: skip
-PER_VALUE = {"uid": "per_value", "kind": "aggregate", "inputs": ["versions"], "key": ["v"],
-             "aggregates": {"n": "count(*)", "current": "count(*) filter (where is_current)", "until": "max(valid_to)"}}
+PER_VALUE = {
+    "uid": "per_value",
+    "kind": "aggregate",
+    "inputs": ["versions"],
+    "key": ["v"],
+    "aggregates": {"n": "count(*)", "current": "count(*) filter (where is_current)", "until": "max(valid_to)"},
+}
 
 
 def test_versions_follow_late_rows_and_deletes_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:

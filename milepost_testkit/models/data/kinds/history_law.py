@@ -23,7 +23,9 @@ class HistoryLaw:
 
     def batch(self, place: Place) -> str:
         key, time = names(self.spec.key), f'"{self.spec.sequence}"'
-        per_key = f"OVER (PARTITION BY upto, {key} ORDER BY {declared_order(place, self.spec.sequence, descends=False)})"
+        per_key = (
+            f"OVER (PARTITION BY upto, {key} ORDER BY {declared_order(place, self.spec.sequence, descends=False)})"
+        )
         track = self.spec.track
         same = "false"
         if track is not None:  # as text, because -0.0 is not 0.0

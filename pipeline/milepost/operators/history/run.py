@@ -84,7 +84,9 @@ class HistoryByKey:
         stored = [self._state_field(field) for field in schema if field.name in {*self.row_key, *self._shown}]
         tombstone = [pa.field(TOMBSTONE_COLUMN, pa.bool_())] * self._marks_deletes
         self.state_schema = pa.schema([*stored, *tombstone])
-        self.tables = only_table(self.row_key, self.key, self.state_schema, tie_break(pa.schema(stored), self.row_key, ()))
+        self.tables = only_table(
+            self.row_key, self.key, self.state_schema, tie_break(pa.schema(stored), self.row_key, ())
+        )
         time = schema.field(self.sequence).type
         version = [pa.field(VALID_FROM, time), pa.field(VALID_TO, time), pa.field(IS_CURRENT, pa.bool_())]
         self.version_schema = distinct_columns(self.uid, [*(schema.field(name) for name in self._shown), *version])

@@ -22,7 +22,6 @@ from milepost.language.times import in_us
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import (
     ONLY_TABLE,
-    Bools,
     BuildOptions,
     CheckpointListener,
     Combiner,
