@@ -57,11 +57,7 @@ SHOWN = [uid for uid in UIDS if uid != "now"]
 """Operators with a table: all but the one whose rows are retracted without a key."""
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
-<<<<<<< HEAD
-UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "sliding")
-=======
-UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "newest", "versions", "sliding")
->>>>>>> add09dd5 (operators: history of a key's versions)
+UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "versions", "sliding")
 """Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (
     SELECT * FROM {STATIC} QUALIFY row_number() OVER (PARTITION BY dk ORDER BY label) = 1) ON k = dk"""
