@@ -9,7 +9,7 @@ from typing import Any
 
 from milepost.jobspec.load.lint import json_schema
 from milepost.language import SOURCE_FORMATS
-from milepost.language.fields import DURATION_PATTERN
+from milepost.language.fields import DURATION_PATTERN, SIZE_EXAMPLE
 from milepost.language.types import TYPE_GRAMMAR
 from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
@@ -143,7 +143,8 @@ def _types(value: dict[str, Any]) -> Iterator[str]:
         yield f"[{re.split(r'[.:] ?', HEADINGS[name])[-1]}](#{_anchor(HEADINGS[name])})"
     elif "oneOf" in value or "anyOf" in value:
         kinds = value.get("oneOf") or value["anyOf"]
-        if {kind.get("type") for kind in kinds} >= {"integer", "string"}:
+        is_text = any(kind.get("type") == "string" and kind.get("description") != SIZE_EXAMPLE for kind in kinds)
+        if {kind.get("type") for kind in kinds} >= {"integer", "string"} and not is_text:
             yield "size"
             kinds = [kind for kind in kinds if kind.get("type") == "null"]
         for kind in kinds:

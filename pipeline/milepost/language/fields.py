@@ -102,10 +102,13 @@ SignedDuration = Annotated[
     _text_schema(r"^-?\d{1,9}(ms|s|m|h|d)$", "30s -5m 2h -3d"),
 ]
 
+SIZE_EXAMPLE = "64MB"
+"""Description of a size in the JSON schema."""
+
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "description": "64MB"}]}),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "description": SIZE_EXAMPLE}]}),
 ]
 
 Type = Annotated[

@@ -163,11 +163,18 @@ class Gaps:
         return self._appended(source, record)
 
     def find(self, approved: ApprovedGap) -> AppendedGap | None:
-        """Return the gap of an approval if it was appended; None: it was not."""
+        """Return the gap of an approval if it was appended; None: it was not.
+
+        Raises PlanOutdated: the record that would be the gap was deleted since, so the log has moved.
+        """
+        log, sequence = self._context.source_log(approved.source), approved.sequence + 1
         try:
-            record = self._context.source_log(approved.source).record(approved.sequence + 1).record
+            record = log.record(sequence).record
         except NotFound:
-            return None
+            if log.floor is None or sequence >= log.floor.next:
+                return None
+            why = f"record {sequence} of its log, which would be the gap, was landed and deleted (`land.retain`)"
+            raise _outdated(approved.source, why) from None
         is_same = record.gap is not None and (record.previous, record.end) == (approved.digest, approved.end)
         return self._appended(approved.source, record) if is_same else None
 

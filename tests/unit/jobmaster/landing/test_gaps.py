@@ -16,6 +16,7 @@ from milepost.protocol.records.layout import landed_record_key
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
+from milepost_testkit.specs.spec_edits import edit_spec
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
 from milepost_testkit.stores.hooked_store import HookedStore
@@ -52,6 +53,24 @@ def newest(job: LandedJob) -> StoredRecord:
 
 def state(job: LandedJob) -> str:
     return (job.folder / "feed.json").read_text()
+
+
+def test_whether_a_deleted_record_was_the_gap_is_not_guessed(job: LandedJob) -> None:
+    edits = {
+        "retained: {last: 50}": "retained: {last: 1}",
+        "    event_time: at": "    event_time: at\n    land: {retain: 0s}",
+    }
+    edit_spec(job.folder / "config" / "landed.yaml", edits)
+    approved = job.master.gaps.plan("feed", "earliest").approved
+    job.master.gaps.approve(approved, "by a test")
+    assert job.master.gaps.find(approved) is not None
+    for key in range(4):
+        job.land_and_run(key)
+    floor = job.context.source_log("feed").floor
+    assert floor is not None and floor.next > approved.sequence + 1
+    job.context.store.delete([landed_record_key("feed", approved.sequence + 1)])
+    with wording.raises(PlanOutdated):
+        job.master.gaps.find(approved)
 
 
 def test_the_plan_says_what_is_lost_and_where_the_log_would_go_on(job: LandedJob) -> None:

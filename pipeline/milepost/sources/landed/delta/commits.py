@@ -99,8 +99,7 @@ class DeltaRows:
     def _appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> Iterator[DataFile]:
         operation = _operation(actions)
         at = f" in version {version}"
-        if operation == "RESTORE":
-            raise self.failures.refused(f"was restored to an older version by version {version}")
+        self.require_not_restored(version, actions)
         for action in actions:
             if (removed := action.get("remove")) is not None and removed.get("dataChange", True):
                 raise self.failures.refused(
@@ -115,6 +114,11 @@ class DeltaRows:
         for action in actions:
             if (added := action.get("add")) is not None and added.get("dataChange", True):
                 yield self._file(added, at)
+
+    def require_not_restored(self, version: int, actions: Sequence[Mapping[str, Any]]) -> None:
+        """Raise InvalidRequest: a commit restored the table to an older version."""
+        if _operation(actions) == "RESTORE":
+            raise self.failures.refused(f"was restored to an older version by version {version}")
 
     def file(self, path: str, size: int, partition: Mapping[str, Any], at: str) -> DataFile:
         """Return a file of the table.

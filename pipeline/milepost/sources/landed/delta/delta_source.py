@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
@@ -102,7 +102,12 @@ class DeltaSource:
         place = Place.decode(position)
         if not self._is_checked:
             self._require_there(place, self._state())
-        state = self._checked()
+        try:
+            state = self._checked()
+        except InvalidRequest:  # a restored table may have other columns; that it was restored is the cause
+            for version, _, actions in self.log.commits(place.landed + 1, self._state().version):
+                self.rows.require_not_restored(version, actions)
+            raise
         if place.version > state.version:
             return None
         end, files = self._take(place, state.version)

@@ -355,6 +355,16 @@ def test_a_restore_stops_the_landing_although_it_only_adds_files(table: Table) -
     assert sorted(other.column("k")) == [1, 2]
 
 
+def test_a_restore_is_named_although_the_restored_table_lacks_a_column(table: Table) -> None:
+    table.append(1)
+    wider = pa.table({"k": [2], "v": ["b"], "n": pa.array([5], pa.int32())})
+    write_deltalake(table.folder, wider, mode="append", schema_mode="merge")
+    types = {**TYPES, "n": parse_type("int32")}
+    table.log.land(types=types)
+    restore(table)
+    assert "was restored to an older version by version 2" in table.refusal(types=types).message
+
+
 def test_a_change_of_rows_before_the_log_began_stops_nothing(table: Table) -> None:
     table.append(1, 2)
     delete(table)
