@@ -299,7 +299,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
             max_rows=spec.land.max_rows,
             max_bytes=spec.land.max_bytes,
         )
-        return source if spec.value.registry is None else WithSchemas(source, _registry(name, spec.value))
+        return source if spec.value.registry is None else WithSchemas(source, _registry(context, name, spec.value))
     if isinstance(spec, DeltaSourceSpec):
         require("delta", f"source {name} (format: delta)")
         from milepost.sources.landed import open_delta_source
@@ -356,12 +356,10 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
     )
 
 
-def _registry(name: str, value: MessageValue) -> SchemaRegistry:
-    registry = value.registry
-    assert registry is not None, name
+def _registry(context: JobContext, name: str, value: MessageValue) -> SchemaRegistry:
     require("registry", f"source {name} (value: {{format: {value.format}}})")
-    login = {"username": registry.username, "password": registry.password, "ca_location": registry.ca_location}
-    return SchemaRegistry(name, value.format.upper(), registry.url, **login)
+    access = context.job.registry_access(name)
+    return SchemaRegistry(name, value.format.upper(), access.url, access.username, access.password, access.ca_location)
 
 
 def _open_postgres(context: JobContext, name: str, spec: PostgresSourceSpec, *, may_create: bool) -> LandedSource:

@@ -68,9 +68,16 @@ def _registry(path: Path, source: KafkaSourceSpec) -> Iterator[Problem]:
             )
         return
     if registry is None:
-        yield Problem((*path, "value"), f"`format: {source.value.format}` needs `registry: {{url: …}}`")
+        needs = "needs `registry: {url: …}` or `registry: {conn_id: …}`"
+        yield Problem((*path, "value"), f"`format: {source.value.format}` {needs}")
         return
-    if "${env:" not in registry.url and not _URL.fullmatch(registry.url):
+    if registry.conn_id is not None:
+        for key in sorted(registry.model_fields_set - {"conn_id"}):
+            yield Problem((*place, key), "`conn_id` already determines it; remove one of them")
+        return
+    if registry.url is None:
+        yield Problem(place, "a registry needs `url` or `conn_id`")
+    elif "${env:" not in registry.url and not _URL.fullmatch(registry.url):
         message = "expected http://host:port or https://host, without a login: write `username` and `password`"
         yield Problem((*place, "url"), message)
     if (registry.username is None) is not (registry.password is None):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.checkpointing_spec import Retained as Retained
     from milepost.jobspec.job.connections import Connection as Connection
     from milepost.jobspec.job.connections import PostgresAccess as PostgresAccess
+    from milepost.jobspec.job.connections import RegistryAccess as RegistryAccess
     from milepost.jobspec.job.connections import connection_of as connection_of
     from milepost.jobspec.job.connections import s3_access as s3_access
     from milepost.jobspec.job.connections import spark_server as spark_server

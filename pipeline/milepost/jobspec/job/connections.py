@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from milepost.errors import EnvironmentUnusable
 from milepost.language import SparkRemote, parse_remote
 from milepost.protocol.records import Credentials, endpoint_problem
 
+_HOST = re.compile(r"[A-Za-z0-9.\-\[\]:_]+(/[^@?#\s]*)?")
 _NOTHING_DONE = "Nothing was run or changed."
 
 
@@ -70,6 +72,21 @@ class PostgresAccess:
     origin: str
     dsn: str = field(default="", repr=False)
     parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """How to reach a schema registry.
+
+    Attributes:
+        username, password: of the login; None: there is none.
+        ca_location: file of CA certificates; None: those of the library.
+    """
+
+    url: str
+    username: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+    ca_location: str | None = None
 
 
 def environment_connection(conn_id: str) -> Connection:
@@ -225,6 +242,27 @@ def postgres_access(connection: Connection) -> PostgresAccess:
     port = {} if connection.port is None else {"port": str(connection.port)}
     password = {"password": connection.password} if connection.password else {}
     return PostgresAccess(f"Connection {connection.conn_id}", parameters={**required, **port, **password, **extra})
+
+
+def registry_access(connection: Connection) -> RegistryAccess:
+    """Return the schema registry of a Connection: `schema` is http or https, `ca_location` is in `extra`.
+
+    Raises:
+        EnvironmentUnusable: it has another type, or settings that would be ignored.
+    """
+    extra = _checked(connection, ("http", "https"), ("ca_location",), unused=())
+    if not connection.host:
+        raise _unusable(connection, "it has no host")
+    if bool(connection.login) != bool(connection.password):
+        raise _unusable(connection, "it has only one of login and password; expected both, or none")
+    protocol, _, host = connection.host.rpartition("://")
+    if protocol and connection.schema:
+        raise _unusable(connection, "it has a protocol in both host and schema; expected one of them")
+    protocol = protocol or connection.schema or connection.conn_type
+    if protocol not in ("http", "https") or not _HOST.fullmatch(host):
+        raise _unusable(connection, "expected a host, with http or https as `schema`, and the login in its own fields")
+    url = f"{protocol}://{host.rstrip('/')}{'' if connection.port is None else f':{connection.port}'}"
+    return RegistryAccess(url, connection.login or None, connection.password or None, extra.get("ca_location") or None)
 
 
 def _checked(

@@ -18,13 +18,16 @@ from milepost.jobspec.job.catalog_spec import CatalogSpec
 from milepost.jobspec.job.connections import (
     ConnectionLookup,
     PostgresAccess,
+    RegistryAccess,
     environment_connection,
     postgres_access,
+    registry_access,
     s3_access,
     spark_server,
 )
 from milepost.jobspec.job.environment import referenced_variables, resolve_spec, resolve_text
 from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
+from milepost.jobspec.job.sources.kafka_source import KafkaSourceSpec
 from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
@@ -190,6 +193,15 @@ class LoadedJob:
         if spec.conn_id is not None:
             return postgres_access(self.find_connection(spec.conn_id))
         return PostgresAccess(f"the `dsn` of source {source}", dsn=spec.dsn or "")
+
+    def registry_access(self, source: str) -> RegistryAccess:
+        """Return how to reach the schema registry of a Kafka source. Raises: as `postgres_access`."""
+        spec = self.resolved().sources[source]
+        assert isinstance(spec, KafkaSourceSpec) and spec.value.registry is not None, spec
+        registry = spec.value.registry
+        if registry.conn_id is not None:
+            return registry_access(self.find_connection(registry.conn_id))
+        return RegistryAccess(registry.url or "", registry.username, registry.password, registry.ca_location)
 
     @property
     def job_store(self) -> StoreConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from decimal import Decimal
@@ -20,6 +21,7 @@ from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.schema_registry import Registry
 from milepost_testkit.servers.schema_registry import schema_registry as running
+from milepost_testkit.specs.spec_edits import edit_spec
 
 SPEC = """\
 name: shop
@@ -172,3 +174,24 @@ def test_no_login_is_stored(shop: Shop, registry: Registry) -> None:
     sold(shop, registry)
     files = [path for path in shop.folder.rglob("*") if path.is_file()]
     assert files and not [path for path in files if PASSWORD.encode() in path.read_bytes()]
+
+
+def test_a_registry_can_be_an_airflow_connection(
+    shop: Shop, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = 'url: "${env:REGISTRY}", username: reader, password: "${env:REGISTRY_PASSWORD}"'
+    (spec,) = (shop.folder / "config").glob("*.yaml")
+    edit_spec(spec, {login: "conn_id: registry"})
+    host, port = registry.url.removeprefix("http://").split(":")
+    connection = {"conn_type": "http", "host": host, "port": port, "login": "reader", "password": PASSWORD}
+    monkeypatch.setenv("AIRFLOW_CONN_REGISTRY", json.dumps(connection))
+    monkeypatch.delenv("REGISTRY")
+    monkeypatch.delenv("REGISTRY_PASSWORD")
+    shop.send(1, OLD, "a", 1)
+    shop.land()
+    assert shop.epoch() is not None
+    assert shop.totals() == shop.truth()
+    monkeypatch.delenv("AIRFLOW_CONN_REGISTRY")
+    shop.send(1, OLD, "b", 1)
+    (failed,) = shop.master.landings.land().failed
+    assert (failed.error, "AIRFLOW_CONN_REGISTRY" in failed.message) == ("EnvironmentUnusable", True)

@@ -11,10 +11,12 @@ import pytest
 
 from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest
 from milepost.jobspec.job.connections import (
+    RegistryAccess,
     S3Access,
     environment_connection,
     parse_connection,
     postgres_access,
+    registry_access,
     s3_access,
     spark_server,
 )
@@ -161,6 +163,36 @@ def test_settings_of_a_spark_connection_that_would_be_ignored_are_refused_by_nam
     given(monkeypatch, "spark-here", value)
     with wording.raises(EnvironmentUnusable):
         job().spark_server()
+
+
+@pytest.mark.parametrize(
+    ("text", "access"),
+    [
+        ("http://ann:a%40b@registry:8081", RegistryAccess("http://registry:8081", "ann", "a@b")),
+        ("https://registry", RegistryAccess("https://registry")),
+        ("http://registry:1/https?ca_location=/ca.pem", RegistryAccess("https://registry:1", ca_location="/ca.pem")),
+        ('{"conn_type": "http", "host": "https://r/path/"}', RegistryAccess("https://r/path")),
+    ],
+)
+def test_a_registry_s_connection_has_its_address_and_login(text: str, access: RegistryAccess) -> None:
+    assert registry_access(parse_connection("registry", text)) == access
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"conn_type": "aws", "host": "r"}',
+        '{"conn_type": "http"}',
+        '{"conn_type": "http", "host": "r", "login": "ann"}',
+        '{"conn_type": "http", "host": "ann:word@r"}',
+        '{"conn_type": "http", "host": "https://r", "schema": "https"}',
+        '{"conn_type": "http", "host": "r", "schema": "ftp"}',
+        '{"conn_type": "http", "host": "r", "extra": {"verify": "no"}}',
+    ],
+)
+def test_settings_of_a_registry_s_connection_that_would_be_ignored_are_refused_by_name(value: str) -> None:
+    with wording.raises(EnvironmentUnusable):
+        registry_access(parse_connection("registry", value))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from milepost.jobspec.job.sources.messages import (
     MessageLayout,
 )
 from milepost.jobspec.job.sources.source_spec import BadRecordRules, ObjectLayout
-from milepost.language import ColumnName, ColumnType, Many, Size, SpecModel, Text, Type, parse_start
+from milepost.language import ColumnName, ColumnType, ConnId, Many, Size, SpecModel, Text, Type, parse_start
 
 _TOPIC = r"^[A-Za-z0-9._-]{1,249}$"
 
@@ -100,15 +100,16 @@ class RegistrySpec(SpecModel):
     """The schema registry that messages were written with: Confluent's, or one with its API and wire format.
 
     Attributes:
-        url: its URL. `${env:…}` is allowed.
+        url: its URL. `${env:…}` is allowed. null if `conn_id` is given.
+        conn_id: Airflow Connection of type `http`, instead of the other keys. Outside Airflow it is read from the
+            environment variable `AIRFLOW_CONN_<ID>`. null if `url` is given.
         username: of the login. null: no login. `${env:…}` is allowed.
         password: of the login. `${env:…}` is required.
         ca_location: path to a file of CA certificates (PEM). null: those of the library.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"conn_id"})
-
-    url: Text
+    url: Text | None = None
+    conn_id: ConnId | None = None
     username: Text | None = None
     password: Text | None = None
     ca_location: Text | None = None
@@ -286,7 +287,7 @@ class KafkaSourceSpec(LandedSourceSpec):
         texts: dict[tuple[str, ...], str] = {("bootstrap_servers",): self.bootstrap_servers}
         texts |= {("client", name): text for name, text in self.client.items()}
         registry = {} if self.value.registry is None else self.value.registry.model_dump(exclude_none=True)
-        return texts | {(*_REGISTRY, key): text for key, text in registry.items()}
+        return texts | {(*_REGISTRY, key): text for key, text in registry.items() if key != "conn_id"}
 
     def with_connection_texts(self, texts: Mapping[tuple[str, ...], str]) -> Self:
         client = {name: texts["client", name] for name in self.client}
