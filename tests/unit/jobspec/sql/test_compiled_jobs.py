@@ -12,10 +12,13 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.graph import COMPATIBLE, compare_signatures, state_signatures
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.lint import lint_report
-from milepost.jobspec.load.load import LoadedJob, from_text
+from milepost.jobspec.load.load import LoadedJob, from_text, load_job
 from milepost_testkit.jobs.sql_job import document
+from milepost_testkit.processes.processes import REPOSITORY
 
 SPEC = Path("/jobs/shop.yaml")
+NEXMARK = REPOSITORY / "config" / "examples" / "nexmark" / "nexmark.yaml"
+GOLDEN = Path(__file__).parent / "golden" / "nexmark.yaml"
 GROUPED = "SELECT customer, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer"
 
 
@@ -138,3 +141,8 @@ def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
     text = job(view(query)).spec.operator("v").model_dump()["sql"]
     assert "CAST(`sum_amount` AS DECIMAL(20, 2)) AS `total`" in text
     assert "CAST(`sum_amount` / NULLIF(`count_amount`, 0) AS DECIMAL(14, 6)) AS `mean`" in text
+
+
+def test_the_compiled_form_of_the_example_does_not_change_by_itself() -> None:
+    """State is stored under these names. To accept a new form: `milepost lint --as-yaml` writes it."""
+    assert load_job(str(NEXMARK)).text == GOLDEN.read_text(encoding="utf-8")
