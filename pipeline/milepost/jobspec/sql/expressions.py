@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from milepost.jobspec.sql.tokens import Tokens
@@ -74,7 +74,7 @@ class Expression:
                 raise self.tokens.problem(_SUBQUERY, index)
         text = self.tokens.text
         try:
-            parsed = parse_select(_PREFIX + text).tree.expressions
+            parsed = _parsed(text)
         except SqlProblem as problem:
             if not problem.line:
                 raise self.tokens.problem(problem.reason) from None
@@ -96,6 +96,12 @@ class Expression:
         """Yield the parts of each column reference: `o.address.city` has three."""
         for column in read_columns(self.tree):
             yield list(column.parts)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> tuple[Any, ...]:
+    """Return the trees of the expressions in a text. Cached, because steps resolve the same expressions again."""
+    return tuple(parse_select(_PREFIX + text).tree.expressions)
 
 
 def aggregate_calls(run: Tokens) -> list[Call]:

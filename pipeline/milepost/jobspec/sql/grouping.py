@@ -136,7 +136,10 @@ class GroupCompiler:
         where = [self.scope.rewritten(run, self.frame.name) for run in self.frame.where]
         self.emitter.sql(f"{self.prefix}__rows", self.frame.node, columns, where, self.at)
         aggregates = {name: self.aggregates[name] for name in sorted(self.aggregates)}
-        return self.emitter.add({**operator, "key": keys, "aggregates": aggregates}, self.at)
+        uid = self.emitter.add({**operator, "key": keys, "aggregates": aggregates}, self.at)
+        if keys == [ALL_ROWS]:
+            self.emitter.unique[uid] = tuple(column for column in self.emitter.rows[uid].key if column != ALL_ROWS)
+        return uid
 
     def _add(self, column: Column) -> str:
         self.columns.setdefault(column.name, column)
