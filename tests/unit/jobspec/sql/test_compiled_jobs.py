@@ -146,3 +146,54 @@ def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
 def test_the_compiled_form_of_the_example_does_not_change_by_itself() -> None:
     """State is stored under these names. To accept a new form: `milepost lint --as-yaml` writes it."""
     assert load_job(str(NEXMARK)).text == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("query", "key"),
+    [
+        (
+            (
+                "WITH l AS (SELECT * FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY amount DESC) = 1) "
+                "SELECT l.id, s.n FROM l JOIN sizes s ON s.customer = l.customer"
+            ),
+            ["id"],
+        ),
+        ("SELECT a.customer, b.n FROM sizes a JOIN sizes b ON a.customer = b.customer", ["customer"]),
+        ("SELECT a.customer, b.customer AS other FROM sizes a JOIN sizes b ON a.n = b.n", ["customer", "other"]),
+        ("SELECT customer, n FROM sizes ORDER BY n DESC LIMIT 3", ["customer"]),
+        ("SELECT n, row_number() OVER (ORDER BY n DESC) AS place FROM sizes QUALIFY place <= 3", ["place"]),
+    ],
+)
+def test_a_view_has_the_key_of_the_side_whose_partner_is_unique(query: str, key: list[str]) -> None:
+    sizes = "CREATE TEMPORARY VIEW sizes AS SELECT customer, count(*) AS n FROM orders GROUP BY customer;\n"
+    loaded = job(sizes + view(query))
+    assert loaded.spec.operator("v__keyed").model_dump()["key"] == tuple(key)
+    assert loaded.graph().sink_inputs["v"].mode == "upsert"
+
+
+def test_a_group_expression_is_found_only_as_a_whole_operand() -> None:
+    query = "SELECT id + quantity AS a, (id + quantity) * 2 AS b, count(*) AS n FROM orders GROUP BY id + quantity"
+    text = job(f"CREATE TEMPORARY VIEW v AS {query}").spec.operator("v").model_dump()["sql"]
+    assert text.count("`key_") == 2
+    with pytest.raises(InvalidRequest, match=r"(id|quantity) is neither in GROUP BY nor in an aggregate"):
+        job(f"CREATE TEMPORARY VIEW v AS {query.replace('(id + quantity) * 2', 'id + quantity * 2')}")
+
+
+def test_over_does_not_see_the_aliases_of_its_select() -> None:
+    query = (
+        "SELECT customer, -amount AS amount, id FROM orders "
+        "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY amount DESC) = 1"
+    )
+    latest = job(view(query)).spec.operator("v__top").model_dump()
+    assert latest["sequence_by"] != ("amount",) and latest["sequence_by"][0].startswith("order_")
+
+
+def test_windows_that_may_be_emitted_again_are_updated_by_their_bounds() -> None:
+    sql = (
+        "CREATE MATERIALIZED VIEW v TBLPROPERTIES ('milepost.allowed_lateness' = '1 hour') AS "
+        "SELECT window.start AS begins, window.end AS ends, count(*) AS n FROM orders "
+        "GROUP BY window(ordered_at, '1 hour')"
+    )
+    assert job(sql).graph().nodes["v"].key == ("begins", "ends")
+    with pytest.raises(InvalidRequest, match=r"milepost\.ttl has no effect"):
+        job(sql.replace("milepost.allowed_lateness", "milepost.ttl"))
