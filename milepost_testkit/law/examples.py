@@ -298,8 +298,10 @@ def job_document(
 
 def _has_no_key(operator: dict[str, Any], updates: bool) -> bool:
     """Return whether an operator's rows are retracted and have no key."""
-    ranked, bounded = "rank" in operator, "within" in operator
-    return (operator["kind"] == "top" and not ranked) or (operator["kind"] == "join" and updates and not bounded)
+    if operator["kind"] == "top":
+        single = operator["n"] == 1 and bool(operator["key"])
+        return "ties" in operator or not ("rank" in operator or single)
+    return operator["kind"] == "join" and updates and "within" not in operator
 
 
 def cuts_epochs(document: dict[str, Any]) -> bool:

@@ -141,7 +141,7 @@ def _lookup(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], b
 
 
 def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable | None]:
-    key = digits.pick(rows.keys)
+    key = digits.pick((*rows.keys, *rows.keys, ()))
     if rows.updates:
         order = digits.pick((digits.pick(rows.orders), (*key, *rows.orders[0])))
     else:
@@ -149,10 +149,15 @@ def _top(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool
     operator = {"uid": uid, "kind": "top", "inputs": [rows.name], "key": list(key),
                 "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
                 "n": digits.pick((2, 1, 3))}  # fmt: skip
-    if digits.pick((False, False, True)):
-        return operator, True, replace(_chosen(uid, rows), key=None)
+    ties = digits.pick((False, False, True, "dense"))
+    ranked = digits.pick((True, True, False))
+    if ties or not ranked:
+        operator |= {"ties": ties} if ties else {}
+        operator |= {"rank": f"place_{uid}"} if ranked else {}
+        single = not ties and operator["n"] == 1 and key
+        return operator, True, replace(_chosen(uid, rows), key=key if single else None, columns=())
     operator["rank"] = f"place_{uid}"
-    keys = (*((name,) for name in key), key, (*key, f"place_{uid}"), (f"place_{uid}",))
+    keys = (*((name,) for name in key), *([key] if key else []), (*key, f"place_{uid}"), (f"place_{uid}",))
     return operator, True, replace(_chosen(uid, rows), keys=keys, key=(*key, f"place_{uid}"), columns=())
 
 

@@ -19,11 +19,13 @@ class TopLaw:
         return None
 
     def batch(self, place: Place) -> str:
-        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({place.present})"
+        keyed = f"* REPLACE ({place.keyed(self.spec.key)})" if self.spec.key else "*"
+        rows = f"SELECT {keyed} FROM ({place.present})"
         declared = [declared_order(place, name, descends=descends) for name, descends in self.spec.order_by]
         whole = [one for name in place.columns for one in whole_order(place, name, descends=False)]
-        order = ", ".join([*declared, *whole])
-        rank = f"row_number() OVER (PARTITION BY upto, {names(self.spec.key)} ORDER BY {order})"
+        function = {False: "row_number", True: "rank", "dense": "dense_rank"}[self.spec.ties]
+        order = ", ".join(declared if self.spec.ties else [*declared, *whole])
+        rank = f"{function}() OVER (PARTITION BY {names(('upto', *self.spec.key))} ORDER BY {order})"
         columns = names(tuple(place.columns))
         ranked = f'SELECT upto, {columns}, {rank}::INTEGER AS "{self._rank}" FROM ({rows})'
         shown = columns if self.spec.rank is None else f'{columns}, "{self.spec.rank}"'
@@ -34,13 +36,13 @@ class TopLaw:
         return self.spec.rank or "__rank"
 
     def claims(self, place: Place) -> Iterator[Claim]:
-        if self.spec.rank is None:
+        if not self.spec.is_keyed:
             if place.graph.nodes[place.uid].retracts:
                 first = there(place, place.uid)
                 yield Claim(
                     "what is left of changes are the first rows of each key", differing(first, self.batch(place))
                 )
             return
-        every = names((*place.columns, self.spec.rank))
-        newest = place.shown((*self.spec.key, self.spec.rank), every)
+        rank = () if self.spec.rank is None else (self.spec.rank,)
+        newest = place.shown((*self.spec.key, *rank), names((*place.columns, *rank)))
         yield Claim("the newest rows are the first ones of each key", differing(newest, self.batch(place)))

@@ -15,6 +15,7 @@ count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -29,6 +30,7 @@ from milepost.operators.contract import (
     Combiner,
     Ints,
     KeyedState,
+    OperatorFailed,
     OperatorInput,
     OperatorOutput,
     OutputKind,
@@ -52,8 +54,8 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.operators.rows.retractions import NONE, check_settled, with_weights
-from milepost.operators.rows.row_order import OrderBy, sorted_rows, tie_break
-from milepost.operators.top.spec import TopOperator
+from milepost.operators.rows.row_order import OrderBy, order_numbers, sorted_rows, tie_break
+from milepost.operators.top.spec import MOST_TIES, TopOperator
 from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
 
 RANK = pa.int32()
@@ -69,7 +71,20 @@ _Ranks: TypeAlias = tuple[pa.Table, Ints]
 def build(spec: TopOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
     """Return the operator of a spec. Raises InvalidRequest."""
     (input_,) = inputs
-    return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_)
+    ties = Ties(is_dense=spec.ties == "dense", most=spec.max_ties or MOST_TIES) if spec.ties else None
+    return TopByKey(spec.uid, spec.key, spec.order_by, spec.n, spec.rank, input_, ties)
+
+
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """Rows that are equal in the declared order have one rank.
+
+    Attributes:
+        is_dense: whether the next rank is the next number. most: number of rows that a key may have.
+    """
+
+    is_dense: bool
+    most: int
 
 
 class TopByKey:
@@ -81,27 +96,36 @@ class TopByKey:
     listener: CheckpointListener | None = None
 
     def __init__(
-        self, uid: str, key: Sequence[str], order_by: OrderBy, n: int, rank: str | None, input_: OperatorInput
+        self,
+        uid: str,
+        key: Sequence[str],
+        order_by: OrderBy,
+        n: int,
+        rank: str | None,
+        input_: OperatorInput,
+        ties: Ties | None = None,
     ) -> None:
         """Args:
-        order_by: as Spark sorts. n: how many rows of a key. rank: column that has their places; None: none has.
+        order_by: as Spark sorts. n: how many rows of a key, or with ties the greatest rank. rank: column that has their
+            places; None: none has.
         """
         schema = input_.schema
         check_key(uid, key, schema)
         check_order(uid, [name for name, _ in order_by], schema)
         self.uid, self.key, self.order_by, self.n = uid, tuple(key), order_by, n
-        self.ranks, self.rank = rank is not None, rank or _UNSHOWN_RANK
+        self.rank, self.ties = rank or _UNSHOWN_RANK, ties
+        self.is_keyed = ties is None and (rank is not None or (n == 1 and bool(key)))
         self.over_updates = WEIGHT_COLUMN in schema.names
         self.input_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.key,)
-        self.output_key = (*self.key, self.rank) if self.ranks else ()
-        ranked = [pa.field(self.rank, RANK)] if self.ranks else []
+        ranked = [] if rank is None else [pa.field(rank, RANK)]
+        self.output_key = (*self.key, *(field.name for field in ranked)) if self.is_keyed else ()
         self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
-        self.deletes = self.ranks and self.over_updates and not set(key) <= set(input_.stable_key)
+        self.deletes = self.is_keyed and self.over_updates and not set(key) <= set(input_.stable_key)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
-        ties = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
+        broken_by = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
         self.tables: Mapping[str, StateTable] = {
-            ONLY_TABLE: multi_row_table(self.key, self.input_schema, tie_break=ties)
+            ONLY_TABLE: multi_row_table(self.key, self.input_schema, tie_break=broken_by)
         }
         self.state_columns = (*self.input_schema.names, *IDENTITY_COLUMNS, WEIGHT_COLUMN)
 
@@ -114,7 +138,7 @@ class TopByKey:
         weights = rows.column(WEIGHT_COLUMN) if self.over_updates else None
         rows = rows.select(self.input_schema.names).cast(self.input_schema)
         rows = with_plain_keys(rows, self.key)
-        groups, keys = number_keys(rows.select(list(self.key)))
+        groups, keys = number_keys(rows.select(list(self.key)) if self.key else key_columns(rows, ()))
         if weights is not None:
             state.add(rows.append_column(WEIGHT_COLUMN, weights))
         else:
@@ -164,7 +188,9 @@ class TopByKey:
         sides = [state.lookup_all_at_start(keys), state.lookup_all(keys)]
         (before, of_before), (now, of_now) = (self._ranked(one.take(self.state_columns), one.owners) for one in sides)
         rows, owners = pa.concat_tables([before, now]), np.concatenate([of_before, of_now])
-        identity = rows.select(IDENTITY_COLUMNS).append_column(_UNSHOWN_RANK, pa.array(owners))
+        # A row whose rank changes is another row if the rank is shown. Of ties, more than the first n may be shown.
+        shown = [self.rank] if self.rank in self.ranked_schema.names else []
+        identity = rows.select([*IDENTITY_COLUMNS, *shown]).append_column("__key", pa.array(owners))
         codes, count = group_rows(identity)
         weights = np.zeros(count, dtype=np.int64)
         np.add.at(weights, codes, np.repeat([-1, 1], [before.num_rows, now.num_rows]))
@@ -197,23 +223,56 @@ class TopByKey:
         #   shown     2  1  1     of the third row, only one copy is among the first 4
         weights = np.maximum(_weights(state_rows), 0)  # below 0 a row is absent
         order, _, before = self._places(state_rows.select(self.input_schema.names), owners, weights)
-        shown = np.clip(self.n - before, 0, weights[order])
+        if self.ties is None:
+            shown = np.clip(self.n - before, 0, weights[order])
+            places = places_in_groups(shown)
+        else:
+            shown = np.where(before < self.n, weights[order], 0)
+            self._check_ties(state_rows, order, owners[order], shown)
+            places = np.zeros(int(shown.sum()), dtype=np.int64)
         positions = np.repeat(order, shown)
-        ranks = pa.array(np.repeat(before, shown) + places_in_groups(shown) + 1).cast(RANK)
+        ranks = pa.array(np.repeat(before, shown) + places + 1).cast(RANK)
         return state_rows.take(pa.array(positions)).append_column(self.rank, ranks), owners[positions]
+
+    def _check_ties(self, rows: pa.Table, order: Ints, owners: Ints, shown: Ints) -> None:
+        """Raises OperatorFailed: a key has too many rows of the first ranks."""
+        assert self.ties is not None
+        counts = np.bincount(owners, shown)
+        crowded = np.flatnonzero(counts[owners] > self.ties.most)
+        if crowded.size:
+            row = int(order[crowded[0]])
+            key = ", ".join(f"{name} = {rows.column(name)[row]}" for name in self.key) or "all rows"
+            raise OperatorFailed(
+                self.uid,
+                f"expected at most {self.ties.most:,} rows of the first {self.n:,} ranks, got "
+                f"{int(counts[owners[crowded[0]]]):,} for {key}; raise `max_ties`, or add columns to `order_by`",
+            )
 
     def _places(self, rows: pa.Table, owners: Ints, weights: Ints) -> tuple[Ints, Bools, Ints]:
         """Sort rows by key and rank.
 
         Returns:
             (positions in that order, of each whether it differs from the one before, and how many rows of its key are
-            before it).
+            before it; with ties, how many are before all that tie with it, or how many ranks).
         """
         order, begins = sorted_rows(rows, owners, self.order_by)
-        before = np.cumsum(weights[order]) - weights[order]
         of_key = owners[order]
         first = np.ones(len(order), dtype=np.bool_)
         np.not_equal(of_key[1:], of_key[:-1], out=first[1:])
+        counted = weights[order]
+        if self.ties is not None:
+            # views         9  9  7  5       rows of one key, in order
+            # rows before   0  0  2  3       rank 1  1  3  4
+            # ranks before  0  0  1  2       dense 1  1  2  3
+            declared = order_numbers([rows.column(name) for name, _ in self.order_by])[order]
+            opens = first.copy()
+            opens[1:] |= declared[1:] != declared[:-1]
+            of_tie = np.cumsum(opens) - 1
+            sums = np.bincount(of_tie, counted, minlength=int(opens.sum())).astype(np.int64)
+            counted = np.where(opens, ((sums > 0) if self.ties.is_dense else sums)[of_tie], 0)
+        before = np.cumsum(counted) - counted
+        if self.ties is not None:
+            before = before[np.flatnonzero(opens)[of_tie]]
         return order, begins, before - before[first][np.cumsum(first) - 1]
 
 
@@ -243,7 +302,7 @@ class TopRun:
 
         Where rows never go, a rank ends only while a row that takes its place is in flight.
         """
-        if not self._operator.ranks:
+        if not self._operator.is_keyed:
             if self._keys:
                 self._changes = self._operator.net_changes(self._changed_keys(), self._state)
             return self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
@@ -255,7 +314,7 @@ class TopRun:
 
     def retractions(self) -> pa.Table:
         """Return the changed ranks: retractions of their rows at the start of the epoch, and the current rows."""
-        if not self._operator.ranks:
+        if not self._operator.is_keyed:
             return self._changes
         return with_weights(*self._before, *self._now)
 

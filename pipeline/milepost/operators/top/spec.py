@@ -8,11 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from milepost.language import ColumnName, ColumnType, Path, Problem
-from milepost.operators.base.operator_spec import EventTimeRule, KeyedOperator, OrderColumns
+from milepost.operators.base.operator_spec import AnyColumns, EventTimeRule, KeyedOperator, OrderColumns
 from milepost.operators.base.origins import GROUPED, SORTED, RowsLineage, union
 from milepost.operators.base.output_rows import (
     RETRACTIONS,
     UPDATES,
+    Columns,
     OutputRows,
     append_problems,
     key_problems,
@@ -23,6 +24,9 @@ from milepost.operators.base.state_bounds import StateBound, bound_per_key
 MOST_ROWS = 1_000
 """Maximum `n`: a change of the first row of a key re-emits all ranks."""
 
+MOST_TIES = 10_000
+"""Default of `max_ties`."""
+
 _RANK = ColumnType("int32")
 
 
@@ -30,21 +34,35 @@ class TopOperator(KeyedOperator):
     """The first rows of each key, in a given order. Each epoch emits the ranks whose row changed.
 
     The output has the columns of the input and the rank. Its key is the operator's key and the rank, and it has no
-    event time. Ties are broken by all columns, in the order of the input. Without `rank` the output is a retract stream
-    without a key, which operators can read but no sink can publish.
+    event time. Rows that tie are ordered by all columns, in the order of the input. Without `rank`, the key of one row
+    per key (`n: 1`) is the operator's key. Otherwise the output is a retract stream without a key, which operators can
+    read but no sink can publish; so it is with `ties`.
 
     Attributes:
         inputs: name of one source or operator. Its rows may be append or updates.
+        key: key columns, each once. []: the first rows of all, in one task.
         order_by: columns, each once; `{column: desc}` sorts descending. As in Spark, null is the smallest value and NaN
             the greatest number.
-        n: number of rows per key, 1 to 1,000.
+        n: number of rows per key, 1 to 1,000. With `ties`, the greatest rank.
         rank: output column with the row's rank, from 1. null: no such column.
+        ties: whether rows that are equal in `order_by` have one rank. false: each row has its own, as `row_number()`.
+            true: the next rank follows the number of rows before it, as `rank()`. dense: it is the next number, as
+            `dense_rank()`.
+        max_ties: with `ties`, the number of rows of one key above which the epoch fails. null: 10,000.
     """
 
     kind: Literal["top"]
+    key: AnyColumns
     order_by: Annotated[OrderColumns, Field(min_length=1)]
     n: Annotated[int, Field(ge=1, le=MOST_ROWS)]
     rank: ColumnName | None = None
+    ties: bool | Literal["dense"] = False
+    max_ties: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether each row of the output has a key of its own: the rank, or the key of its only row."""
+        return not self.ties and (self.rank is not None or (self.n == 1 and bool(self.key)))
 
     @property
     def order_texts(self) -> list[str]:
@@ -60,7 +78,8 @@ class TopOperator(KeyedOperator):
     ) -> OutputRows | list[Problem]:
         """Return the input's columns and the rank: updates by key and rank, without event time.
 
-        Without a rank, the output is retractions.
+        Without a rank, the output is retractions, or updates by key if there is one row per key. With ties it is
+        retractions.
         """
         (rows,), (name,), rank = inputs, self.inputs, self.rank
         problems = [] if rows.retracts else append_problems(self.kind, name, rows, path)
@@ -71,16 +90,19 @@ class TopOperator(KeyedOperator):
         if taken:
             message = f"{name} already has a column {taken[0]}; choose another name for the rank"
             problems.append(Problem((*path, "rank"), message))
+        if self.max_ties is not None and not self.ties:
+            problems.append(Problem((*path, "max_ties"), "`max_ties` has no effect without `ties`; remove it"))
         if problems:
             return problems
-        if rank is None:
-            return OutputRows(rows.columns, None, RETRACTIONS, (), columns_known=rows.columns_known, deletes=True)
-        output_columns = rows.columns | {rank: _RANK} if rows.columns_known else {}
+        ranks: Columns = {} if rank is None else {rank: _RANK}
+        output_columns = rows.columns | ranks if rows.columns_known else {}
+        if not self.is_keyed:
+            return OutputRows(output_columns, None, RETRACTIONS, (), columns_known=rows.columns_known, deletes=True)
         # An input row that is deleted, or that an update moves to another key, may leave the last rank of its key
         # empty.
         deletes = rows.retracts and (rows.deletes or not set(self.key) <= set(rows.key))
         return OutputRows(
-            output_columns, None, UPDATES, (*self.key, rank), columns_known=rows.columns_known, deletes=deletes
+            output_columns, None, UPDATES, (*self.key, *ranks), columns_known=rows.columns_known, deletes=deletes
         )
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
@@ -98,7 +120,8 @@ class TopOperator(KeyedOperator):
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # State does not hold the rows below the n-th.
-        return {"order_by": self.order_texts, "n": self.n}
+        return {"order_by": self.order_texts, "n": self.n} | ({"ties": self.ties} if self.ties else {})
 
     def state_bounds(self) -> tuple[StateBound, ...]:
-        return (bound_per_key(f"at most {self.n:,} rows", self.key),)
+        rows = f"the rows of the first {self.n:,} ranks" if self.ties else f"at most {self.n:,} rows"
+        return (bound_per_key(rows, self.key),)

@@ -41,14 +41,10 @@ def test_top_emits_updates_by_key_and_rank() -> None:
     assert graph.sink_inputs["shown"].key == ("page", "place")
 
 
-def test_the_first_rows_overall_need_a_constant_key() -> None:
-    """The specs that the refusals of ORDER BY … LIMIT and of `key: []` suggest are valid."""
+def test_order_by_limit_is_refused_with_the_operator_that_computes_it() -> None:
     sql = {"uid": "all", "kind": "sql", "inputs": ["clicks"], "sql": "SELECT * FROM clicks ORDER BY x LIMIT 3"}
     with wording.raises(InvalidRequest):
         build_graph(spec(TOP | {"inputs": ["all"]}, sql))
-    sql["sql"] = "SELECT *, 1 AS all_rows FROM clicks"
-    graph = build_graph(spec(TOP | {"inputs": ["all"], "key": ["all_rows"]}, sql))
-    assert graph.nodes["first"].key == ("all_rows", "place")
 
 
 AGGREGATE = {"uid": "sums", "kind": "aggregate", "inputs": ["first"], "key": ["page"], "aggregates": {"n": "count(*)"}}
@@ -218,3 +214,39 @@ def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], 
     before, after = spec(TOP), spec({**TOP, **changed})
     rows = compare_signatures(*(state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after)))
     assert next(row["verdict"] for row in rows if row["name"] == "first") == verdict
+
+
+def test_rows_that_tie_have_no_key() -> None:
+    for ties in (True, "dense"):
+        operator = TOP | {"ties": ties, "max_ties": 7}
+        graph = build_graph(spec(AGGREGATE, operator))
+        node = graph.nodes["first"]
+        assert (list(node.columns), node.output_kind, node.key) == ([*CLICKS, "place"], "retract", ())
+        (state,) = explained_node(spec(AGGREGATE, operator), graph, node)["state"]
+        assert state["holds"] == "the rows of the first 3 ranks per page"
+    with wording.raises(InvalidRequest):
+        build_graph(spec(TOP | {"max_ties": 7}))
+
+
+def test_one_row_of_each_key_is_updates_by_the_key() -> None:
+    one = UNRANKED | {"n": 1}
+    node = build_graph(spec(one)).nodes["first"]
+    assert (list(node.columns), node.output_kind, node.key, node.deletes) == ([*CLICKS], "updates", ("page",), False)
+    assert (
+        build_graph(spec(one | {"inputs": ["totals"], "key": ["n"], "order_by": ["page"]}, TOTALS))
+        .nodes["first"]
+        .deletes
+    )
+    assert build_graph(spec(AGGREGATE, one | {"key": []})).nodes["first"].output_kind == "retract"
+
+
+def test_the_first_rows_of_all_have_no_key_but_the_rank() -> None:
+    graph = build_graph(spec(TOP | {"key": []}))
+    assert graph.nodes["first"].key == graph.sink_inputs["shown"].key == ("place",)
+
+
+@pytest.mark.parametrize("changed", [{"ties": True}, {"ties": "dense"}])
+def test_state_depends_on_how_rows_tie(changed: dict[str, Any]) -> None:
+    before, after = (spec(AGGREGATE, one) for one in (UNRANKED, UNRANKED | changed))
+    old, new = (state_signatures(job_spec, build_graph(job_spec)) for job_spec in (before, after))
+    assert {row["name"]: row["verdict"] for row in compare_signatures(old, new)}["first"] == NEW_UID
