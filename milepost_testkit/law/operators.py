@@ -79,7 +79,7 @@ def operator_of(
         return _lookup(uid, digits, digits.pick([node for node in kept if node.event_time == "t"]))
     rows = digits.pick(kept)
     keys = [one for one in rows.keys if kind != "window" or "window_start" not in one]
-    key = digits.pick([*keys, ()] if kind == "aggregate" else keys)
+    key = digits.pick([*keys, ()] if kind in ("aggregate", "window") else keys)
     operator: dict[str, Any] = {"uid": uid, "kind": kind, "inputs": [rows.name], "key": list(key)}
     if kind == "latest":
         operator |= _latest(digits, rows, key)
@@ -109,11 +109,11 @@ def _window(
     if digits.pick((False, False, False, True)):
         operator["emit"] = "early"
     if lateness != "0s" or "emit" in operator:
-        keys = (("window_start",), key, (*key, "window_start"), ("n",))
+        keys = (("window_start",), *([key] if key else []), (*key, "window_start"), ("n",))
         timed = () if "session" in window else ({"n": "first(n)", "last_n": "last(n)", "end": "last(window_start)"},)
         further = (*_over((*key, "window_start"), calls), *timed)
         return operator, True, Readable(uid, keys, further, "", updates=True)
-    keys = (("window_start",), (*key, "window_start"), key)
+    keys = (("window_start",), (*key, "window_start"), *([key] if key else []))
     more = (
         {"n": "count(*)", "last": "max(window_end)", "sum_n": "sum(n)"},
         {"n": "count(distinct n)", "ends": "count(distinct window_end)"},

@@ -132,6 +132,10 @@ class Place:
         ]
         return ", ".join(values)
 
+    def with_plain_key(self, key: Sequence[str], rows: str) -> str:
+        """Return rows with their key columns as in `keyed`."""
+        return f"SELECT * REPLACE ({self.keyed(key)}) FROM ({rows})" if key else f"SELECT * FROM ({rows})"
+
     def calls(self, aggregates: Mapping[str, AggregateCall]) -> str:
         event_time = self.graph.nodes[self.input].event_time
         return ", ".join(
@@ -225,15 +229,15 @@ class WindowLaw:
         return f"{self._bounds_us(place)[1]} + {self._lateness_us} <= __stamp"
 
     def batch(self, place: Place) -> str:
-        keys, (start, end) = names(self.spec.key), self._bounds_us(place)
+        keys, (start, end) = names(("upto", *self.spec.key)), self._bounds_us(place)
         on_time = place.on_time(self.late(place))
         rows = place.at_each(f"SELECT *, {start} AS __start, {end} AS __end FROM ({on_time})")
         done = "true" if self.spec.emit == "early" else "__end <= watermark_us"
         return (
-            f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, "
+            f"SELECT {keys}, make_timestamptz(__start) AS window_start, "
             f"make_timestamptz(__end) AS window_end, {place.calls(self.spec.aggregates)} "
-            f"FROM (SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({rows})) JOIN mark USING (upto) "
-            f"WHERE node = '{place.uid}' AND {done} GROUP BY upto, {keys}, __start, __end"
+            f"FROM ({place.with_plain_key(self.spec.key, rows)}) JOIN mark USING (upto) "
+            f"WHERE node = '{place.uid}' AND {done} GROUP BY {keys}, __start, __end"
         )
 
     def claims(self, place: Place) -> Iterator[Claim]:

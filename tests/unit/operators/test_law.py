@@ -515,3 +515,23 @@ def test_rows_are_looked_up_in_what_their_epoch_holds(how: str, order: str, tmp_
                 plane.schemas,
                 wholes,
             )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [TUMBLING, EARLY | SLIDING, LATE | SESSION,
+     *(pytest.param(one, marks=pytest.mark.deep) for one in (SLIDING, SESSION, LATE | TUMBLING, LATE | SLIDING))],
+)  # fmt: skip
+def test_windows_without_a_key_are_over_all_rows_in_one_subtask(tmp_path: Path, options: dict[str, Any]) -> None:
+    """At any parallelism, with distinct values, and with a reader if they may be emitted again."""
+    calls = {"n": "count(*)", "total": "sum(v)", "names": "count(distinct k)"}
+    again = [PER_HOUR] if {"allowed_lateness", "emit"} & {*options} else []
+    history = History(tmp_path, HOURLY | {"key": [], "aggregates": calls} | options, *again)
+    history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 40.0)], parallelism=2)
+    history.epoch([("a", 2, 61.0), ("b", 1, 50.0)], [("c", 5, 59.0)], parallelism=3)
+    history.epoch([("a", 3, 30.0), ("b", 3, 70.0), ("c", 3, 59.0)], parallelism=1, budget=MemoryBudget(1))
+    history.epoch([("a", 1, 130.0), ("b", 1, 90.0)], parallelism=2)
+    history.epoch([("a", 7, 30.0), ("c", 1, 300.0)], parallelism=3)
+    history.epoch([])
+    history.check()
+    assert history.plane.captured.rows("hourly") >= 2

@@ -48,9 +48,8 @@ class JoinOverUpdatesLaw:
         yield Claim(says, differing(f"SELECT upto, {columns} FROM ({shown})", self.batch(place)))
 
     def _side(self, place: Place, side: int) -> str:
-        if side or not self.spec.key:
-            return place.present  # of right rows the key is not emitted
-        return f"SELECT * REPLACE ({place.keyed([pair[0] for pair in self.spec.key])}) FROM ({place.present})"
+        # Of right rows the key is not emitted.
+        return place.present if side else place.with_plain_key([pair[0] for pair in self.spec.key], place.present)
 
     def _equal(self) -> list[str]:
         equal = [f'l."{left}" = r."{right}"' for left, right in self.spec.key]

@@ -19,8 +19,7 @@ class TopLaw:
         return None
 
     def batch(self, place: Place) -> str:
-        keyed = f"* REPLACE ({place.keyed(self.spec.key)})" if self.spec.key else "*"
-        rows = f"SELECT {keyed} FROM ({place.present})"
+        rows = place.with_plain_key(self.spec.key, place.present)
         declared = [declared_order(place, name, descends=descends) for name, descends in self.spec.order_by]
         whole = [one for name in place.columns for one in whole_order(place, name, descends=False)]
         function = {False: "row_number", True: "rank", "dense": "dense_rank"}[self.spec.ties]

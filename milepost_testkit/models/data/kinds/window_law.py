@@ -41,13 +41,13 @@ def _claims(law: SlidingLaw | SessionLaw, place: Place) -> Iterator[Claim]:
 
 def _batch(spec: WindowOperator, place: Place, rows: str) -> str:
     """Aggregate rows by `__start` and `__end` of their window: final windows, or all of them with early results."""
-    keys = names(spec.key)
+    keys = names(("upto", *spec.key))
     done = "true" if spec.emit == "early" else "__end <= watermark_us"
     return (
-        f"SELECT upto, {keys}, make_timestamptz(__start) AS window_start, make_timestamptz(__end) AS window_end, "
-        f"{place.calls(spec.aggregates)} FROM (SELECT * REPLACE ({place.keyed(spec.key)}) FROM ({rows})) "
+        f"SELECT {keys}, make_timestamptz(__start) AS window_start, make_timestamptz(__end) AS window_end, "
+        f"{place.calls(spec.aggregates)} FROM ({place.with_plain_key(spec.key, rows)}) "
         f"JOIN mark USING (upto) WHERE node = '{place.uid}' AND {done} "
-        f"GROUP BY upto, {keys}, __start, __end"
+        f"GROUP BY {keys}, __start, __end"
     )
 
 
@@ -110,9 +110,9 @@ class SessionLaw:
 
     def batch(self, place: Place) -> str:
         assert self.spec.window.session is not None
-        gap, by = microseconds(self.spec.window.session.gap), f"upto, {names(self.spec.key)}"
+        gap, by = microseconds(self.spec.window.session.gap), names(("upto", *self.spec.key))
         on_time = place.at_each(f"SELECT *, {place.time_us} AS __time FROM ({place.on_time(self.late(place))})")
-        rows = f"SELECT * REPLACE ({place.keyed(self.spec.key)}) FROM ({on_time})"
+        rows = place.with_plain_key(self.spec.key, on_time)
         last = f"lag(__time) OVER (PARTITION BY {by} ORDER BY __time, __order)"
         new = f"SELECT *, CASE WHEN __time - {last} < {gap} THEN 0 ELSE 1 END AS __new FROM ({rows})"
         order = f"PARTITION BY {by} ORDER BY __time, __order ROWS UNBOUNDED PRECEDING"

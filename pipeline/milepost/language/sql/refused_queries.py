@@ -40,7 +40,9 @@ _INSTEAD = {
     "laterals": "write explode(x) AS name in the SELECT list",
 }
 """Clause -> what to write instead."""
-_FIRST_ROWS = "for ORDER BY … LIMIT n use `kind: top` with `order_by` and `n`, per key, or with `key: []` for the first rows of all"
+_FIRST_ROWS = (
+    "for ORDER BY … LIMIT n use `kind: top` with `order_by` and `n`, per key, or `key: []` for the first rows of all"
+)
 _RANKS = ("row_number", "rank", "dense_rank")
 _ALLOWED = {"expressions", "from_", "where"}
 

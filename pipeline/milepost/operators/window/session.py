@@ -77,9 +77,9 @@ class SessionWindowByKey:
         self.uid, self.emission = uid, emission
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        self.key = (*key, WINDOW_START)
+        self.key = (*windowed.state_key, WINDOW_START)
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
-        self.output_key = self.key if emission.updates else ()
+        self.output_key = (*key, WINDOW_START) if emission.updates else ()
         deleted = [DELETED_FIELD] if emission.updates else []
         self.output_schema = pa.schema([*windowed.output_schema, *deleted])
         start = pa.field(WINDOW_START, UTC_MICROSECONDS)

@@ -88,7 +88,7 @@ class SlidingWindowByKey:
         self.uid = uid
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        self.key = (*key, PANE_START, FIRST_END)
+        self.key = (*windowed.state_key, PANE_START, FIRST_END)
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
         self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema
@@ -208,7 +208,7 @@ class SlidingWindowByKey:
             at = accumulated.column_names.index(name)
             counts = pa.array(values.counts(panes.owners[pane[first]], ends[first]))
             accumulated = accumulated.set_column(at, name, counts)
-        keys = panes.rows.select(list(self.routing_key)).take(pa.array(pane[first]))
+        keys = panes.rows.select(list(self.windowed.state_key)).take(pa.array(pane[first]))
         starts, ends = (self.slides.begins(ends[first] - by) for by in (self.slides.panes, 0))
         columns = [*keys.columns, pa.array(starts, UTC_MICROSECONDS), *accumulated.columns, pa.array(ends)]
         return pa.table(columns, schema=self.window_schema)
@@ -317,7 +317,7 @@ class SlidingRun:
 
     def _panes(self, rows: pa.Table) -> Panes:
         operator = self._operator
-        owners, keys = number_keys(rows.select(list(operator.routing_key)))
+        owners, keys = number_keys(rows.select(list(operator.windowed.state_key)))
         if not operator.windowed.aggregates.distinct:
             return Panes.of(rows, owners, {})
         return Panes.of(rows, owners, operator.values_of(keys, self._tables))

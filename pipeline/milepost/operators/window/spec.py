@@ -29,7 +29,7 @@ from milepost.operators.base.aggregate_calls import (
     value_tables,
 )
 from milepost.operators.base.edges import WINDOW_COLUMNS, WINDOW_END
-from milepost.operators.base.operator_spec import REMEMBERS, Aggregates, EventTimeRule, KeyedOperator
+from milepost.operators.base.operator_spec import REMEMBERS, Aggregates, AnyColumns, EventTimeRule, KeyedOperator
 from milepost.operators.base.origins import GROUPED, MADE_OF, WINDOWED, Origins, RowsLineage, union
 from milepost.operators.base.output_rows import (
     APPEND,
@@ -205,6 +205,7 @@ class WindowOperator(KeyedOperator):
 
     Attributes:
         inputs: name of one source or operator. Its rows must be append and have an event time.
+        key: key columns, each once. []: windows over all rows, in one task.
         window: the windows that a row belongs to.
         aggregates: output column -> aggregate call, as for the aggregate operator.
         allowed_lateness: how long after its end a window still accepts rows. 0s: a window is emitted once and is final
@@ -215,6 +216,7 @@ class WindowOperator(KeyedOperator):
     """
 
     kind: Literal["window"]
+    key: AnyColumns
     window: Annotated[Windows, AfterValidator(_one_kind)]
     aggregates: Aggregates
     allowed_lateness: Duration = timedelta(0)

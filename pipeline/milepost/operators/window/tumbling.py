@@ -64,7 +64,7 @@ class TumblingWindowByKey:
         self.uid = uid
         self.routing_key = windowed.key
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,)
-        self.key = (*key, WINDOW_START)
+        self.key = (*windowed.state_key, WINDOW_START)
         self.output_kind = OutputKind.UPDATES if emission.updates else OutputKind.APPEND
         self.output_key = emission.output_key(key)
         self.output_schema = windowed.output_schema

@@ -10,6 +10,7 @@ import pyarrow as pa
 from milepost.errors import InvalidRequest
 from milepost.language import AggregateCall
 from milepost.operators.aggregation.aggregates import Aggregates
+from milepost.operators.aggregation.totals import state_key, state_key_fields
 from milepost.operators.base.edges import WINDOW_COLUMNS, WINDOW_START
 from milepost.operators.contract import Ints, OperatorFailed, OperatorInput
 from milepost.operators.rows.columns import (
@@ -68,7 +69,8 @@ class WindowedRows:
     """The input and the output of a window operator.
 
     Attributes:
-        key: columns of the rows that windows are of, with their `key_fields`.
+        key: columns of the rows that windows are of. state_key, key_fields: those of state: without a key, that of
+            totals.
         event_time: of its rows. input_schema: of them, plain. aggregates: of the rows in a window.
         output_schema: key, window_start, window_end, then the aggregates.
     """
@@ -97,9 +99,11 @@ class WindowedRows:
         self.event_time = check_event_time(uid, input_, "a window")
         self.input_schema = plain_schema(input_.schema)
         self.aggregates = Aggregates(uid, calls, self.input_schema, any_order=any_order)
-        self.key_fields = [self.input_schema.field(name) for name in key]
+        self.state_key, self.key_fields = state_key(key), state_key_fields(key, self.input_schema)
         bounds = [pa.field(name, UTC_MICROSECONDS) for name in WINDOW_COLUMNS]
-        self.output_schema = distinct_columns(uid, [*self.key_fields, *bounds, *self.aggregates.output_fields])
+        self.output_schema = distinct_columns(
+            uid, [*self.key_fields[: len(key)], *bounds, *self.aggregates.output_fields]
+        )
 
     def plain(self, rows: pa.Table) -> pa.Table:
         """Return input rows with the columns and types that the operator knows."""

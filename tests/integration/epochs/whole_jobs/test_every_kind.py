@@ -43,6 +43,12 @@ OPERATORS: list[dict[str, Any]] = [
      "track": ["x"]},
     {"uid": "halves", "kind": "window", "inputs": ["once"], "key": ["k"], "window": {"tumbling": "30m"},
      "aggregates": CALLS},
+    {"uid": "tied", "kind": "top", "inputs": ["newest"], "key": [], "order_by": ["i"], "n": 2, "rank": "level",
+     "ties": "dense"},
+    {"uid": "per_level", "kind": "aggregate", "inputs": ["tied"], "key": ["level"], "aggregates": {"n": "count(*)"}},
+    {"uid": "least", "kind": "top", "inputs": ["newest"], "key": ["b"], "order_by": ["x"], "n": 1},
+    {"uid": "all_rows", "kind": "window", "inputs": ["a"], "key": [], "window": {"tumbling": "30m"},
+     "aggregates": CALLS},
     {"uid": "sliding", "kind": "window", "inputs": ["a"], "key": ["k"], "allowed_lateness": "30m",
      "window": {"sliding": {"size": "1h", "slide": "15m"}}, "aggregates": CALLS},
     {"uid": "visits", "kind": "window", "inputs": ["b"], "key": ["k"], "window": {"session": {"gap": "15m"}},
@@ -53,11 +59,13 @@ OPERATORS: list[dict[str, Any]] = [
     counting_operator("counts", "a"),
 ]  # fmt: skip
 UIDS = [operator["uid"] for operator in OPERATORS]
-SHOWN = [uid for uid in UIDS if uid != "now"]
-"""Operators with a table: all but the one whose rows are retracted without a key."""
+SHOWN = [uid for uid in UIDS if uid not in ("now", "tied")]
+"""Operators with a table: all but those whose rows are retracted without a key."""
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
-UPDATES = ("sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "versions", "sliding")
+UPDATES = (
+    "sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "versions", "sliding", "per_level", "least"
+)  # fmt: skip
 """Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (
     SELECT * FROM {STATIC} QUALIFY row_number() OVER (PARTITION BY dk ORDER BY label) = 1) ON k = dk"""
