@@ -57,6 +57,8 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
             raise select.limit.problem("QUALIFY and LIMIT in one SELECT: put one into a common table expression")
         return _qualified(select.qualify, ranks)
     if select.limit is not None:
+        if select.distinct:
+            raise select.limit.problem("LIMIT of SELECT DISTINCT: put the DISTINCT into a common table expression")
         if select.order is None:
             raise select.limit.problem("LIMIT without ORDER BY: which rows it takes would not be determined")
         if len(select.limit) != 1 or not select.limit.name().isdigit():
@@ -85,7 +87,7 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
     if not window_calls(side):
         name = side.name(-1).casefold()
         named = next((output for output in ranks if output.name.casefold() == name), None)
-        if named is None or len(side) not in (1, 3):
+        if named is None or not (len(side) == 1 or (len(side) == 3 and side.kind(1) == "DOT")):
             raise run.problem(_EXPECTED)
         side, rank = named.run, named.name
     elif ranks:

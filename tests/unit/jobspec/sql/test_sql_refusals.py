@@ -117,6 +117,10 @@ REFUSED = {
         '2:51: this condition of the left join is not available in this version',
     'SELECT id FROM orders ORDER BY amount LIMIT 3':
         '1:1: the rows of v have no key by which a table could be updated',
+    'SELECT DISTINCT customer FROM orders ORDER BY customer LIMIT 3':
+        '2:62: LIMIT of SELECT DISTINCT: put the DISTINCT into a common table expression',
+    'SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id) AS rn FROM orders QUALIFY id - rn <= 3':
+        '2:92: expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n',
 }  # fmt: skip
 """Query of a materialized view, in line 2 of its file -> position and beginning of the message."""
 VALID = (
