@@ -110,6 +110,13 @@ class SourceWentBack(CheckpointError):
     exit_code = 1
 
 
+class InputVoided(CheckpointError):
+    """A checkpoint has read landed rows that proved false. A person rolls the job back, or accepts the false rows."""
+
+    action = Action.STOP
+    exit_code = 1
+
+
 class SourceUnreachable(CheckpointError):
     """The external system of a landed source did not answer, or its reader failed. Nothing was landed."""
 

@@ -1,9 +1,10 @@
-"""A job over a landed source whose external system deletes what was acknowledged. No Spark."""
+"""A job over a landed source whose external system deletes what was acknowledged, and may go back. No Spark."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from milepost.jobmaster import (
     AppendedGap,
+    AppendedVoid,
     BackfillResult,
     CheckpointReport,
     JobMaster,
@@ -22,7 +24,8 @@ from milepost.jobmaster import (
 )
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
-from milepost.protocol.landed.records import LogPosition
+from milepost.protocol.landed.records import LogPosition, LogRecord
+from milepost.protocol.landed.voids import live_records
 from milepost.protocol.records.ids import CheckpointId
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.backfills import back_fill
@@ -50,7 +53,10 @@ checkpointing: {retained: {last: 50}, timeout: 10m}
 """
 
 FEED = '''\
-"""Rows of a file, which `commit` deletes up to where they were acknowledged."""
+"""Rows of a file, which `commit` deletes up to where they were acknowledged.
+
+`lives` has the first row of each life after the first one. A position names the life of the row before it.
+"""
 
 import json
 from datetime import datetime, timedelta, timezone
@@ -81,15 +87,19 @@ class Reader(DataSourceStreamReader):
         return json.loads(self.path.read_text())
 
     def initialOffset(self):
-        return {"next": self.state()["deleted"]}
+        return self.bounds()[0]
 
     def latestOffset(self):
-        state = self.state()
-        return {"next": state["deleted"] + len(state["rows"])}
+        return self.bounds()[1]
+
+    def position(self, end, lives):
+        life = max((number for number, first in enumerate(lives, 1) if first < end), default=0)
+        return {"next": end, "life": life} if life else {"next": end}
 
     def bounds(self):
         state = self.state()
-        return {"next": state["deleted"]}, {"next": state["deleted"] + len(state["rows"])}
+        first, lives = state["deleted"], state.get("lives", [])
+        return self.position(first, lives), self.position(first + len(state["rows"]), lives)
 
     def partitions(self, start, end):
         self.require_reached(start)
@@ -106,15 +116,15 @@ class Reader(DataSourceStreamReader):
 
     def require_reached(self, position):
         earliest, latest = self.bounds()
-        if position["next"] > latest["next"]:
+        is_there = position["next"] <= latest["next"]
+        if not is_there or position != self.position(position["next"], self.state().get("lives", [])):
             raise SourceWentBack(f"there are {latest['next']} rows", earliest=earliest, latest=latest)
 
     def commit(self, end):
         self.require_reached(end)
         state = self.state()
         count = max(0, end["next"] - state["deleted"])
-        state = {"deleted": state["deleted"] + count, "rows": state["rows"][count:]}
-        self.path.write_text(json.dumps(state))
+        self.path.write_text(json.dumps({**state, "deleted": state["deleted"] + count, "rows": state["rows"][count:]}))
 '''
 
 
@@ -153,48 +163,104 @@ class LandedJob:
 
     def produce(self, *keys: int) -> None:
         """Add rows with these keys to the external system."""
-        state = json.loads((self.folder / "feed.json").read_text())
-        state["rows"] += keys
-        (self.folder / "feed.json").write_text(json.dumps(state))
+        state = self._feed
+        self._write({**state, "rows": [*state["rows"], *keys]})
         with (self.folder / "produced.csv").open("a") as file:
             file.writelines(f"{key}\n" for key in keys)
 
     def expire(self, count: int) -> None:
         """Delete the oldest rows of the external system. Those that are not in the log are lost."""
-        state = json.loads((self.folder / "feed.json").read_text())
-        end = self.landed_end
-        first = state["deleted"] if end is None else max(end, state["deleted"])
-        lost = [*self.lost_rows, *range(first, state["deleted"] + min(count, len(state["rows"])))]
-        (self.folder / "lost.json").write_text(json.dumps(lost))
-        state = {"deleted": state["deleted"] + min(count, len(state["rows"])), "rows": state["rows"][count:]}
+        state = self._feed
+        deleted = state["deleted"] + min(count, len(state["rows"]))
+        self._write({**state, "deleted": deleted, "rows": state["rows"][count:], "expired": deleted})
+
+    def go_back(self, to: int) -> None:
+        """Lose all rows from `to` on, as a failover to a replica that has not deleted what was acknowledged.
+
+        Rows that expired stay deleted. `produced.csv` has the rows of this life, `produced-N.csv` those of life N.
+        """
+        state = self._feed
+        produced, first, lives = self.folder / "produced.csv", state.get("expired", 0), state.get("lives", [])
+        shutil.copy(produced, self.folder / f"produced-{len(lives)}.csv")
+        keys = [int(key) for key in produced.read_text().split()][: max(to, first)]
+        produced.write_text("".join(f"{key}\n" for key in keys))
+        self._write({**state, "deleted": first, "rows": keys[first:], "lives": [*lives, len(keys)]})
+
+    @property
+    def _feed(self) -> dict[str, Any]:
+        return json.loads((self.folder / "feed.json").read_text())
+
+    def _write(self, state: dict[str, Any]) -> None:
         (self.folder / "feed.json").write_text(json.dumps(state))
+
+    @property
+    def life(self) -> int:
+        """How often the external system has gone back."""
+        return len(self._feed.get("lives", []))
+
+    @property
+    def newest(self) -> LogRecord | None:
+        """The newest record of the log."""
+        newest = SourceLog(self.context.store, "feed").newest()
+        return None if newest is None else newest.record
 
     @property
     def landed_end(self) -> int | None:
         """Number of the row from which the next landing reads; None: nothing was landed yet."""
-        newest = SourceLog(self.context.store, "feed").newest()
-        return None if newest is None else int(newest.record.end["next"])
+        newest = self.newest
+        return None if newest is None else int(newest.end["next"])
 
     @property
     def is_expired(self) -> bool:
         """Whether the external system no longer has what follows the log."""
         end = self.landed_end
-        return end is not None and end < json.loads((self.folder / "feed.json").read_text())["deleted"]
+        return end is not None and not self.is_false and end < self._feed["deleted"]
+
+    @property
+    def is_false(self) -> bool:
+        """Whether the external system has gone back to before the end of the log."""
+        newest, feed = self.newest, self._feed
+        if newest is None:
+            return False
+        end, lives = newest.end["next"], feed.get("lives", [])
+        life = max((number for number, first in enumerate(lives, 1) if first < end), default=0)
+        return end > feed["deleted"] + len(feed["rows"]) or newest.end.get("life", 0) != life
 
     @property
     def lost_rows(self) -> list[int]:
-        """Numbers of the rows that were deleted before they were landed."""
-        path = self.folder / "lost.json"
-        return json.loads(path.read_text()) if path.exists() else []
+        """Numbers of the rows that the log passes in gaps, as of the newest record.
+
+        Gaps below the floor may be deleted, so their rows are stored in a file. Read it before an epoch trims them.
+        """
+        path, log = self.folder / "lost.json", self.context.source_log("feed")
+        lost = json.loads(path.read_text()) if path.exists() else []
+        newest = log.newest()
+        if newest is not None:
+            voids, first = newest.record.voids, log.first(newest)
+            records = [item.record for item in live_records(log.since(None, newest), voids)]
+            begin = records[0].start["next"] if records else 0
+            gaps = [range(item.start["next"], item.end["next"]) for item in records if item.gap is not None]
+            before = [row for row in lost if row < begin] if first > 1 else [*range(begin)]
+            lost = [*before, *(row for gap in gaps for row in gap)]
+            path.write_text(json.dumps(lost))
+        return lost
 
     def approve_gap(self, resume_from: str = "earliest") -> AppendedGap:
         """Plan and approve a gap in the log."""
         return self.master.gaps.approve(self.master.gaps.plan(self.source, resume_from).approved, "by a test")
 
+    def void(self, void_from: str = "auto") -> AppendedVoid:
+        """Plan and approve that records of the log are void."""
+        return self.master.voids.approve(self.master.voids.plan("feed", void_from).approved, "by a test")
+
+    def accept_void(self) -> AppendedVoid:
+        """Plan and approve that the live head goes on with its false rows."""
+        return self.master.voids.approve(self.master.voids.plan_acceptance("feed").approved, "by a test")
+
     @property
     def left(self) -> int:
         """Number of rows that the external system still has."""
-        return len(json.loads((self.folder / "feed.json").read_text())["rows"])
+        return len(self._feed["rows"])
 
     def loaded(self) -> LoadedJob:
         return load_job(str(self.folder / "config" / "landed.yaml"))
@@ -235,14 +301,21 @@ class LandedJob:
         )
         return None if base is None else base.log_position("feed")
 
-    def assert_tables(self, rows: int, since: int = 0) -> None:
-        """Both tables are what DuckDB says after the first rows that were produced and not lost, without `since`."""
+    def assert_tables(
+        self, rows: int, since: int = 0, life: int | None = None, lost: Sequence[int] | None = None
+    ) -> None:
+        """Both tables are what DuckDB says after the first rows that were produced and not lost, without `since`.
+
+        Args:
+            life: of the external system, whose rows they are; None: the current one. lost: None: those of now.
+        """
         numbered = (
             "SELECT k, row_number() OVER () - 1 AS n FROM read_csv($file, header = false, columns = {'k': 'BIGINT'})"
         )
         has = f"SELECT * FROM ({numbered}) WHERE NOT list_contains($lost::BIGINT[], n)"
         produced = f"{has} ORDER BY n LIMIT $rows OFFSET $since"
-        files = {"file": str(self.folder / "produced.csv"), "lost": self.lost_rows}
+        name = "produced.csv" if life is None or life == self.life else f"produced-{life}.csv"
+        files = {"file": str(self.folder / name), "lost": [*(self.lost_rows if lost is None else lost)]}
         parameters = {**files, "rows": rows - since, "since": since}
         totals = f"SELECT k, count(*) AS rows, CAST(sum(n) AS BIGINT) AS total FROM ({produced}) GROUP BY k ORDER BY k"
         wanted: pa.Table = duckdb.sql(totals, params=parameters).to_arrow_table()

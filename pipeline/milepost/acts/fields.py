@@ -142,6 +142,13 @@ RESUME_FROM = Kind(
     lambda value: value in ("earliest", "latest") or _is_moment(value),
     examples=f"earliest, latest, {_EXAMPLES}; {_UTC}",
 )
+VOID_FROM = Kind(
+    str,
+    "auto|RECORD",
+    "auto, or the number of a record",
+    lambda value: value == "auto" or _is_id(value),
+    examples="auto, 41",
+)
 URL = Kind(str, "URL")
 
 TAKE_OVER = switch(

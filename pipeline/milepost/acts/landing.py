@@ -1,64 +1,115 @@
-"""The act `land`: approve a gap in the log of a landed source."""
+"""The act `land`: approve a gap, or that landed records are void, in the log of a landed source."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, subject
-from milepost.acts.fields import RESUME_FROM, SOURCE, Field
+from milepost.acts.fields import RESUME_FROM, SOURCE, VOID_FROM, Field, switch
 from milepost.codec import to_json
 from milepost.errors import PlanOutdated
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import AppendedGap, JobMaster
+    from milepost.jobmaster import AppendedGap, AppendedVoid, ApprovedGap, ApprovedVoid, JobMaster
 
-NAME, FROM = "source", "resume_from"
+NAME, FROM, VOID, ACCEPT = "source", "resume_from", "void_from", "accept_void"
 
 
 def _plan(master: JobMaster, form: Form) -> ActPlan:
-    about, plan = subject(master, LAND.name), master.gaps.plan(form[NAME], form[FROM])
-    title = f"approve a gap after record {plan.approved.sequence} of source {form[NAME]}"
-    return about.plan(title, plan.text, to_json(plan.approved), document=plan)
+    about = subject(master, LAND.name)
+    if form[FROM] is not None:
+        gap = master.gaps.plan(form[NAME], form[FROM])
+        title = f"approve a gap after record {gap.approved.sequence} of source {form[NAME]}"
+        return about.plan(title, gap.text, to_json(gap.approved), document=gap)
+    if form[VOID] is not None:
+        void = master.voids.plan(form[NAME], form[VOID])
+        title = f"approve that the records of source {form[NAME]} from {void.approved.void_from} on are void"
+    else:
+        void = master.voids.plan_acceptance(form[NAME])
+        title = f"accept the false rows from record {void.approved.void_from} of source {form[NAME]} on"
+    return about.plan(title, void.text, to_json(void.approved), document=void)
 
 
 def _recheck(context: ActContext) -> ActResult | None:
-    """Check that the plan is for the source of the form, and whether an earlier try appended the gap."""
+    """Check that the plan is for the source of the form, and whether an earlier try appended its record."""
     from milepost.jobmaster import ApprovedGap
 
-    approved = context.plan.approval(ApprovedGap)
+    approved = _approved(context)
     if approved.source != context.form[NAME]:
         raise PlanOutdated(
             f"the form is for source {context.form[NAME]}, but the plan for {approved.source}. Nothing was changed."
         )
-    done = context.master.gaps.find(approved) if context.retried else None
+    if not context.retried:
+        return None
+    done = (
+        context.master.gaps.find(approved) if isinstance(approved, ApprovedGap) else context.master.voids.find(approved)
+    )
     return None if done is None else _result(context, done)
 
 
-def _carry_out(context: ActContext) -> AppendedGap:
+def _approved(context: ActContext) -> ApprovedGap | ApprovedVoid:
+    """Return what the plan of the form's kind approves. Raises PlanOutdated: the plan is of another kind."""
+    from milepost.jobmaster import ApprovedGap, ApprovedVoid
+
+    if context.form[FROM] is not None:
+        return context.plan.approval(ApprovedGap)
+    return context.plan.approval(ApprovedVoid)
+
+
+def _carry_out(context: ActContext) -> AppendedGap | AppendedVoid:
     from milepost.jobmaster import ApprovedGap
 
-    return context.master.gaps.approve(context.plan.approval(ApprovedGap), context.decided_by)
+    approved = _approved(context)
+    if isinstance(approved, ApprovedGap):
+        return context.master.gaps.approve(approved, context.decided_by)
+    return context.master.voids.approve(approved, context.decided_by)
 
 
-def _result(context: ActContext, done: AppendedGap) -> ActResult:
-    said = f"source {done.source}: record {done.sequence} of its log is a gap; the next landing goes on after it"
+def _result(context: ActContext, done: AppendedGap | AppendedVoid) -> ActResult:
+    from milepost.jobmaster import AppendedGap
+
+    record = f"source {done.source}: record {done.sequence} of its log"
+    if isinstance(done, AppendedGap):
+        return ActResult(done.outcome, (f"{record} is a gap; the next landing goes on after it",))
+    if done.accepts:
+        said = f"{record} accepts the false rows from record {done.void_from} on; the next epoch goes on"
+    else:
+        said = f"{record} makes the records from {done.void_from} on void; the next landing goes on from before them"
     return ActResult(done.outcome, (said,))
 
 
 LAND = Act(
     "land",
-    "Land past lost data",
-    "Let the log of a source go on after data that the external system deleted before it was landed. The log gets a "
-    "gap record, and the next landing goes on from there.",
+    "Land past lost data, or void false data",
+    "Let the log of a source go on after data that the external system deleted before it was landed (a gap), or after "
+    "it went back (void records). The log gets a record that says so, and the next landing goes on from there.",
     (
-        Field(NAME, SOURCE, "A landed source that stopped with PositionExpired.", "Source", required=True),
+        Field(
+            NAME,
+            SOURCE,
+            "A landed source that stopped with PositionExpired or SourceWentBack.",
+            "Source",
+            required=True,
+        ),
         Field(
             FROM,
             RESUME_FROM,
             "Where the log goes on: at the earliest data that the external system has, at the end of its data, or at a "
-            "time. Kafka partitions that lost nothing stay where they are.",
+            "time. Kafka partitions that lost nothing stay where they are. Fill in one of this, Void from and Accept "
+            "false rows.",
             "Resume from",
-            required=True,
+        ),
+        Field(
+            VOID,
+            VOID_FROM,
+            "The first landed record that is false: auto is the first one that the source finds. A gap that was "
+            "approved by mistake is voided by its number.",
+            "Void from",
+        ),
+        switch(
+            ACCEPT,
+            "After InputVoided: go on from the live head, and keep what its false rows changed.",
+            "Accept false rows",
         ),
     ),
     _plan,
@@ -66,4 +117,5 @@ LAND = Act(
     _result,
     recheck=_recheck,
     takes_plan=True,
+    exactly_one=(FROM, VOID, ACCEPT),
 )

@@ -90,6 +90,11 @@ class SourceInput:
         return 0 if self.landed is None else self.landed.gaps
 
     @property
+    def skipped_records(self) -> int:
+        """Number of void records in the log of a landed source that the epoch skips: they proved false."""
+        return 0 if self.landed is None else self.landed.skipped
+
+    @property
     def has_input(self) -> bool:
         """Whether the epoch moves the source on, even if only over records without rows."""
         return self.landed is not None or bool(self.consumed)

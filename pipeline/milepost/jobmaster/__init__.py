@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.landing.lander import Landing as Landing
     from milepost.jobmaster.landing.landings import LandingReport as LandingReport
     from milepost.jobmaster.landing.source_probe import probe_landed_sources as probe_landed_sources
+    from milepost.jobmaster.landing.voids import AppendedVoid as AppendedVoid
+    from milepost.jobmaster.landing.voids import ApprovedVoid as ApprovedVoid
     from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint as AbortedCheckpoint
     from milepost.jobmaster.leadership.outcomes import CanceledJob as CanceledJob
     from milepost.jobmaster.leadership.outcomes import CheckpointCopy as CheckpointCopy

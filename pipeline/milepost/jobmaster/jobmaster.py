@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import Backfills
     from milepost.jobmaster.landing.gaps import Gaps
     from milepost.jobmaster.landing.landings import Landings
+    from milepost.jobmaster.landing.voids import Voids
     from milepost.jobmaster.leadership.incarnations import Incarnations
     from milepost.jobmaster.leadership.leadership import Leadership
     from milepost.jobmaster.leadership.lifecycle import Lifecycle
@@ -178,6 +179,12 @@ class JobMaster:
         from milepost.jobmaster.landing.gaps import Gaps
 
         return Gaps(self.context)
+
+    @cached_property
+    def voids(self) -> Voids:
+        from milepost.jobmaster.landing.voids import Voids
+
+        return Voids(self.context)
 
     @cached_property
     def epochs(self) -> Epochs:

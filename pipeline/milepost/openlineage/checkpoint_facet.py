@@ -25,6 +25,8 @@ class MilepostCheckpointRunFacet(RunFacet):
         watermark: watermark after the checkpoint as ISO 8601, or "end". None: not yet known, or there is none.
         reason: name of the abort reason. None if it was not aborted.
         gaps: number of gaps in a source's log that the epoch passed, by source: there, input was lost. None: no gap.
+        voids: number of records of a source's log that the epoch skipped because they proved false, by source. None:
+            none.
     """
 
     checkpointId: int
@@ -37,6 +39,7 @@ class MilepostCheckpointRunFacet(RunFacet):
     watermark: str | None = None
     reason: str | None = None
     gaps: dict[str, int] | None = None
+    voids: dict[str, int] | None = None
 
     @staticmethod
     def _get_schema() -> str:

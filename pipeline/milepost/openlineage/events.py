@@ -151,6 +151,7 @@ class LineageEvents:
             int(checkpoint.parent),
             watermark=None if watermark is None else str(watermark),
             gaps={item.name: item.gaps for item in record.sources if item.gaps} or None,
+            voids={item.name: item.skipped_records for item in record.sources if item.skipped_records} or None,
         )
         inputs = self._datasets.inputs(record, metadata)
         return self._of_epoch(state, at_ms, EpochRun.of(checkpoint), {NAME: facet}, inputs, outputs)

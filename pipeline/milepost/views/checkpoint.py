@@ -195,6 +195,7 @@ def _source_note(source: SourceDetails) -> str:
             which = f"record {of.first}" if of.first == of.last else f"records {of.first} to {of.last}"
             parts.append(f"{which} of its log, up to position {json.dumps(of.position)}")
             parts += [f"{counted(of.gaps, 'gap')} of lost data among them"] if of.gaps else []
+            parts += [f"{counted(of.skipped, 'void record')} of false rows skipped"] if of.skipped else []
         parts += [f"{counted(large, 'large object')} read by one task: {why}" for why, large in read.whole.items()]
         left = f"{counted(read.left, 'object')} of {show_bytes(read.left_bytes)} left for a later epoch"
         parts += [left] if read.left else []

@@ -117,6 +117,8 @@ def _landed(name: str, log: LogHealth) -> Row:
         remark += f"; retained from record {log.retained_from}, by {log.held_by}"
     if log.gaps:
         remark += f"; {counted(log.gaps, 'gap')} of lost data"
+    if log.voids:
+        remark += f"; {counted(log.void_records, 'void record')} of false rows"
     return Row((name, *landed, *unread, oldest), f"{remark}{_failed(log.failed)}")
 
 

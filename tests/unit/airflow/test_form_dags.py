@@ -53,7 +53,6 @@ REQUIRED = {
     "rollback_to": "41",
     "savepoint_dispose_name": "v1",
     "land_source": "feed",
-    "land_resume_from": "earliest",
     "realign_sink": "table",
 }
 
@@ -85,6 +84,8 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "start_from": ([None, "41", "v1"], ["", "s3://elsewhere/savepoint", "../x", "V1", "4" * 19, "v1\n"], [41]),
     "land_source": ([], [], ["", "feed", 1]),
     "land_resume_from": (["earliest", "latest", *MOMENTS[0]], ["newest", *MOMENTS[1]], [41]),
+    "land_void_from": (["auto", "3", "41"], ["", "newest", "-1", "4" * 19, "41\n"], [41]),
+    "land_accept_void": ([True], [], ["yes", None]),
     "realign_sink": (["table"], [], ["", "tables", 1]),
     "verify_checkpoint": IDS,
     "verify_deep": SWITCH,

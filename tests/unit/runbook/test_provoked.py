@@ -130,6 +130,18 @@ def source_went_back(folder: Path, patch: Patch) -> None:
     _land_after(folder, {"deleted": 0, "rows": [1]})
 
 
+def input_voided(folder: Path, patch: Patch) -> None:
+    """Checkpoint 2 has read both rows of the external system, which has lost one since."""
+    job = with_a_landed_source(folder)
+    run(job)
+    answer(job)
+    job.master.landings.land()
+    run(job)
+    (folder / "feed.json").write_text('{"deleted": 0, "rows": [1]}')
+    job.master.voids.approve(job.master.voids.plan("feed", "auto").approved, "by a test")
+    run(job)
+
+
 def _land_after(folder: Path, change: dict[str, object]) -> None:
     """Land two rows, and again when the external system has others."""
     job = with_a_landed_source(folder)
@@ -290,6 +302,7 @@ ERRORS: dict[str, Provoke] = {
         source_unreachable,
         position_expired,
         source_went_back,
+        input_voided,
         not_found,
         environment_unusable,
         job_not_runnable,

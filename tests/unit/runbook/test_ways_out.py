@@ -179,7 +179,11 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
         Situation(provoked.position_expired, provoked.bring_back, values={"S": "feed"}),
         Situation(provoked.position_expired, nothing, values={"S": "feed"}),
     ),
-    "source-went-back": (Situation(provoked.source_went_back, provoked.bring_back),),
+    "source-went-back": (
+        Situation(provoked.source_went_back, provoked.bring_back, values={"S": "feed"}),
+        Situation(provoked.source_went_back, nothing, values={"S": "feed"}),
+    ),
+    "input-voided": (Situation(provoked.input_voided, values={"ID": "1", "S": "feed"}),),
     "source-unreachable": (Situation(provoked.source_unreachable, provoked.answer),),
     "spark-lost": (Situation(raised_by_spark(SparkLost("the Spark of the epoch is gone"))),),
     "state-corrupt": (

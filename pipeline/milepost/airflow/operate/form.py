@@ -71,12 +71,12 @@ def parse_form(form: Mapping[str, Any], job: LoadedJob) -> ActRequest:
 
 def _require_one(act: Act[Any], own: Mapping[str, Any]) -> None:
     """Refuse none, and several, of the fields of which exactly one must be filled in."""
-    filled = [str(own[name]) for name in act.exactly_one if own[name] is not None]
+    filled = [str(own[name]) for name in act.exactly_one if own[name] is not None and own[name] is not False]
     if act.exactly_one and len(filled) != 1:
         fields = [act.form_name(name) for name in act.exactly_one]
         titles = ", ".join(act.form_fields[name].title for name in fields)
-        got = " and ".join(filled) or "neither"
-        raise _invalid_field(" and ".join(fields), titles, "exactly one of the two", got)
+        got = " and ".join(filled) or "none"
+        raise _invalid_field(" and ".join(fields), titles, "exactly one of them", got)
 
 
 def _refuse_unknown(form: Mapping[str, Any], known: list[str]) -> None:

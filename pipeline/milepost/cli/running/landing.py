@@ -1,7 +1,8 @@
-"""The command `land`: append rows of external systems to logs, or let a log go on after lost data."""
+"""The command `land`: append rows of external systems to logs, or let a log go on after lost or false data."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,6 +48,22 @@ def land(
             help="After PositionExpired: approve a gap, so that the log of --source goes on from there. Lands nothing.",
         ),
     ] = None,
+    void_from: Annotated[
+        str | None,
+        typer.Option(
+            "--void-from",
+            metavar="auto|RECORD",
+            help="After SourceWentBack: approve that the landed records of --source from there on are void. `auto`: "
+            "the source finds the first one. Lands nothing.",
+        ),
+    ] = None,
+    accept_void: Annotated[
+        bool,
+        typer.Option(
+            "--accept-void",
+            help="After InputVoided: go on from the live head, and keep what its false rows changed. Lands nothing.",
+        ),
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -57,10 +74,12 @@ def land(
     If sources fail, the others are landed. The exit code is that of the errors, or 1 if they have different ones.
     """
     output: Output = ctx.obj
-    if resume_from is not None:
-        return _resume(job, source or [], resume_from, output, dry_run=dry_run, yes=yes)
+    approvals = {"resume_from": resume_from, "void_from": void_from, "accept_void": accept_void}
+    if any(value not in (None, False) for value in approvals.values()):
+        return _approve(job, source or [], approvals, output, dry_run=dry_run, yes=yes)
     if dry_run or yes:
-        raise typer.BadParameter("it confirms a gap, so it needs --resume-from", param_hint="--dry-run and --yes")
+        needed = "it confirms a record of the log, so it needs --resume-from, --void-from or --accept-void"
+        raise typer.BadParameter(needed, param_hint="--dry-run and --yes")
     report = open_job(job).landings.land(source or None)
     if output.json:
         output.document(report, ok=not report.failed)
@@ -69,11 +88,16 @@ def land(
     raise typer.Exit(report.exit_code)
 
 
-def _resume(job: str, sources: list[str], resume_from: str, output: Output, *, dry_run: bool, yes: bool) -> None:
-    """Plan a gap in the log of a source, ask for confirmation, and append it."""
+def _approve(
+    job: str, sources: list[str], approvals: Mapping[str, object], output: Output, *, dry_run: bool, yes: bool
+) -> None:
+    """Plan a gap or a void record in the log of a source, ask for confirmation, and append it."""
     if len(sources) != 1:
         raise typer.BadParameter(f"expected one source, got {len(sources)}", param_hint="--source")
-    form = {"source": sources[0], "resume_from": resume_from}
+    filled = [f"--{name.replace('_', '-')}" for name, value in approvals.items() if value not in (None, False)]
+    if len(filled) > 1:
+        raise typer.BadParameter("expected one of them", param_hint=" and ".join(filled))
+    form = {"source": sources[0], **approvals}
     ActCommand(LAND, asks=True, plans=True).carry_out(Call(output, open_job(job), form, dry_run, yes))
 
 

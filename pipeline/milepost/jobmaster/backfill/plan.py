@@ -21,6 +21,7 @@ from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.table_columns import check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.false_rows import require_true_rows
 from milepost.language.times import EPOCH, in_us, parse_timestamp
 from milepost.protocol.manifest.transaction import job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, NO_CHECKPOINT, CheckpointId, ManifestState, checkpoint_name
@@ -169,6 +170,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         NotFound: no such retained checkpoint of the live ancestry, or the job has never run.
         SourceChanged: recorded objects were deleted or have changed; `details` lists them.
         InvalidRequest: the spec cannot continue the fork point, or the records do not lead to the head.
+        InputVoided: the live head has read landed rows that proved false.
         JobNotRunnable: the job has ended. StateCorrupt: a record cannot be read.
     """
     state = context.head().state
@@ -180,7 +182,9 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
             hint=_everything(state),
         )
     point = fork_point(context, state, request)
-    base = context.base_metadata(state, point)
+    base, head = context.base_metadata(state, point), context.base_metadata(state, state.timeline().head)
+    for log in map(context.source_log, context.spec.landed):
+        require_true_rows(context, head, log, log.newest())
     context.job.spark_server()
     code = read_code(context)
     for suite in context.spec.quality:
@@ -196,7 +200,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
         retry_command=command,
     )
     _check_continuable(context, state, base, loaded)
-    check_switched_tables(context, context.base_metadata(state, state.timeline().head), loaded.graph, command)
+    check_switched_tables(context, head, loaded.graph, command)
     check_new_tables(context, None)
     live = LiveRanges(context, state.live, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)

@@ -34,6 +34,7 @@ from milepost.jobmaster.backfill.consumed_input import (
     consumed_by,
     version_of,
 )
+from milepost.jobmaster.backfill.live_keys import LiveKeys
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LandedRange, LogPosition, joined_ranges
 from milepost.protocol.log import CompletedEpoch, completion_of
@@ -157,9 +158,9 @@ def recorded_ranges(
         records.append(record)
         named = [(source.name, version_of(obj)) for source in record.sources for obj in source.consumed]
         last |= dict.fromkeys(named, checkpoint.checkpoint_id)
-    ranges = []
+    ranges, live = [], LiveKeys(context)
     for checkpoint, record in zip(lineage, records, strict=True):
-        ranges.append(_range(checkpoint, record, starts, head, last))
+        ranges.append(_range(checkpoint, record, starts, head, last, live))
         starts = checkpoint.watermark or starts
     _check_complete(context, lineage, ranges, base, head)
     return tuple(ranges)
@@ -186,12 +187,14 @@ def _range(
     starts: str | None,
     head: Consumed,
     last: Mapping[tuple[str, Version], CheckpointId],
+    live: LiveKeys,
 ) -> RecordedRange:
     landed = {item.name: item.landed for item in record.sources if item.landed is not None}
 
     def taken(name: str, objects: Sequence[SourceObject]) -> tuple[SourceObject, ...]:
         if name in landed:  # landed objects are never missing, so all of them were read
-            return tuple(objects)
+            keys = live.among(name, landed[name])
+            return tuple(obj for obj in objects if keys is None or obj.key in keys)
         consumed = head.get(name, NOTHING)
         return tuple(obj for obj in objects if taker(name, consumed, version_of(obj)) == checkpoint.checkpoint_id)
 

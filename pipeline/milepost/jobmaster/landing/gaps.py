@@ -12,30 +12,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CommitConflict, InvalidRequest, NotFound, PlanOutdated, PositionExpired
+from milepost.errors import CommitConflict, InvalidRequest, PositionExpired
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.use_case import use_case
-from milepost.jobmaster.landing.landings import open_source, require_landed, require_log_of_head
-from milepost.jobmaster.landing.lost_positions import clause, named_positions, position_changes, position_text
-from milepost.language import start_time_ms
-from milepost.protocol.landed import (
-    JOB,
-    Gap,
-    LogRecord,
-    Position,
-    SourceBacklog,
-    StoredRecord,
-    gap_record,
-    require_identity,
+from milepost.jobmaster.landing.approvals import (
+    EXPIRED,
+    lost_after,
+    newest_record,
+    open_as_landed,
+    outdated,
+    record_of_approval,
 )
-from milepost.protocol.manifest.transaction import job_ended_error
-from milepost.protocol.records import ENDED_STATUSES
+from milepost.jobmaster.landing.lost_positions import (
+    clause,
+    lost_hints,
+    named_positions,
+    position_changes,
+    position_text,
+)
+from milepost.language import start_time_ms
+from milepost.protocol.landed import Gap, LogRecord, Position, SourceBacklog, StoredRecord, gap_record
 from milepost.sources.landed import LandedSource, ResumableSource, stored_position
 
 _REASON_CHARACTERS = 1_000
 """Maximum length of a reason in a record."""
-
-_EXPIRED = "the position has expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,9 @@ class Gaps:
             SourceReplaced, SourceWentBack: a gap does not help. SourceUnreachable: the external system failed.
             JobNotRunnable: the job has ended. StateCorrupt: the log is not the one that the job has read.
         """
-        where, newest = _where(source, resume_from), self._newest(source)
+        where, newest = _where(source, resume_from), newest_record(self._context, source)
         start = newest.record.end
-        opened = self._open(source, newest)
+        opened = open_as_landed(self._context, source, newest)
         if not isinstance(opened, ResumableSource):
             form = self._context.spec.landed[source].format
             raise InvalidRequest(
@@ -118,11 +118,11 @@ class Gaps:
                 hint="give the source another name in the spec, which begins a log of its own",
                 source=source,
             )
-        with named_positions(source, start):
+        with lost_hints(self._context.spec.name, source, opened), named_positions(source, start):
             resumed = opened.resume_position(where, copy.deepcopy(start))
         end = stored_position(source, resumed.position)
         reason = _reason_of_loss(self._context.spec.name, source, opened, start)
-        why = "it is the end of the log" if end == start else self._lost_after(source, newest, end)
+        why = "it is the end of the log" if end == start else lost_after(self._context, source, newest, end)
         if why is not None:
             raise InvalidRequest(
                 f"source {source}: the external system no longer has what follows the log, and {resume_from} is "
@@ -146,20 +146,20 @@ class Gaps:
             InvalidRequest: the external system has what follows the log again. Nothing was changed.
             CommitOutcomeUnknown: the record may be stored. Others: as `plan`.
         """
-        source, newest = approved.source, self._newest(approved.source)
+        source, newest = approved.source, newest_record(self._context, approved.source)
         if (newest.record.sequence, newest.digest) != (approved.sequence, approved.digest):
-            raise _outdated(source, f"its log ends with record {newest.record.sequence} now, not {approved.sequence}")
-        opened = self._open(source, newest)
+            raise outdated(source, f"its log ends with record {newest.record.sequence} now, not {approved.sequence}")
+        opened = open_as_landed(self._context, source, newest)
         reason = _reason_of_loss(self._context.spec.name, source, opened, newest.record.end)
-        if (why := self._lost_after(source, newest, approved.end)) is not None:
-            raise _outdated(source, why)
+        if (why := lost_after(self._context, source, newest, approved.end)) is not None:
+            raise outdated(source, why)
         log, gap = self._context.source_log(source), Gap(reason[:_REASON_CHARACTERS], approved_by)
         left, now_ms = (approved.behind, approved.backlog), log.store.clock_ms()
         record = gap_record(newest, uuid.uuid4().hex, approved.end, gap, now_ms, *left)
         try:
             log.append(record)
         except CommitConflict as error:
-            raise _outdated(source, f"a landing has appended record {record.sequence}") from error
+            raise outdated(source, f"a landing has appended record {record.sequence}") from error
         return self._appended(source, record)
 
     def find(self, approved: ApprovedGap) -> AppendedGap | None:
@@ -167,52 +167,10 @@ class Gaps:
 
         Raises PlanOutdated: the record that would be the gap was deleted since, so the log has moved.
         """
-        log, sequence = self._context.source_log(approved.source), approved.sequence + 1
-        try:
-            record = log.record(sequence).record
-        except NotFound:
-            if log.floor is None or sequence >= log.floor.next:
-                return None
-            why = f"record {sequence} of its log, which would be the gap, was landed and deleted (`land.retain`)"
-            raise _outdated(approved.source, why) from None
-        is_same = record.gap is not None and (record.previous, record.end) == (approved.digest, approved.end)
-        return self._appended(approved.source, record) if is_same else None
-
-    def _newest(self, source: str) -> StoredRecord:
-        """Return the newest record of a log that can go on."""
-        require_landed(self._context, source)
-        state = self._context.head().state
-        if state.status in ENDED_STATUSES:
-            raise job_ended_error(state)
-        log = self._context.source_log(source)
-        newest = log.newest()
-        if newest is None:
-            raise NotFound(
-                f"source {source}: nothing was landed yet, so nothing can be missing. Nothing was changed.",
-                hint=f"milepost land {self._context.spec.name} --source {source}",
-                source=source,
-            )
-        require_log_of_head(self._context, log, state)
-        return newest
-
-    def _open(self, source: str, newest: StoredRecord) -> LandedSource:
-        """Open the external system that a log is a copy of. Raises SourceReplaced: it is another one."""
-        opened = open_source(self._context, source, self._context.spec.landed[source])
-        identity = {JOB: self._context.identity, **opened.identity()}
-        require_identity(source, newest.record.identity, identity)
-        return opened
-
-    def _lost_after(self, source: str, newest: StoredRecord, end: Position) -> str | None:
-        """Return why the external system does not have what follows a position; None: it has it."""
-        opened = self._open(source, newest)  # some sources read once per opening
-        with named_positions(source, end):
-            try:
-                pull = opened.next_pull(copy.deepcopy(end))
-                for split in pull.splits[:1] if pull is not None else ():
-                    next(iter(opened.read(split)), None)
-            except PositionExpired as error:
-                return clause(error.message) or _EXPIRED
-        return None
+        record = record_of_approval(self._context.source_log(approved.source), approved.sequence + 1, "gap")
+        if record is None or record.gap is None or (record.previous, record.end) != (approved.digest, approved.end):
+            return None
+        return self._appended(approved.source, record)
 
     def _appended(self, source: str, record: LogRecord) -> AppendedGap:
         assert record.gap is not None
@@ -244,7 +202,7 @@ def _reason_of_loss(job: str, source: str, opened: LandedSource, start: Position
                 for _ in opened.read(split):
                     pass
         except PositionExpired as error:
-            return clause(error.message) or _EXPIRED
+            return clause(error.message) or EXPIRED
     raise InvalidRequest(
         f"source {source}: the external system has what follows the log, from position {position_text(start)} on: "
         "nothing is lost. Nothing was changed.",
@@ -260,11 +218,3 @@ def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reas
     yield f"lost: {reason}"
     yield f"record {record.sequence + 1} is a gap, and landing goes on from {resume_from}: {'; '.join(changes)}"
     yield "the rows in between are never landed: all timelines, replays and savepoints pass the gap"
-
-
-def _outdated(source: str, why: str) -> PlanOutdated:
-    return PlanOutdated(
-        f"source {source}: the gap that was approved no longer fits: {why}. Nothing was changed.",
-        hint="look at a new plan",
-        source=source,
-    )

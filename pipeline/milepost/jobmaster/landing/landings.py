@@ -9,7 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound, PositionExpired, with_hint
+from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound
 from milepost.extras import require
 from milepost.jobmaster.job.checks.landed_source_checks import require_renamed, require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
@@ -20,7 +20,7 @@ from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
-from milepost.jobmaster.landing.lost_positions import expired_hint
+from milepost.jobmaster.landing.lost_positions import lost_hints
 from milepost.jobmaster.landing.upstream_tables import open_upstream_table
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import (
@@ -218,7 +218,7 @@ class Landings:
         try:
             require_log_of_head(context, log, state)
             source = open_source(context, name, spec, may_create=True)
-            with with_hint(PositionExpired, expired_hint(context.spec.name, name, source)):
+            with lost_hints(context.spec.name, name, source):
                 landing = Lander(log, source, context.identity).land()
         except Exception as error:
             store_failure(log, error)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from milepost.errors import CheckpointError, PositionExpired, SourceWentBack
+from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, with_hint
 from milepost.protocol.landed import Position
-from milepost.sources.landed import LandedSource, ResumableSource
+from milepost.sources.landed import LandedSource, ResumableSource, RewindableSource
 
 _AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
 
@@ -21,15 +21,13 @@ def named_positions(source: str, end: Position) -> Iterator[None]:
     except (PositionExpired, SourceWentBack) as error:
         earliest, latest = (error.details.get(name) for name in ("earliest", "latest"))
         lost: type[CheckpointError] = SourceWentBack
-        hint = _OTHER_NAME
         what = "the external system is not where the log ends, at"
         has = "" if latest is None else f" Its latest position is {position_text(latest)}."
         if isinstance(error, PositionExpired):
-            lost, what, hint = PositionExpired, "the external system no longer has what follows", ""
+            lost, what = PositionExpired, "the external system no longer has what follows"
             has = "" if earliest is None else f" It still has {position_text(earliest)} to {position_text(latest)}."
         raise lost(
             f"source {source}: {what} position {position_text(end)}: {clause(error.message)}.{has} {_AS_IT_WAS}",
-            hint=hint,
             source=source,
             position=end,
             earliest=earliest,
@@ -66,6 +64,26 @@ def expired_hint(job: str, name: str, source: LandedSource) -> str:
         "bring the lost data back, or approve a gap in the log: "
         f"milepost land {job} --source {name} --resume-from earliest"
     )
+
+
+def went_back_hint(job: str, name: str, source: LandedSource) -> str:
+    """Return how a job goes on after its external system went back. name: of the source."""
+    if not isinstance(source, RewindableSource):
+        return f"bring it forward again, or {_OTHER_NAME}"
+    return (
+        "bring it forward again, or approve that the landed records which are false are void: "
+        f"milepost land {job} --source {name} --void-from auto"
+    )
+
+
+@contextmanager
+def lost_hints(job: str, name: str, source: LandedSource) -> Iterator[None]:
+    """Add how the job goes on to errors in the block that say that a source cannot go on from its log's end."""
+    with (
+        with_hint(PositionExpired, expired_hint(job, name, source)),
+        with_hint(SourceWentBack, went_back_hint(job, name, source)),
+    ):
+        yield
 
 
 def clause(message: str) -> str:

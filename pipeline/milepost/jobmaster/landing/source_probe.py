@@ -10,11 +10,11 @@ from functools import partial
 
 from milepost.codec import dump
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CheckpointError, PositionExpired, SourceUnreachable, with_hint
+from milepost.errors import CheckpointError, SourceUnreachable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.landing.landings import open_source
-from milepost.jobmaster.landing.lost_positions import expired_hint, named_positions
+from milepost.jobmaster.landing.lost_positions import lost_hints, named_positions
 from milepost.jobmaster.landing.table_retention import retention_notes
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
 from milepost.sources.landed import NotedSource, Pull, ReferencedSource, stored_position
@@ -78,8 +78,7 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     else:
         require_identity(name, newest.record.identity, {JOB: context.identity, **identity})
         position = newest.record.end
-    hint = expired_hint(context.spec.name, name, source)
-    with with_hint(PositionExpired, hint), named_positions(name, position):
+    with lost_hints(context.spec.name, name, source), named_positions(name, position):
         pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
     notes = source.notes() if isinstance(source, NotedSource) else ()
     retention = source.file_retention() if isinstance(source, ReferencedSource) else None

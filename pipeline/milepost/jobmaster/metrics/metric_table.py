@@ -149,6 +149,8 @@ METRICS: tuple[Metric, ...] = (
            "Number of the oldest record that is retained."),
     Metric("source", "landedGaps", _G, _U.NONE, "status.sources.*.log.gaps",
            "Records by which its log goes on after lost data."),
+    Metric("source", "landedVoids", _G, _U.NONE, "status.sources.*.log.void_records",
+           "Records of its log that proved false, and that no epoch reads."),
     Metric("source", "pendingRecords", _G, _U.NONE, "status.sources.*.log.unread_rows",
            "Rows of its log that no epoch has read.", _FLINK),
     Metric("source", "pendingBytes", _G, _U.BYTES, "status.sources.*.log.unread_bytes", "Stored bytes of those.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -154,6 +154,19 @@ class _UserCalls:
             )
         return Reached(self.position(reader.initialOffset))
 
+    def newest_true(self, starts_at: Callable[[Position], object], ends: Iterable[Position]) -> int | None:
+        """Return the index of the first position from which the reader does not report that its source went back.
+
+        Args:
+            starts_at: reads the begin of what follows a position.
+        """
+        for number, end in enumerate(ends):
+            with suppress(SourceWentBack):
+                with suppress(PositionExpired):  # what was landed up to there may be true all the same
+                    starts_at(copy.deepcopy(end))
+                return number
+        return None
+
     def stored(self, what: str, position: Any) -> Position:
         """Return a position as the log stores it, independent of the user's object. Raises InvalidRequest."""
         if position is None:
@@ -210,8 +223,9 @@ class _StreamSource:
         return self._calls.position(self._reader.initialOffset)
 
     def next_pull(self, position: Position) -> Pull | None:
-        if not self._pulls.begin():
-            return None
+        return self._pull(position) if self._pulls.begin() else None
+
+    def _pull(self, position: Position) -> Pull | None:
         arguments = []
         if _takes_limit(self._reader):
             arguments = [copy.deepcopy(position), self._limit or self._calls.call(self._reader.getDefaultReadLimit)]
@@ -231,6 +245,16 @@ class _StreamSource:
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
         return self._calls.resumed(self._reader, where)
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        self._pulls.begin()
+        return self._calls.newest_true(self._first_rows, ends)
+
+    def _first_rows(self, position: Position) -> None:
+        """Plan and begin to read what follows a position."""
+        pull = self._pull(position)
+        for split in pull.splits[:1] if pull is not None else ():
+            next(self._calls.iterate(self._calls.call(self._reader.read, split)), None)
 
 
 def _takes_limit(reader: Any) -> bool:
@@ -271,6 +295,9 @@ class _SimpleSource:
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
         return self._calls.resumed(self._reader, where)
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        return self._calls.newest_true(partial(self._calls.call, self._reader.read), ends)
 
 
 class _Pulls:

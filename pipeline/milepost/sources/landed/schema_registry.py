@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -15,7 +15,14 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest, SourceUnreachable
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached, ResumableSource
+from milepost.sources.landed.contract import (
+    LandedSource,
+    PartRows,
+    Pull,
+    Reached,
+    ResumableSource,
+    RewindableSource,
+)
 from milepost.sources.landed.registry_schemas import RegistrySchema, schema_ids, schema_key
 
 if TYPE_CHECKING:
@@ -245,3 +252,7 @@ class WithSchemas:
     def resume_position(self, where: str | int, position: Position) -> Reached:
         assert isinstance(self.source, ResumableSource), "messages are of Kafka"
         return self.source.resume_position(where, position)
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        assert isinstance(self.source, RewindableSource), "messages are of Kafka"
+        return self.source.newest_true(ends)

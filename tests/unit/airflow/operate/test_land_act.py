@@ -1,4 +1,4 @@
-"""The act `land` from `<job>__operate`: a gap in the log of a source, approved by a person."""
+"""The act `land` from `<job>__operate`: a gap or void records in the log of a source, approved by a person."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def job(tmp_path: Path) -> LandedJob:
     return job
 
 
-def planned(job: LandedJob) -> InProcessRun:
-    form = {"land_source": "feed", "land_resume_from": "earliest"}
+def planned(job: LandedJob, **fields: object) -> InProcessRun:
+    form = {"land_source": "feed", **(fields or {"land_resume_from": "earliest"})}
     run = InProcessRun(job_dags(job.folder / "config")["landed__operate"], what="land", **form)
     run.execute("plan")
     return run
@@ -64,6 +64,24 @@ def test_an_approval_is_outdated_once_the_log_has_moved(job: LandedJob) -> None:
     job.approve_gap()
     with wording.raises(AirflowFailException):
         run.execute("act")
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_void_records_and_the_acceptance_of_false_rows_are_approved_like_a_gap(tmp_path: Path, retried: bool) -> None:
+    job = LandedJob.create(tmp_path / "job")
+    job.land_and_run(1, 2, 3)
+    job.go_back(2)
+    for form in ({"land_void_from": "auto"}, {"land_accept_void": True}):
+        run = planned(job, **form)
+        run.approve()
+        wording.matches("land_" + next(iter(form)), run.execute("act")["text"])
+        newest = SourceLog(job.context.store, "feed").newest()
+        if retried:
+            run.execute("act", try_number=2)
+        assert newest == SourceLog(job.context.store, "feed").newest()
+        assert newest is not None and newest.record.void is not None
+        assert "approved by" in newest.record.void.approved_by
+    assert [span.accepted for span in newest.record.voids] == [True]
 
 
 def test_the_choices_of_the_form_are_the_landed_sources(job: LandedJob) -> None:

@@ -75,5 +75,5 @@ def test_hints_lead_to_every_act_that_is_a_command_too_by_fields_that_it_has(job
     assert FIELDS["backfill"] == ("from", "to", "from_checkpoint"), "the others are options of the command alone"
     types = {name: form[ACTS[act].form_name(name)].schema["type"] for act in FIELDS for name in FIELDS[act]}
     switches = {name for name, kind in types.items() if kind == "boolean"}
-    assert switches == {"take_over", "savepoint", "deep"}
+    assert switches == {"take_over", "savepoint", "deep", "accept_void"}
     assert SWITCHES - switches == {"with_input"}, "of savepoint_create"

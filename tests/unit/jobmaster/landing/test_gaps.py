@@ -219,7 +219,7 @@ def test_a_python_source_goes_on_from_earliest_only(job: LandedJob, where: str) 
 
 def test_a_python_source_whose_first_position_is_lost_too_is_refused(job: LandedJob) -> None:
     feeds = job.folder / "config" / "feeds.py"
-    feeds.write_text(feeds.read_text().replace('return {"next": self.state()["deleted"]}\n', 'return {"next": 4}\n', 1))
+    feeds.write_text(feeds.read_text().replace("return self.bounds()[0]\n", 'return {"next": 4}\n', 1))
     with wording.raises(InvalidRequest):
         job.master.gaps.plan("feed", "earliest")
 

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from milepost.errors import CheckpointError, InvalidRequest, PlanOutdated
+from milepost.errors import CheckpointError, InputVoided, InvalidRequest, PlanOutdated
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
 from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
+from milepost.protocol.landed.voids import false_span, live_sequences
 from milepost.protocol.records.ids import SessionId
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
@@ -39,6 +40,9 @@ class LandedHistory(RuleBasedStateMachine):
     Attributes:
         since: of each checkpoint: rows before this number are not in its tables, because they were deleted from the log
             before a timeline began from the empty state.
+        life: of the external system, of which the rows of the log are.
+        seen: of each checkpoint: the life of its rows, and the rows that were lost. It is missing if the checkpoint
+            goes on after accepted false rows.
     """
 
     def __init__(self) -> None:
@@ -47,7 +51,9 @@ class LandedHistory(RuleBasedStateMachine):
         self.produced = 0
         self.rows = {0: 0}
         self.since = {0: 0}
-        self.saved: dict[str, tuple[int, int]] = {}
+        self.life = 0
+        self.seen: dict[int, tuple[int, list[int]]] = {}
+        self.saved: dict[str, tuple[int, int, tuple[int, list[int]] | None]] = {}
         self.ancestors: dict[int, tuple[int, ...]] = {0: ()}
         self.head = 0
 
@@ -69,15 +75,77 @@ class LandedHistory(RuleBasedStateMachine):
     def expire(self, count: int) -> None:
         self.job.expire(count)
 
+    @precondition(lambda self: self.produced and self.job.context.log.head() is not None)
+    @rule(lost=st.integers(1, 6))
+    def go_back(self, lost: int) -> None:
+        """The external system loses its newest rows. Those that come after have the same numbers."""
+        self.job.go_back(self.produced - lost)
+        self.produced = len((self.job.folder / "produced.csv").read_text().split())
+
     @rule()
     def land(self) -> None:
+        if self.job.is_false:
+            before = self.job.newest
+            (failed,) = self.job.land().failed
+            assert (failed.error, self.job.newest) == ("SourceWentBack", before)
+            try:
+                self.job.void()
+            except InvalidRequest as refused:
+                assert "has changed before all retained records" in refused.message
+                self._begin_again()
+                return
         if self.job.is_expired:
             before = self.job.landed_end
             (failed,) = self.job.land().failed
             assert (failed.error, self.job.landed_end) == ("PositionExpired", before)
             self.job.approve_gap()
+            _ = self.job.lost_rows
         assert not self.job.land().failed
         assert self.job.left == 0
+        self.life = self.job.life
+
+    @precondition(lambda self: self.job.is_false)
+    @rule(
+        effect=st.sampled_from([Effect.LOST_REPLY, Effect.LOST_REQUEST, Effect.UNAVAILABLE]) | st.none(),
+        after=st.booleans(),
+    )
+    def void_in_trouble(self, effect: Effect | None, after: bool) -> None:
+        """The record gets no reply, or the process ends before or after it. An approval appends one record at most."""
+
+        def kill(operation: str, key: str) -> None:
+            if operation in WRITES:
+                raise Killed
+
+        dying = self.job.master
+        try:
+            approved = dying.voids.plan("feed", "auto").approved
+        except InvalidRequest:
+            self.land()
+            return
+        hooks = {} if effect is not None else {"after": kill} if after else {"before": kill}
+        faults = [] if effect is None else [Fault(lambda operation, _: operation in WRITES, effect, 0)]
+        dying.context.__dict__["store"] = HookedStore(FaultyStore(dying.context.store, faults), **hooks)
+        with suppress(CheckpointError, Killed):
+            dying.voids.approve(approved, "by a test")
+        master = self.job.master
+        if master.voids.find(approved) is None:
+            master.voids.approve(approved, "by a test")
+        with pytest.raises(PlanOutdated):
+            master.voids.approve(approved, "by a test")
+        assert not self.job.is_false
+        self.life = self.job.life
+
+    def _begin_again(self) -> None:
+        """Every retained record is false: the source gets another log. Here, so does the job."""
+        folder = self.job.folder.with_name(f"{self.job.folder.name}-again")
+        spec = (self.job.folder / "config" / "landed.yaml").read_text()
+        old, self.job = self.job, LandedJob.create(folder)
+        (folder / "config" / "landed.yaml").write_text(
+            spec.replace(json.dumps(str(old.folder)), json.dumps(str(folder)))
+        )
+        shutil.rmtree(old.folder)
+        self.produced = self.life = self.head = 0
+        self.rows, self.since, self.seen, self.saved, self.ancestors = {0: 0}, {0: 0}, {}, {}, {0: ()}
 
     @precondition(lambda self: self.job.is_expired)
     @rule(
@@ -132,13 +200,34 @@ class LandedHistory(RuleBasedStateMachine):
 
     @rule()
     def epoch(self) -> None:
+        if self.job.context.log.head() is None:
+            return
         since = self._deleted() if self.head == 0 else self.since[self.head]  # the epoch's end may raise the floor
-        result = self.job.epoch() if self.job.context.log.head() is not None else None
-        if result is not None and not isinstance(result, NothingToDo):
+        lost, accepted = self.job.lost_rows, self.head not in self.seen if self.head else False
+        try:
+            result = self.job.epoch()
+        except InputVoided as stopped:
+            accepted |= self._go_on(stopped)
+            since = self._deleted() if self.head == 0 else self.since[self.head]
+            result = self.job.epoch()
+        if not isinstance(result, NothingToDo):
             self._advance(int(result.checkpoint_id), self.head)
             position = self.job.position()
             assert position is not None
             self.rows[self.head], self.since[self.head] = position.total_rows, since
+            if not accepted:
+                self.seen[self.head] = self.life, lost
+
+    def _go_on(self, stopped: InputVoided) -> bool:
+        """Go back to the checkpoint that an error names, or accept the false rows. Returns whether they were."""
+        target = stopped.details["rollback_to"]
+        if target is None:
+            self.job.accept_void()
+            return True
+        assert isinstance(target, int)
+        self.job.roll_back(target)
+        self.head = target
+        return False
 
     @rule(name=st.sampled_from(["feed", "events", "clicks"]))
     def rename(self, name: str) -> None:
@@ -170,19 +259,33 @@ class LandedHistory(RuleBasedStateMachine):
     @rule(data=st.data())
     def backfill(self, data: st.DataObject) -> None:
         rows, since, start = self.rows[self.head], self.since[self.head], data.draw(st.sampled_from(self._replayable()))
+        seen = self.seen.get(self.head)
+        position, newest = self.job.position(), self.job.newest
+        assert newest is not None
+        if false_span(position, newest) is not None:
+            with pytest.raises(InputVoided):
+                self.job.backfill(from_checkpoint=start)
+            return
         if start == 0 and since < self._deleted():
             with pytest.raises(InvalidRequest, match="were deleted"):
                 self.job.backfill(from_checkpoint=start)
             return
-        self.job.backfill(from_checkpoint=start)
+        try:
+            self.job.backfill(from_checkpoint=start)
+        except InvalidRequest as refused:  # the deleted records that it needs have no rows
+            assert start == 0 and "were deleted" in refused.message
+            return
         self._advance(int(self.job.context.head().state.timeline().head), start)
         self.rows[self.head], self.since[self.head] = rows, since
+        if seen is not None:
+            self.seen[self.head] = seen
 
     def _deleted(self) -> int:
         """Number of rows before the retained records of the log."""
         log = self.job.context.source_log(self.job.source)
         newest = log.newest()
-        record = None if newest is None else log.record(log.first(newest)).record
+        live = () if newest is None else live_sequences(log.first(newest), newest.record.sequence, newest.record.voids)
+        record = log.record(live[0]).record if live else None
         return 0 if record is None else record.total_rows - record.rows
 
     def _retained(self) -> list[int]:
@@ -217,14 +320,15 @@ class LandedHistory(RuleBasedStateMachine):
     def move(self, write: int) -> None:
         """The job goes on in another storage, from a savepoint with input. Its first restore ends at a write."""
         rows, since, old, master = self.rows[self.head], self.since[self.head], self.job.folder, self.job.master
+        in_life = self.seen.get(self.head)
         master.savepoints.export(self.head, f"{old}-saved", with_input=True)
         new = old.parent / f"{old.name}-moved"
         shutil.copytree(old / "config", new / "config")
         spec = new / "config" / "landed.yaml"
         spec.write_text(spec.read_text().replace(json.dumps(str(old)), json.dumps(str(new))))
-        for name in ("feed.json", "produced.csv", "lost.json"):
-            if (old / name).exists():
-                shutil.copy(old / name, new)
+        for file in (old / "feed.json", old / "lost.json", *old.glob("produced*.csv")):
+            if file.exists():
+                shutil.copy(file, new)
         shutil.rmtree(old)
         self.job = LandedJob(new)
         seen = 0
@@ -245,6 +349,7 @@ class LandedHistory(RuleBasedStateMachine):
                 self.job.master.restores.start(f"{old}-saved")
         self.head = int(self.job.context.head().state.timeline().head)
         self.rows, self.since = {0: 0, self.head: rows}, {0: 0, self.head: since}
+        self.seen = {} if in_life is None else {self.head: in_life}
         self.saved, self.ancestors = {}, {0: (), self.head: ()}
 
     @precondition(lambda self: self.head)
@@ -252,7 +357,7 @@ class LandedHistory(RuleBasedStateMachine):
     def save(self) -> None:
         name = f"saved-{len(self.saved)}"
         self.job.master.savepoints.create(name)
-        self.saved[name] = self.rows[self.head], self.since[self.head]
+        self.saved[name] = self.rows[self.head], self.since[self.head], self.seen.get(self.head)
 
     @precondition(lambda self: self.saved)
     @rule(data=st.data())
@@ -261,23 +366,27 @@ class LandedHistory(RuleBasedStateMachine):
         self.job.master.savepoints.cancel()
         self.job.master.restores.start(name)
         self.head = int(self.job.context.head().state.timeline().head)
-        self.rows[self.head], self.since[self.head] = self.saved[name]
+        self.rows[self.head], self.since[self.head], seen = self.saved[name]
+        if seen is not None:
+            self.seen[self.head] = seen
         self.ancestors[self.head] = ()
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:
         """After a kill between a restore's switch and its tables, they follow at the next epoch."""
-        if self.head and self.job.context.head().state.reconciliation is None:
-            self.job.assert_tables(self.rows[self.head], self.since[self.head])
+        if self.head in self.seen and self.job.context.head().state.reconciliation is None:
+            self.job.assert_tables(self.rows[self.head], self.since[self.head], *self.seen[self.head])
 
     def teardown(self) -> None:
         """Land and process the rest: then the tables have every row that was produced and not lost."""
         try:
             self.land()
+            before = -1
+            while before != self.head:
+                before = self.head
+                self.epoch()
             since = self.since[self.head] if self.head else self._deleted()
-            while not isinstance(self.job.epoch(), NothingToDo):
-                pass
-            if rows := self.produced - len(self.job.lost_rows):
+            if (rows := self.produced - len(self.job.lost_rows)) and self.head in self.seen:
                 self.job.assert_tables(rows, since)
         finally:
             self._folder.cleanup()

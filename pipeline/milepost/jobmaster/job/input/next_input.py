@@ -25,7 +25,14 @@ from milepost.jobspec.graph import JobGraph, Node
 from milepost.jobspec.job import FileSourceSpec
 from milepost.language.times import format_duration, in_ms
 from milepost.protocol.exchange import operator_watermark, output_watermark
-from milepost.protocol.landed import LogPosition, RecordLimits, StoredRecord, within_limits
+from milepost.protocol.landed import (
+    LogPosition,
+    RecordLimits,
+    StoredRecord,
+    live_records,
+    live_sequences,
+    within_limits,
+)
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -183,10 +190,10 @@ def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str
     spec, (log, position, newest) = context.spec.landed[name], open_log(context, base, name)
     records: tuple[StoredRecord, ...] = ()
     last = _bounded(log, position, newest, up_to)
-    if last is not None and has_new_rows(position, last.record):
+    if newest is not None and last is not None and has_new_rows(position, last.record):
         limits = spec.limits_per_epoch
         allowed = RecordLimits(limits.max_records, limits.max_rows, limits.max_bytes)
-        records = within_limits(log.since(position, last), allowed)
+        records = within_limits(live_records(log.since(position, last), newest.record.voids), allowed)
     expect_every_ms = None if spec.expect_every is None else in_ms(spec.expect_every)
     now_ms = 0 if expect_every_ms is None else context.store.clock_ms()
     return plan_log(LogInput(position, None if newest is None else newest.record, records), now_ms, expect_every_ms)
@@ -195,11 +202,12 @@ def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str
 def _bounded(
     log: SourceLog, position: LogPosition | None, newest: StoredRecord | None, up_to: int | None
 ) -> StoredRecord | None:
-    """Return the newest record that counts as input; None: there is none after the position."""
+    """Return the newest record that counts as input and is not void; None: there is none after the position."""
     if newest is None or up_to is None or newest.record.sequence <= up_to:
         return newest
     first = newest.record.first if position is None else position.next
-    return log.record(up_to) if up_to >= first else None
+    live = live_sequences(first, up_to, newest.record.voids)
+    return log.record(live[-1]) if live else None
 
 
 def _rules(name: str, spec: FileSourceSpec, *, local: bool) -> SourceRules:

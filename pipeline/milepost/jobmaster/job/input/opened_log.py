@@ -5,6 +5,7 @@ from __future__ import annotations
 from milepost.epoch import CheckpointMetadata
 from milepost.jobmaster.job.checks.landed_source_checks import require_restored
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.false_rows import require_true_rows
 from milepost.protocol.landed import LogPosition, StoredRecord, require_own_log
 from milepost.storage.log import SourceLog
 
@@ -16,7 +17,8 @@ def open_log(
 
     A base that has read nothing begins at the floor; None is the first record of a log that has no floor.
 
-    Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log.
+    Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log. InputVoided: it has read
+        rows of the log that proved false.
     """
     log = context.source_log(name)
     position = None if base is None else base.log_position(log.stored_as)
@@ -27,4 +29,5 @@ def open_log(
             require_restored(name, newest, context.recent_state())
     position = log.floor if position is None else position
     log.require_continues(position, newest)
+    require_true_rows(context, base, log, newest)
     return log, position, newest

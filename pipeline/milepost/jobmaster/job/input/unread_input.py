@@ -12,6 +12,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import SourcePlans, plan_stream
 from milepost.jobmaster.job.input.opened_log import open_log
 from milepost.language.times import in_ms
+from milepost.protocol.landed import totals_read
 from milepost.sources.planning import LogInput, SourcePlan, plan_log
 from milepost.storage.concurrency import parallel_map
 
@@ -36,7 +37,7 @@ def _unread_log(context: JobContext, base: CheckpointMetadata | None, name: str)
     plan = plan_log(LogInput(position, None if newest is None else newest.record, ()), now_ms, expect_every_ms)
     if newest is None:
         return plan
-    rows, size, objects = (0, 0, 0) if position is None else position.totals[2:]
+    rows, size, objects = totals_read(position, newest.record.voids)
     oldest = log.first_reaching(rows + 1, position, newest)
     return replace(
         plan,

@@ -40,6 +40,8 @@ class RecordsRead:
     Attributes:
         log: id of the log. first, last: sequences, inclusive. position: of the external system, after the last one.
         gaps: how many of the records are gaps: data that was lost before it was landed.
+        voids: how many of the records say that records before them were false. skipped: how many were not read, because
+            they are void.
     """
 
     log: str
@@ -47,6 +49,8 @@ class RecordsRead:
     last: int
     position: Any
     gaps: int
+    voids: int
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,4 +97,5 @@ def _read(item: SourceInput, source: SourceSpec | None) -> InputRead:
 
 
 def _records(landed: LandedRange) -> RecordsRead:
-    return RecordsRead(landed.end.log, landed.first, landed.end.next - 1, landed.end.at, landed.gaps)
+    counts = landed.gaps, landed.voids, landed.skipped
+    return RecordsRead(landed.end.log, landed.first, landed.end.next - 1, landed.end.at, *counts)

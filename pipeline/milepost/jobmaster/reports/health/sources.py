@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.codec import OmitNone
 from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, iso_ms, watermark_text
-from milepost.errors import CheckpointError, InvalidRequest, SourceChanged, SourceReplaced
+from milepost.errors import CheckpointError, InputVoided, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
     SourcePlans,
@@ -23,7 +23,7 @@ from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
-from milepost.protocol.landed import LandingFailure, SourceBacklog
+from milepost.protocol.landed import LandingFailure, SourceBacklog, live_sequences, totals_read
 from milepost.protocol.records import CheckpointFailureReason, ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
@@ -74,6 +74,8 @@ class LogHealth:
         backlog: what the external system had after `position` when the newest record was read; omitted where the
             source cannot say.
         gaps: records of the whole log by which it goes on after lost data.
+        voids: records of the whole log that say that records before them were false. void_records: how many records
+            are void.
         failed: why the last landing failed; omitted if it succeeded.
     """
 
@@ -91,6 +93,8 @@ class LogHealth:
     retained_from: int
     held_by: str | None
     gaps: int
+    voids: int
+    void_records: int
     backlog: OmitNone[SourceBacklog] = None
     failed: OmitNone[FailedLandingHealth] = None
 
@@ -150,7 +154,7 @@ def backlog(context: JobContext, state: ManifestState | None, base: CheckpointMe
     """Return the input that the head has not read. Lists each source once."""
     try:
         plans = unread_input(context, base)
-    except (SourceChanged, SourceReplaced) as error:
+    except (SourceChanged, SourceReplaced, InputVoided) as error:
         return Backlog(source_changed=_one_line(error))
     except InvalidRequest as error:
         if error.details.get("reason") == CheckpointFailureReason.SPEC_REFUSED.value:
@@ -320,6 +324,8 @@ def _log_health(
             retained_from=1,
             held_by=None,
             gaps=0,
+            voids=0,
+            void_records=0,
             failed=failed,
         )
     oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
@@ -327,8 +333,8 @@ def _log_health(
         records=newest.sequence,
         rows=newest.total_rows,
         bytes=newest.total_bytes,
-        unread_records=newest.sequence - (0 if position is None else position.next - 1),
-        unread_rows=newest.total_rows - (0 if position is None else position.total_rows),
+        unread_records=len(live_sequences(1 if position is None else position.next, newest.sequence, newest.voids)),
+        unread_rows=newest.total_rows - totals_read(position, newest.voids)[0],
         unread_bytes=plan.pending_bytes,
         oldest_unread=None if oldest_ms is None else iso_ms(oldest_ms),
         lag_ms=0 if oldest_ms is None else max(0, now_ms - oldest_ms),
@@ -339,6 +345,8 @@ def _log_health(
         held_by=held_by,
         backlog=newest.backlog,
         gaps=newest.total_gaps,
+        voids=len(newest.voids),
+        void_records=sum(span.end - span.first for span in newest.voids),
         failed=failed,
     )
 

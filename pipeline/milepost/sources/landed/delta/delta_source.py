@@ -8,13 +8,14 @@ which also has rows that were landed before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import CheckpointError, InvalidRequest
+from milepost.errors import CheckpointError, InvalidRequest, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
@@ -126,6 +127,22 @@ class DeltaSource:
         if isinstance(where, int):
             version = max(version, self.log.first_since(where, state, may_be_cleaned=True))
         return Reached(self._before(version).encode(), (), SourceBacklog(state.version + 1 - version, "version"))
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        """Return the first position whose newest commit is still in the table's log. Raises InvalidRequest: unknown."""
+        state = self._checked()
+        for number, end in enumerate(ends):
+            place = Place.decode(end)
+            with suppress(SourceWentBack):
+                self._require_there(place, state)
+                if place.landed >= 0 and (place.digest is None or self.log.body(place.landed) is None):
+                    raise self.failures.invalid(
+                        f"no longer has the commit of version {place.landed}, so whether it is the one that was landed "
+                        "is unknown",
+                        "give the source another name in the spec, which copies the table again",
+                    )
+                return number
+        return None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
         read = file_references if self.by_reference else read_data_files

@@ -7,8 +7,8 @@ that was landed, and takes the files that each added.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.snapshots import Snapshot
 
-from milepost.errors import CheckpointError, PositionExpired, StateCorrupt
+from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, StateCorrupt
 from milepost.jobspec.job import CatalogSpec, EventTimeSpec
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
@@ -157,6 +157,24 @@ class IcebergSource:
             since = next((_before(each) for each in chain if each.timestamp_ms >= where), end)
             resumed = max(resumed, since, key=attrgetter("sequence"))
         return Reached(resumed.encode(), (), _backlog(chain, resumed))
+
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        """Return the first position whose snapshot is in the history of the branch. Raises InvalidRequest: unknown."""
+        snapshots = self._snapshots()
+        snapshots.check()
+        chain = snapshots.chain()
+        for number, end in enumerate(ends):
+            place = Place.decode(end)
+            with suppress(SourceWentBack):
+                try:
+                    self._following(place, chain)
+                except PositionExpired as error:
+                    raise self.failures.invalid(
+                        f"no longer has snapshot {place.snapshot}: whether it was of branch {self.branch} is unknown",
+                        "give the source another name in the spec, which copies the table again",
+                    ) from error
+                return number
+        return None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
         read = file_references if self.by_reference else read_data_files

@@ -6,14 +6,14 @@ takes a share of every partition that is behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from milepost.errors import CheckpointError
+from milepost.errors import CheckpointError, PositionExpired
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
@@ -166,6 +166,29 @@ class KafkaSource:
         left = tuple(partition.name for partition in behind(places, state.ends))
         return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)))
 
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        """Return the first position whose messages the cluster has not lost. What has expired counts as true."""
+        state = self._state_at_start()
+        return next((number for number, end in enumerate(ends) if self._is_true(end, state)), None)
+
+    def _is_true(self, end: Position, state: _StartState) -> bool:
+        """Return whether the partitions were not truncated before a position. Reads one message after it of each."""
+        _, places = self._places(end, state)
+        there = {partition: places[partition] for partition in state.ends}
+        if any(self._found_before(place, state.ends[partition]) for partition, place in there.items()):
+            return False
+        there = {partition: place for partition, place in there.items() if place.next >= state.earliest[partition].next}
+        shares = [replace(share, max_rows=1) for share in plan_shares(there, _of(state.ends, there), len(there), 1)]
+        reader = Reader(self.cluster, self.max_bytes)
+        try:
+            for _ in reader.read(shares) if shares else ():
+                pass
+        except PositionLost as lost:
+            return isinstance(self._position_lost(lost, shares), PositionExpired)
+        finally:
+            reader.close()
+        return True
+
     def commit(self, end: Position) -> None:
         """Set the group's offsets for dashboards, if the client names a group."""
         if self.group is not None:
@@ -222,12 +245,19 @@ class KafkaSource:
         failures = self.cluster.failures
         for partition, place in places.items():
             low, end = state.earliest[partition], state.ends[partition]
-            if place.next > end.next:
-                raise failures.went_back(partition, place, f"the partition ends at offset {end.next}")
-            if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
-                raise failures.went_back(partition, place, f"its leader epoch is {end.leader_epoch}")
+            if (found := self._found_before(place, end)) is not None:
+                raise failures.went_back(partition, place, found)
             if place.next < low.next:
                 raise failures.expired(partition, place, low.next)
+
+    @staticmethod
+    def _found_before(place: Place, end: Place) -> str | None:
+        """Return what shows that a partition was truncated before a place; None: nothing does."""
+        if place.next > end.next:
+            return f"the partition ends at offset {end.next}"
+        if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
+            return f"its leader epoch is {end.leader_epoch}"
+        return None
 
     def _require_complete(self, shares: Sequence[Share], offsets: Mapping[Partition, list[Any]]) -> None:
         """Check after reading that the topics are still the same, and that nothing expired before it was read.
@@ -259,6 +289,11 @@ class KafkaSource:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+
+def _of(places: Places, partitions: Iterable[Partition]) -> Places:
+    """Return the places of some partitions."""
+    return {partition: places[partition] for partition in partitions}
 
 
 def _offsets(count: int) -> SourceBacklog:

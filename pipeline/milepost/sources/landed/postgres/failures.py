@@ -18,6 +18,7 @@ from milepost.errors import (
     SourceUnreachable,
     SourceWentBack,
 )
+from milepost.protocol.landed import Position
 
 _NOTHING = "Nothing of this read was landed; what was landed before is there."
 
@@ -102,6 +103,13 @@ class Failures:
         """Return the error for a slot that no longer has what follows the log. The lander names the source."""
         return PositionExpired(why)
 
-    def went_back(self, why: str) -> SourceWentBack:
+    def went_back(self, why: str, latest: Position) -> SourceWentBack:
         """Return the error for a server that lost what was landed. The lander names the source."""
-        return SourceWentBack(why)
+        return SourceWentBack(why, latest=latest)
+
+    def unknown_copy(self, table: object) -> InvalidRequest:
+        """Return the error for an initial copy of which it is unknown whether the server has lost rows since."""
+        return self.invalid(
+            f"table {table}: its initial copy may have rows that the server has lost since",
+            "give the source another name in the spec, which copies the table again",
+        )

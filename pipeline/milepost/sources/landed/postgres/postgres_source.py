@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ from milepost.sources.landed.postgres.server import (
     advance_slot,
     can_use_slots,
     create_slot,
+    quoted_name,
     read_facts,
     read_slot,
 )
@@ -230,6 +231,14 @@ class PostgresSource:
                 f"slot {self.slot} returned what is no message of pgoutput: {bad}", "report it with this message"
             ) from bad
 
+    def newest_true(self, ends: Iterable[Position]) -> int | None:
+        """Return the first position up to which the server has what was landed. Raises InvalidRequest: unknown."""
+        if self.table.copies:
+            raise self.failures.unknown_copy(self.table.name)
+        with self.server.reading() as connection:
+            facts, places = read_facts(connection), enumerate(map(_SlotPosition.of_json, ends))
+        return next((number for number, at in places if self._lost_before(facts, at) is None), None)
+
     def commit(self, end: Position) -> None:
         """Advance the slot, unless it is beyond the position."""
         at = _SlotPosition.of_json(end)
@@ -300,7 +309,7 @@ class PostgresSource:
         """Peek into the slot. most: number of messages after which the server stops at a commit."""
         assert self._until is not None
         with connection.cursor(name="milepost_changes", binary=True) as cursor:
-            cursor.execute(_PEEK, [self.slot, lsn_text(self._until), most, _quoted(self.table.publication)])
+            cursor.execute(_PEEK, [self.slot, lsn_text(self._until), most, quoted_name(self.table.publication)])
             messages = (bytes(data) for (data,) in fetched(cursor))
             yield from read_changes(messages, oid, self.table.rows, after, self.limits)
 
@@ -357,19 +366,20 @@ class PostgresSource:
 
     def _require_timeline(self, facts: Facts, at: _SlotPosition) -> None:
         """Check that the server has everything that was landed. Raises SourceWentBack."""
-        end: int | None = facts.flushed
-        if facts.timeline > at.timeline:
-            end = self.server.timeline_end(at.timeline, facts.timeline)
-        if facts.timeline < at.timeline or end is None:
-            raise self._went_back(f"the server is on timeline {facts.timeline}, which does not continue it", facts)
-        if end < at.lsn:
-            available = f"timeline {facts.timeline} has it up to {lsn_text(end)} only"
-            raise self._went_back(f"the server lost what was written after that: {available}", facts)
+        if (lost := self._lost_before(facts, at)) is not None:
+            latest = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot)
+            raise self.failures.went_back(lost, latest.to_json())
 
-    def _went_back(self, why: str, facts: Facts) -> CheckpointError:
-        error = self.failures.went_back(why)
-        error.details["latest"] = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
-        return error
+    def _lost_before(self, facts: Facts, at: _SlotPosition) -> str | None:
+        """Return why the server does not have everything that was landed up to a position; None: it has it."""
+        is_newer = facts.timeline > at.timeline
+        end = self.server.timeline_end(at.timeline, facts.timeline) if is_newer else facts.flushed
+        if facts.timeline < at.timeline or end is None:
+            return f"the server is on timeline {facts.timeline}, which does not continue it"
+        if end < at.lsn:
+            has = f"timeline {facts.timeline} has it up to {lsn_text(end)} only"
+            return f"the server lost what was written after that: {has}"
+        return None
 
     def _expired(self, why: str, earliest: _SlotPosition | None, facts: Facts) -> CheckpointError:
         error = self.failures.expired(why)
@@ -388,8 +398,3 @@ class PostgresSource:
                     "end them (see pg_stat_activity), then land again",
                 )
             time.sleep(0.2)
-
-
-def _quoted(publication: str) -> str:
-    """Return a publication as an identifier in a list of names."""
-    return '"' + publication.replace('"', '""') + '"'

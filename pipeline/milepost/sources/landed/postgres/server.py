@@ -213,3 +213,8 @@ def can_use_slots(connection: Connection) -> bool:
     except psycopg.errors.UndefinedObject:
         return True
     return True
+
+
+def quoted_name(publication: str) -> str:
+    """Return a publication as an identifier in a list of names."""
+    return '"' + publication.replace('"', '""') + '"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import pytest
@@ -273,6 +274,23 @@ def test_a_log_does_not_go_on_after_a_partition_that_went_back(mock: Mock) -> No
     log.position["clicks"]["partitions"]["1"]["next"] = 5
     with pytest.raises(SourceWentBack, match="clicks/1"):
         mock.source().resume_position("earliest", log.position)
+
+
+def test_the_newest_true_position_is_one_that_no_partition_is_behind(mock: Mock) -> None:
+    log, ends = KafkaLog(), []
+    for number in range(3):
+        mock.write(0, b"a%d" % number)
+        mock.write(1, b"b%d" % number)
+        log.land(mock.source())
+        ends.insert(0, deepcopy(log.position))
+    assert mock.source().newest_true(ends) == 0
+    ends[0]["clicks"]["partitions"]["1"]["next"] += 1
+    assert mock.source().newest_true(ends) == 1
+    ends[1]["clicks"]["partitions"]["0"]["leader_epoch"] = 99
+    assert mock.source().newest_true(ends) == 2
+    assert mock.source().newest_true(ends[:2]) is None
+    mock.expire(0)
+    assert mock.source().newest_true(ends[2:]) == 0, "what has expired counts as true"
 
 
 def test_no_answer_ends_within_the_time_and_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:

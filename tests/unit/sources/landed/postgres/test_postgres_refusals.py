@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from milepost.errors import (
     SourceWentBack,
 )
 from milepost.protocol.landed import require_identity
-from milepost.sources.landed import NotedSource
+from milepost.sources.landed import NotedSource, RewindableSource
 from milepost.sources.landed.postgres.postgres_source import slot_name
 from milepost.sources.landed.postgres.server import ends_of_timelines
 from milepost_testkit.jobs.postgres_landing import PostgresLog, replicated
@@ -296,6 +297,7 @@ def test_a_failover_that_kept_everything_goes_on_and_one_that_lost_what_was_land
     database.run("INSERT INTO t VALUES (2, 2)")
     assert log.changes() == [("insert", 2, 2)]
     assert log.position["timeline"] == 2
+    kept = log.position
     server.stop()
     data = server.directory / "data"
     copy = server.directory / "copy"
@@ -317,6 +319,17 @@ def test_a_failover_that_kept_everything_goes_on_and_one_that_lost_what_was_land
     log.refused(SourceWentBack, "the server lost what was written after that: timeline 3 has it up to")
     with pytest.raises(SourceWentBack):
         log.source().commit(log.position)
+    ends = [log.position, kept]
+    with pytest.raises(InvalidRequest, match="its initial copy may have rows that the server has lost since"):
+        rewindable(replace(log, start="copy")).newest_true(ends)
+    streamed = rewindable(log)
+    assert [streamed.newest_true(ends), streamed.newest_true(ends[:1])] == [1, None]
+
+
+def rewindable(log: PostgresLog) -> RewindableSource:
+    source = log.source()
+    assert isinstance(source, RewindableSource)
+    return source
 
 
 def test_a_standby_is_refused(start_server: StartServer) -> None:

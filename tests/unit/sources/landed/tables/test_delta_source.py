@@ -13,6 +13,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import pyarrow as pa
@@ -492,6 +493,29 @@ def test_a_table_that_was_restored_from_an_older_copy_went_back(table: Table) ->
     with pytest.raises(SourceWentBack, match="has another commit of version 1"):
         table.log.land()
     assert table.log.records()[-1].total_rows == 2
+
+
+def test_the_newest_true_position_ends_with_a_commit_that_the_table_still_has(table: Table) -> None:
+    for key in range(3):
+        table.append(key)
+        table.log.land()
+        if key == 1:
+            shutil.copytree(table.folder, table.folder.with_name("copy"))
+    ends = [record.end for record in reversed(table.log.records())]
+    shutil.rmtree(table.folder)
+    shutil.copytree(table.folder.with_name("copy"), table.folder)
+    for key in (7, 8):
+        source: Any = table.open()
+        newest = source.newest_true(ends)
+        assert ends[newest]["version"] == 2, "everything up to version 1 is read"
+        assert source.newest_true(ends[:newest]) is None
+        table.append(key)
+    source = table.open()
+    with (
+        patch.object(type(source.log), "body", lambda log, version: None),
+        pytest.raises(InvalidRequest, match="no longer has the commit of version 2, so whether it is the one"),
+    ):
+        source.newest_true(ends)
 
 
 def test_a_folder_without_a_table_is_refused(table: Table) -> None:

@@ -458,6 +458,26 @@ def test_a_branch_that_was_rolled_back_went_back(table: Table) -> None:
         table.log.land()
 
 
+def test_the_newest_true_position_is_in_the_history_of_the_branch(table: Table) -> None:
+    snapshots = []
+    for key in range(3):
+        snapshots.append(table.append(key))
+        table.log.land()
+    ends = [record.end for record in reversed(table.log.records())]
+    table.library.manage_snapshots().rollback_to_snapshot(snapshots[1]).commit()
+    later = table.append(7)
+    source: Any = table.open()
+    newest = source.newest_true(ends)
+    assert (newest, ends[newest]["snapshot"]) == (1, snapshots[1])
+    assert source.newest_true(ends[:1]) is None
+    table.append(8)
+    for snapshot in (*snapshots[:2], later):
+        table.expire(snapshot)
+    expired: Any = table.open()
+    with pytest.raises(InvalidRequest, match="whether it was of branch main is unknown"):
+        expired.newest_true(ends)
+
+
 def test_a_branch_is_read_alone(table: Table) -> None:
     first = table.append(1)
     with table.library.manage_snapshots() as manage:
