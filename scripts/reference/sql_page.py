@@ -28,6 +28,7 @@ _OPERATORS = {
     "[LEFT] ASOF JOIN … MATCH_CONDITION (left.time >= right.time)": "`asof`",
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1, over append rows": "`latest`",
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n, or WHERE of the query around it": "`top`",
+    "rank() or dense_rank() in place of row_number()": "`top` with `ties`",
     "ORDER BY … LIMIT n": "`top`",
     "a view whose rows are inserted and retracted, such as those of a join over updates": "`materialize` by its key",
 }
@@ -51,7 +52,7 @@ _STATEMENT_NOTES = """\
 """
 _ALSO_REFUSED = """\
 Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and
-FULL joins, NOT IN, other queries in expressions, other functions with OVER, rank() and dense_rank(), lateral aliases,
+FULL joins, NOT IN, other queries in expressions, other functions with OVER, lateral aliases,
 aliases in HAVING, NATURAL, and an output column that occurs twice.
 """
 

@@ -17,6 +17,9 @@ from milepost.operators.base import APPEND
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
 
 
+_TIES: dict[str, bool | str] = {"row_number": False, "rank": True, "dense_rank": "dense"}
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """The first n rows per partition.
@@ -24,6 +27,7 @@ class Ranking:
     Attributes:
         order: (expression, whether it sorts descending). rank: output column with the rank, or None.
         is_limit: whether it is ORDER BY … LIMIT, which may name output columns. OVER (…) sees only the input.
+        ties: as in a `top` operator: True for rank(), dense for dense_rank().
     """
 
     at: Tokens
@@ -32,6 +36,7 @@ class Ranking:
     n: int
     rank: str | None = None
     is_limit: bool = False
+    ties: bool | str = False
 
     def expressions(self, outputs: Sequence[Output], scope: Scope) -> list[Tokens]:
         """Return its expressions that are no output columns."""
@@ -102,9 +107,6 @@ def _over(run: Tokens, n: int, rank: str | None) -> Ranking:
     function = run.word(name_at).lower()
     if function not in RANKS or name_at != 0 or end != len(run) or run.kind(over + 1) != "L_PAREN":
         raise run.problem(_EXPECTED)
-    if function != "row_number":
-        raise run.problem(f"{function}() is not available in this version; use row_number(), which breaks ties by the "
-                          "whole row")  # fmt: skip
     if n < 1:
         raise run.problem("expected at least one row")
     inside = run.part(over + 2, end - 1)
@@ -117,7 +119,7 @@ def _over(run: Tokens, n: int, rank: str | None) -> Ranking:
     for at in inside.top():
         if inside.kind(at) in ("ROWS", "RANGE") and inside.kind(at - 1) != "DOT":
             raise inside.problem("row_number() takes no frame", at)
-    return Ranking(run, partition, read_order(inside.part(cuts["ORDER_BY"] + 1)), n, rank)
+    return Ranking(run, partition, read_order(inside.part(cuts["ORDER_BY"] + 1)), n, rank, ties=_TIES[function])
 
 
 def read_order(run: Tokens) -> list[tuple[Tokens, bool]]:
@@ -164,17 +166,26 @@ class RankCompiler:
         if not key:
             self.columns.append(Column(ALL_ROWS, Fragment((("1", at.start),))))
         emitter.sql(step, node, self.columns, where, at)
-        is_newest = ranking.n == 1 and all(order.values())
+        is_newest = ranking.n == 1 and not ranking.ties and all(order.values())
         if key and is_newest and emitter.rows[step].kind == APPEND:
             operator = {"uid": uid, "kind": "latest", "inputs": [step], "key": key, "sequence_by": list(order)}
             self.ranks_are_one = True
             return emitter.add(operator, at)
         ordered = [{column: "desc"} if descends else column for column, descends in order.items()]
-        top = {"uid": uid, "kind": "top", "inputs": [step], "key": key or [ALL_ROWS], "order_by": ordered}
-        emitter.add({**top, "n": ranking.n, **({"rank": ranking.rank} if ranking.rank else {})}, at)
+        top: dict[str, object] = {
+            "uid": uid,
+            "kind": "top",
+            "inputs": [step],
+            "key": key or [ALL_ROWS],
+            "order_by": ordered,
+        }
+        top |= {"n": ranking.n} | ({"rank": ranking.rank} if ranking.rank else {})
+        emitter.add(top | ({"ties": ranking.ties} if ranking.ties else {}), at)
         unique: tuple[str, ...] | None = tuple(key)
-        if ranking.n > 1:
-            unique = (*key, ranking.rank) if ranking.rank else emitter.unique_of(step)
+        if ranking.ties or (ranking.n > 1 and ranking.rank is None):
+            unique = emitter.unique_of(step)
+        elif ranking.n > 1:
+            unique = (*key, str(ranking.rank))
         if unique is not None:
             emitter.unique[uid] = unique
         return uid

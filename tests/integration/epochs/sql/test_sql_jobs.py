@@ -126,6 +126,10 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         ("SELECT customer, CAST(row_number() OVER (ORDER BY sum(amount) DESC) AS INTEGER) AS place FROM orders "
         "GROUP BY customer QUALIFY place <= 2"),
     ),
+    "ranked": (
+        "CREATE MATERIALIZED VIEW ranked AS SELECT who, n, rank() OVER (ORDER BY n DESC) AS r FROM spent QUALIFY r <= 3",
+        "SELECT who, n, CAST(rank() OVER (ORDER BY n DESC) AS INTEGER) AS r FROM ({spent}) QUALIFY r <= 3",
+    ),
     "share": (
         ("CREATE MATERIALIZED VIEW share AS WITH total AS (SELECT sum(n) AS total FROM spent) "
         "SELECT who, n, total FROM spent CROSS JOIN total WHERE who IS NOT NULL"),
@@ -142,7 +146,7 @@ GROUPS = (
     ("dearest", "located", "seen", "overall"),
     ("spent", "current_orders", "rich", "compared"),
     ("current_orders", "unpaid", "paying", "pairs"),
-    ("spent", "best", "places", "share"),
+    ("spent", "best", "places", "ranked", "share"),
 )
 
 
