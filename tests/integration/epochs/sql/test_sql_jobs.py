@@ -127,7 +127,8 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         "GROUP BY customer QUALIFY place <= 2"),
     ),
     "ranked": (
-        "CREATE MATERIALIZED VIEW ranked AS SELECT who, n, rank() OVER (ORDER BY n DESC) AS r FROM spent QUALIFY r <= 3",
+        ("CREATE MATERIALIZED VIEW ranked AS SELECT who, n, rank() OVER (ORDER BY n DESC) AS r FROM spent "
+        "QUALIFY r <= 3"),
         "SELECT who, n, CAST(rank() OVER (ORDER BY n DESC) AS INTEGER) AS r FROM ({spent}) QUALIFY r <= 3",
     ),
     "share": (
