@@ -97,7 +97,8 @@ def deleted_records(context: JobContext, then: CheckpointMetadata | None, source
 def lost_files(context: JobContext, then: CheckpointMetadata | None, source: str) -> Iterator[str]:
     """Yield, as text, which data files that a log refers to cannot be read again from `then`."""
     try:
-        lost = lost_table_files(context, source, None if then is None else then.log_position(source))
+        position = None if then is None else then.log_position(context.stored_name(source))
+        lost = lost_table_files(context, source, position)
     except (StoreUnavailable, EnvironmentUnusable) as error:
         yield f"source {source}: its table does not answer, so what can be read again is unknown: {error.message}"
         return
