@@ -13,6 +13,7 @@ from unittest.mock import patch
 import duckdb
 import pyarrow as pa
 
+from milepost.errors import InputVoided
 from milepost.jobmaster import FailedLanding, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.lander import Landing
@@ -115,6 +116,15 @@ class ChainedJobs:
         assert not isinstance(result, NothingToDo), result
         return int(result.checkpoint_id)
 
+    def epoch_or_rollback(self, job: str) -> int:
+        """Run an epoch; or, if the head has read rows that are void, the rollback that the error names."""
+        try:
+            return self.epoch(job)
+        except InputVoided as error:
+            to = int(error.details["rollback_to"] or 0)
+            roll_back(self.master(job), to)
+            return to
+
     def write(self, *keys: int) -> list[Row]:
         """Write a file with rows of these keys, which the next epoch of `orders` reads. Returns them."""
         rows = [*zip(keys, range(self.rows_made, self.rows_made + len(keys)), strict=True)]
@@ -150,6 +160,11 @@ class ChainedJobs:
         """Land the table of `orders` for `sales`, which must fail. Returns why."""
         (failed,) = self.master("sales").landings.land().failed
         return failed
+
+    def void(self) -> None:
+        """Approve that the landed rows which the table of `orders` no longer has are void."""
+        voids = self.master("sales").voids
+        voids.approve(voids.plan("orders", "auto").approved, "by a test")
 
     def collect(self, days: int = 2) -> None:
         """Delete what `orders` no longer needs, with files of its tables, as if days had passed."""

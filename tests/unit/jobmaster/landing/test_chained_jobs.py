@@ -131,6 +131,23 @@ def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undo
     assert jobs.land().rows == 1
 
 
+def test_the_second_job_goes_on_after_the_rows_that_were_rolled_back_are_void(jobs: ChainedJobs) -> None:
+    first = jobs.publish(1)
+    jobs.land()
+    kept = jobs.epoch("sales")
+    jobs.publish(2, 3)
+    jobs.land()
+    jobs.epoch("sales")
+    jobs.roll_back(first)
+    jobs.publish(4)
+    assert jobs.failed_landing().error == "SourceWentBack"
+    jobs.void()
+    assert jobs.epoch_or_rollback("sales") == kept
+    assert jobs.land().rows == 1
+    jobs.epoch("sales")
+    jobs.assert_tables(jobs.rows)
+
+
 def test_a_table_that_was_emptied_went_back(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     jobs.land()
@@ -400,9 +417,12 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
         if step == "publish":
             jobs.publish(*(chance.randrange(4) for _ in range(chance.randint(1, 3))))
         elif step == "land" and jobs.shown:
+            if jobs.rows[: len(landed)] != landed:
+                assert jobs.failed_landing().error == "SourceWentBack"
+                jobs.void()
             jobs.land()
             landed = [*jobs.rows]
-        elif step == "killed" and landed:
+        elif step == "killed" and landed and jobs.rows[: len(landed)] == landed:
             context = jobs.context("sales")
             log = KilledLog(context.store, "orders")
             log.fate, log.appends = chance.choice([BEFORE, AFTER]), 1
@@ -410,12 +430,11 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
                 Lander(log, open_source(context, "orders", context.spec.landed["orders"]), context.identity).land()
             landed = [*jobs.rows] if log.fate == AFTER else landed
         elif step == "epoch" and landed != processed:
-            downstream[jobs.epoch("sales")] = processed = [*landed]
+            checkpoint = jobs.epoch_or_rollback("sales")
+            processed = downstream.setdefault(checkpoint, [*landed])
             jobs.assert_tables(processed)
-        elif step == "back" and retained:
-            to = [one for one in retained if jobs.published[one][: len(landed)] == landed]
-            if to:
-                jobs.roll_back(chance.choice(to))
+        elif step == "back" and jobs.shown:
+            jobs.roll_back(chance.choice(retained))
         elif step == "back here" and len(downstream) > 2:
             to_here = chance.choice([*downstream][1:])
             roll_back(jobs.master("sales"), to_here)
@@ -424,8 +443,11 @@ def test_both_tables_are_right_after_each_step_of_two_jobs_that_run_roll_back_an
         elif step == "collect" and jobs.shown:
             jobs.collect()
     jobs.publish(1)
+    if jobs.rows[: len(landed)] != landed:
+        jobs.void()
     jobs.land()
-    jobs.epoch("sales")
+    while jobs.epoch_or_rollback("sales") in downstream:
+        pass
     jobs.assert_tables(jobs.rows)
 
 
