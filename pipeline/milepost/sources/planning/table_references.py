@@ -11,9 +11,9 @@ from milepost.protocol.records import CheckpointFailureReason, StoreConfig, spli
 from milepost.sources.kernel.file_columns import FileColumns
 
 LOST_FILE_HINT = (
-    "restore the file from a copy, in a folder with its time (cp -p), then run again. If it is lost, give the source "
-    "another name in the spec, which begins another log. For rows to come, `land: {by: copy}` needs no files of the "
-    "table; or lengthen the table's retention"
+    "restore the file from a copy, in a folder with its time (cp -p), then run again. If it is lost, void its record "
+    "(milepost land JOB --source SOURCE --void-from RECORD). For rows to come, `land: {by: copy}` needs no files of "
+    "the table; or lengthen the table's retention"
 )
 """What to do about a data file that a table has deleted."""
 
@@ -62,11 +62,19 @@ def referenced_files(
     return ReferencedFiles(columns, {root: store_config(root) for root in _roots(columns)}, format_)
 
 
-def lost_file_error(source: str, uri: str, format_: str, reason: CheckpointFailureReason) -> SourceChanged:
-    """Return the error for a data file that a table no longer has as it was landed."""
+def lost_file_error(
+    job: str, source: str, record: int, uri: str, format_: str, reason: CheckpointFailureReason
+) -> SourceChanged:
+    """Return the error for a data file that a table no longer has as it was landed.
+
+    Args:
+        record: the first record that refers to it.
+    """
+    hint = LOST_FILE_HINT.replace("JOB --source SOURCE", f"{job} --source {source}").replace("RECORD", str(record))
     return SourceChanged(
-        f"source {source}: {lost_file_problem(uri, format_, reason)}. Nothing was changed.",
-        hint=LOST_FILE_HINT,
+        f"source {source}: {lost_file_problem(uri, format_, reason)}. Record {record} of the log has it. Nothing was "
+        "changed.",
+        hint=hint,
         source=source,
         uri=uri,
     )

@@ -106,6 +106,27 @@ def test_a_deleted_file_stops_the_job_and_is_named_until_it_is_back(job: SalesJo
     job.assert_tables(2)
 
 
+def test_a_record_of_a_lost_file_is_voided_by_its_number_and_the_log_goes_on_after_a_gap(job: SalesJob) -> None:
+    for key in (1, 2, 3):
+        job.append(key)
+        job.land()
+        if key == 1:
+            job.epoch()
+    (file,) = records(job)[-2].references
+    Path(file.uri.removeprefix("file://")).unlink()
+    with pytest.raises(SourceChanged) as lost:
+        job.epoch()
+    number = records(job)[-2].sequence
+    assert f"--source orders --void-from {number})" in lost.value.hint
+    job.master.voids.approve(job.master.voids.plan("orders", str(number)).approved, "ada")
+    (failed,) = job.master.landings.land().failed
+    assert failed.error == "PositionExpired"
+    job.master.gaps.approve(job.master.gaps.plan("orders", "earliest").approved, "ada")
+    assert job.land() == 1
+    job.epoch()
+    assert sorted(job.master.reports.read("rows").column("k").to_pylist()) == [1, 3]
+
+
 def test_a_file_with_other_contents_stops_the_job(job: SalesJob) -> None:
     job.append(1)
     job.land()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from milepost.errors import CommitConflict, NotFound
+from milepost.errors import CommitConflict, NotFound, SourceChanged
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LogPosition, StoredRecord, is_reference, live_records
 from milepost.protocol.records import CheckpointFailureReason, ObjectStore, split_uri
@@ -33,7 +33,7 @@ def read_table_files(context: JobContext, source: str, stored: StoredRecord) -> 
             yield from reader.read_part(store, whole_object(obj))
         except (NotFound, CommitConflict) as error:
             reason = _MISSING if isinstance(error, NotFound) else _CHANGED
-            raise lost_file_error(source, obj.key, spec.format, reason) from error
+            raise _lost_file_error(context, source, obj.key, reason) from error
 
 
 def check_table_files(context: JobContext, source: str, objects: Sequence[SourceObject]) -> None:
@@ -42,7 +42,7 @@ def check_table_files(context: JobContext, source: str, objects: Sequence[Source
     Raises SourceChanged: one is lost.
     """
     for uri, reason in _lost(context, [obj for obj in objects if is_reference(obj.key)]):
-        raise lost_file_error(source, uri, context.spec.sources[source].format, reason)
+        raise _lost_file_error(context, source, uri, reason)
 
 
 def lost_table_files(context: JobContext, source: str, position: LogPosition | None) -> list[str]:
@@ -54,6 +54,16 @@ def lost_table_files(context: JobContext, source: str, position: LogPosition | N
     records = live_records(log.since(position, newest), newest.record.voids)
     objects = [obj for stored in records if stored.record.references for obj in planned_objects(stored)]
     return [uri for uri, _ in _lost(context, objects)]
+
+
+def _lost_file_error(context: JobContext, source: str, uri: str, reason: CheckpointFailureReason) -> SourceChanged:
+    log = context.source_log(source)
+    newest = log.newest()
+    assert newest is not None, uri
+    records = (stored.record for stored in log.since(None, newest))
+    referring = (record.sequence for record in records if any(file.uri == uri for file in record.references))
+    number = next(referring, newest.record.sequence)
+    return lost_file_error(context.spec.name, source, number, uri, context.spec.sources[source].format, reason)
 
 
 def _lost(context: JobContext, files: Sequence[SourceObject]) -> list[tuple[str, CheckpointFailureReason]]:
