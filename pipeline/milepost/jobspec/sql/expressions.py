@@ -174,6 +174,16 @@ def conjuncts(run: Tokens | None) -> list[Tokens]:
     return [inner for part in parts for inner in conjuncts(part)]
 
 
+def shared_conjuncts(run: Tokens) -> list[Tokens]:
+    """Return the conditions that every branch of an OR has, which hold where it does. None of them without OR.
+
+    Example: of `(a = b AND c = 1) OR (c = 2 AND a = b)`, it is `a = b`.
+    """
+    first, *others = [conjuncts(branch) for branch in run.without_brackets().split("OR")]
+    texts = [{part.normalized for part in branch} for branch in others]
+    return [part for part in first if texts and all(part.normalized in branch for branch in texts)]
+
+
 def duration_ms(text: str) -> int | None:
     """Return a text such as `10 minutes` or `1 hour 30 minutes` in milliseconds; None: another text."""
     words = text.replace("interval", "").lower().split()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from milepost.jobspec.sql.conditions import comparison, equality
 from milepost.jobspec.sql.emitter import Column, Emitter, described
-from milepost.jobspec.sql.expressions import conjuncts, duration_text
+from milepost.jobspec.sql.expressions import conjuncts, duration_text, shared_conjuncts
 from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.time_bounds import time_bounds
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest, edited
@@ -87,6 +87,7 @@ class FrameCompiler:
                 raise relation.item.keyword.problem(message + "other order, with LEFT JOIN")
             if relation.item.join in _INNER:
                 pool += conjuncts(relation.item.on)
+        pool += [shared for run in pool for shared in shared_conjuncts(run)]
         if relations[0].is_static:
             message = f"{relations[0].alias} is a static source, which only joins read; begin FROM with a stream"
             raise relations[0].item.tokens.problem(message)

@@ -21,6 +21,8 @@ NEXMARK = REPOSITORY / "config" / "examples" / "nexmark" / "nexmark.yaml"
 GOLDEN = Path(__file__).parent / "golden" / "nexmark.yaml"
 GROUPED = "SELECT customer, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer"
 
+JOINED = "SELECT count(*) AS n FROM orders o, payments p"
+
 
 def job(sql: str, **changes: Any) -> LoadedJob:
     return from_text(json.dumps(document(sql, **changes)), SPEC, sql)
@@ -44,6 +46,15 @@ def test_an_expression_is_the_users_own_text_with_its_columns_replaced() -> None
     assert operator.model_dump()["sql"] == (
         "SELECT\n  `id`,\n  `amount`*2  /* twice */ +  1 AS `x`\nFROM `orders`\nWHERE (`customer` <> 'o.id')"
     )
+
+
+def test_an_equality_in_every_branch_of_an_or_is_a_key() -> None:
+    branches = "(o.id = p.order_id AND method = 'card' AND quantity > 2) OR (method = 'cash' AND O.ID = p.order_id)"
+    operators = {one.uid: one.model_dump() for one in job(view(f"{JOINED} WHERE {branches}")).spec.operators}
+    assert operators["v__join_payments"]["key"] == [{"id": "order_id"}]
+    apart = view(f"{JOINED} WHERE {branches.replace('O.ID = p', 'o.id <> p')}")
+    operators = {one.uid: one.model_dump() for one in job(apart).spec.operators}
+    assert operators["v__join_payments"]["key"] == []
 
 
 @pytest.mark.parametrize(
