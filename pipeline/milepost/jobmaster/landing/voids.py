@@ -17,7 +17,7 @@ from milepost.epoch import counted, iso_ms
 from milepost.errors import CommitConflict, InvalidRequest, NotFound, SourceWentBack
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.false_rows import false_rows, named_records, rollback_target
-from milepost.jobmaster.job.input.table_files import lost_table_files
+from milepost.jobmaster.job.input.table_files import lost_files_from
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
     lost_after,
@@ -194,7 +194,7 @@ class Voids:
         log, opened = self._context.source_log(source), open_as_landed(self._context, source, newest)
         number = None if void_from == AUTO else _record_number(source, void_from)
         first = None if number is None else self._voidable(log, newest, number)
-        if first is not None and (lost := self._lost_files(log, first)):
+        if first is not None and (lost := lost_files_from(self._context, source, first.record.sequence)):
             return first, f"data file {lost[0]} of its table is lost"
         reason = _why_false(source, opened, newest)
         if reason is None:
@@ -216,12 +216,6 @@ class Voids:
                 source=source,
             )
         return first or log.record(true + 1), reason
-
-    def _lost_files(self, log: SourceLog, first: StoredRecord) -> list[str]:
-        """Return the lost data files of tables that a record and those after it refer to."""
-        before, floor = first.record.sequence - 1, log.floor
-        position = floor if floor is not None and before < floor.next else log.record(before).position
-        return lost_table_files(self._context, log.source, position)
 
     def _voidable(self, log: SourceLog, newest: StoredRecord, number: int) -> StoredRecord:
         """Return a record that can be void. Raises InvalidRequest: it was deleted, or is void already."""

@@ -56,6 +56,13 @@ def lost_table_files(context: JobContext, source: str, position: LogPosition | N
     return [uri for uri, _ in _lost(context, objects)]
 
 
+def lost_files_from(context: JobContext, source: str, sequence: int) -> list[str]:
+    """Return the URIs of lost data files that a retained record and those after it refer to."""
+    log = context.source_log(source)
+    is_first = log.floor is not None and sequence <= log.floor.next
+    return lost_table_files(context, source, log.floor if is_first else log.record(sequence - 1).position)
+
+
 def _lost_file_error(context: JobContext, source: str, uri: str, reason: CheckpointFailureReason) -> SourceChanged:
     log = context.source_log(source)
     newest = log.newest()
