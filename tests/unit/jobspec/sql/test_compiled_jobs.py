@@ -51,10 +51,10 @@ def test_an_expression_is_the_users_own_text_with_its_columns_replaced() -> None
 def test_an_equality_in_every_branch_of_an_or_is_a_key() -> None:
     branches = "(o.id = p.order_id AND method = 'card' AND quantity > 2) OR (method = 'cash' AND O.ID = p.order_id)"
     operators = {one.uid: one.model_dump() for one in job(view(f"{JOINED} WHERE {branches}")).spec.operators}
-    assert operators["v__join_payments"]["key"] == [{"id": "order_id"}]
+    assert operators["v__join_payments"]["key"] == ({"id": "order_id"},)
     apart = view(f"{JOINED} WHERE {branches.replace('O.ID = p', 'o.id <> p')}")
     operators = {one.uid: one.model_dump() for one in job(apart).spec.operators}
-    assert operators["v__join_payments"]["key"] == []
+    assert operators["v__join_payments"]["key"] == ()
 
 
 @pytest.mark.parametrize(
