@@ -56,7 +56,7 @@ class TopOperator(KeyedOperator):
     order_by: Annotated[OrderColumns, Field(min_length=1)]
     n: Annotated[int, Field(ge=1, le=MOST_ROWS)]
     rank: ColumnName | None = None
-    ties: bool | Literal["dense"] = False
+    ties: Literal[False, True, "dense"] = False
     max_ties: Annotated[int, Field(ge=1)] | None = None
 
     @property
