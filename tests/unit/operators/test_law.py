@@ -285,7 +285,7 @@ def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
 
 VERSIONS = {"uid": "versions", "kind": "history", "inputs": ["a"], "key": ["k"], "sequence_by": ["t"],
             "delete_when": "v < 0", "track": ["v"], "columns": ["v", "k"]}  # fmt: skip
-PER_VALUE = {
+PER_VERSION_VALUE = {
     "uid": "per_value",
     "kind": "aggregate",
     "inputs": ["versions"],
@@ -296,7 +296,7 @@ PER_VALUE = {
 
 def test_versions_follow_late_rows_and_deletes_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:
     """Rows arrive from the newest to the oldest, and deletes after the versions that they end."""
-    history = History(tmp_path, VERSIONS, PER_VALUE)
+    history = History(tmp_path, VERSIONS, PER_VERSION_VALUE)
     names = [f"k{number}" for number in range(40)]
     for epoch, (parallelism, cut_ms) in enumerate(((2, None), (3, 12), (1, 14), (2, 13))):
         rows = [(name, (number + epoch) % 4 - (epoch == 3), 20.0 - 5 * epoch) for number, name in enumerate(names)]
