@@ -1,4 +1,4 @@
-"""Cut queries into clauses at tokens: common table expressions, SELECTs, and their FROM items."""
+"""Split queries at tokens into common table expressions, SELECTs, clauses and FROM items."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FromItem:
     Attributes:
         tokens: the name, or the tokens of the subquery. join: "" for the first, "comma", "explode", or as in _JOINS.
         alias: name after AS, in lower case. columns: column aliases of an explode.
-        on, using, match: conditions of the join. keyword: tokens from the first word of the join on.
+        on, using, match: conditions of the join. keyword: the tokens that begin with the first word of the join.
         qualify: condition on the rank of a subquery, which the query around it states in WHERE.
         equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
         is_exists: whether its condition comes from EXISTS, in which its own columns hide those of the outer query.
@@ -105,7 +105,6 @@ class Query:
 
     Attributes:
         ctes: (name, its token, body) in order. selects: at least one. distinct: whether a UNION has no ALL.
-        order, limit: of the whole UNION.
     """
 
     tokens: Tokens
@@ -177,7 +176,7 @@ def _select(run: Tokens) -> Select:
             if found and _CLAUSES.index(kind) < max(map(_CLAUSES.index, found)):
                 raise run.problem(f"{run.items[index].text} is in the wrong place", index)
             found[kind] = index
-    ends = [*list(found.values())[0:], len(run)]
+    ends = [*found.values(), len(run)]
     clauses = {kind: run.part(start + 1, end) for (kind, start), end in zip(found.items(), ends[1:], strict=True)}
     for kind, start in found.items():
         if not len(clauses[kind]):

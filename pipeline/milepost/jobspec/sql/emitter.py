@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -52,10 +52,7 @@ class Emitter:
     def read(self, name: str) -> OutputRows:
         """Return a node's rows as its consumers see them."""
         rows = self.rows[name]
-        return OutputRows(
-            rows.columns, rows.event_time, rows.kind, rows.key, rows.columns_known, rows.shift_us, 0, rows.deletes,
-            rows.kind != APPEND,
-        )  # fmt: skip
+        return replace(rows, holdback_us=0, retracts=rows.kind != APPEND)
 
     def sql(self, uid: str, source: str, columns: Sequence[Column], where: Sequence[Fragment], at: Tokens) -> str:
         """Add a `sql` operator over one input; return its uid. Raises SqlProblem."""

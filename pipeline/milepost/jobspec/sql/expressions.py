@@ -1,14 +1,16 @@
-"""Parse expressions only to find their columns and calls; the user's text stays as it is."""
+"""Find the columns and calls of expressions. The user's text is not changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property, lru_cache
 from typing import Any
 
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language.sql import SqlProblem, parse_select, problem_from, read_columns
+from milepost.language.times import format_signed_duration
 
 AGGREGATES = {
     "count": "count",
@@ -35,6 +37,8 @@ AGGREGATES = {
 """Aggregate function of Spark SQL -> the function of an `aggregate` operator, for the compiler and the reference."""
 
 RANKS = ("row_number", "rank", "dense_rank")
+"""Functions with OVER that a `latest` or `top` operator computes."""
+
 _PREFIX = "SELECT "
 _SUBQUERY = (
     "a query in an expression is not available in this version, except [NOT] EXISTS and IN as terms of WHERE; write a "
@@ -200,8 +204,4 @@ def duration_ms(text: str) -> int | None:
 
 def duration_text(milliseconds: int) -> str:
     """Return a duration as a spec writes it: `90s`, `2h`, `-5m`."""
-    sign, size = ("-" if milliseconds < 0 else ""), abs(milliseconds)
-    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
-        if size % length == 0 and size >= length:
-            return f"{sign}{size // length}{unit}"
-    return f"{sign}{size}ms" if size else "0s"
+    return format_signed_duration(timedelta(milliseconds=milliseconds))

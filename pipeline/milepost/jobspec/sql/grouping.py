@@ -22,7 +22,6 @@ _NO_SESSIONS = (
 )
 ALL_ROWS = "all_rows"
 """Constant key column of windows over all rows."""
-_ONE_ARGUMENT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,10 @@ class Key:
 
 @dataclass
 class Grouping:
-    """What a SELECT groups by.
+    """The grouping of a SELECT.
 
     Attributes:
-        keys: in the order of GROUP BY. window: the call of window() or session_window(), if there is one.
+        keys: in the order of GROUP BY. window: the call of window() or session_window(); None: there is none.
     """
 
     keys: list[Key] = field(default_factory=list)

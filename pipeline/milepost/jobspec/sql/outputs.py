@@ -21,8 +21,8 @@ class Output:
 
     Attributes:
         run: its expression, or the star that it comes from. reference: the column, if it is nothing but a column.
-        is_rank: whether it is `row_number() OVER (…)`. has_aggregate: whether it contains an aggregate.
-        from_star: whether `*` made it.
+        is_rank: whether it is a call of `RANKS` with OVER. has_aggregate: whether it contains an aggregate.
+        from_star: whether it comes from `*`.
     """
 
     name: str
@@ -95,8 +95,8 @@ def _output(item: Item, scope: Scope, first_name: str | None) -> Output:
     for name_at, over, _ in window_calls(run):
         function = run.word(name_at).lower()
         if function not in RANKS or (name_at, run.kind(over)) != (0, "OVER"):
-            what = f"{function} with OVER is not available in this version"
-            raise run.problem(f"{what}; available: row_number() OVER (…) with QUALIFY … <= n", name_at)
+            what, available = f"{function} with OVER is not available in this version", "(), ".join(RANKS) + "()"
+            raise run.problem(f"{what}; available: {available} OVER (…) with QUALIFY … <= n", name_at)
         if item.alias is None:
             raise run.problem(f"give {function}() a name with AS")
         return Output(item.alias, run, is_rank=True)

@@ -2,13 +2,18 @@
 
 The steps with state, and the steps that they read, have the same names in every SELECT, and no edit renames them::
 
-    <s>__<relation>       filter and columns of one relation of a join
-    <s>__join_<relation>  join with the relations before it
-    <s>__rows             what is grouped, ranked or compared
-    <s>__agg              GROUP BY
-    <s>__top              QUALIFY, or ORDER BY … LIMIT
-    <s>__distinct         DISTINCT
-    <s>                   the output columns
+    <s>__<relation>        filter and columns of one relation of a join
+    <s>__left_<relation>   expressions over the relations before it, for its conditions
+    <s>__join_<relation>   join with the relations before it
+    <s>__explode_<alias>   rows of LATERAL VIEW explode
+    <s>__rows              input of __agg, __top or __distinct
+    <s>__agg               GROUP BY
+    <s>__top_in            input of __top after __agg
+    <s>__top               QUALIFY, or ORDER BY … LIMIT
+    <s>__distinct          DISTINCT
+    <s>__union_<relation>  one SELECT of a UNION
+    <s>__unkeyed, __keyed  the rows of a view without a key, and the operator that gives them one
+    <s>                    the output columns
 
 `<s>` is the statement, or `<statement>__<name>` for a common table expression or a subquery.
 """
@@ -37,7 +42,7 @@ from milepost.operators.base import APPEND, RETRACTIONS
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a name after FROM means: the node to read, and whether it is a static source."""
+    """The node that a name after FROM refers to, and whether it is a static source."""
 
     node: str
     is_static: bool = False

@@ -16,8 +16,8 @@ from milepost.operators.base import APPEND
 
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
 
-
 _TIES: dict[str, bool | str] = {"row_number": False, "rank": True, "dense_rank": "dense"}
+"""Function -> `ties` of a `top` operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
             raise ranks[0].run.problem("write QUALIFY with the number of rows instead of LIMIT")
         return Ranking(select.limit, [], read_order(select.order), int(select.limit.name()), is_limit=True)
     if ranks:
-        raise ranks[0].run.problem("row_number() needs a number of rows: QUALIFY … <= n")
+        function = ranks[0].run.word(0).lower()
+        raise ranks[0].run.problem(f"{function}() needs a number of rows: QUALIFY … <= n")
     return None
 
 
@@ -118,7 +119,7 @@ def _over(run: Tokens, n: int, rank: str | None) -> Ranking:
         partition = inside.part(cuts["PARTITION_BY"] + 1, cuts["ORDER_BY"]).split("COMMA")
     for at in inside.top():
         if inside.kind(at) in ("ROWS", "RANGE") and inside.kind(at - 1) != "DOT":
-            raise inside.problem("row_number() takes no frame", at)
+            raise inside.problem(f"{function}() takes no frame", at)
     return Ranking(run, partition, read_order(inside.part(cuts["ORDER_BY"] + 1)), n, rank, ties=_TIES[function])
 
 

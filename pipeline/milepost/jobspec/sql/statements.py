@@ -33,7 +33,7 @@ REFUSED_STATEMENTS = {
 """Beginning of a statement -> what to write instead."""
 
 SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed"})
-"""Names of steps in a statement, which a CTE cannot have."""
+"""Names of steps of a statement, which a CTE cannot have. `over` is for steps of a later version."""
 
 
 @dataclass(frozen=True, slots=True)

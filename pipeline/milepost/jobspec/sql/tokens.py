@@ -1,4 +1,4 @@
-"""Runs of SQL tokens, which are cut without changing the user's text."""
+"""Runs of SQL tokens, and texts that are made of them with their positions in the file."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Tokens:
             depth += kind in _OPENING or (kind == "CASE" and not named)
 
     def split(self, kind: str) -> list[Tokens]:
-        """Return the parts between the tokens of a kind that are outside brackets."""
+        """Return the parts between the tokens of a kind that are outside brackets and CASE."""
         cuts = [index for index in self.top() if self.kind(index) == kind]
         return [self.part(first, last) for first, last in zip([0, *(c + 1 for c in cuts)], [*cuts, None], strict=True)]
 

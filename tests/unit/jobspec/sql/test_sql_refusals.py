@@ -44,7 +44,11 @@ REFUSED = {
     'SELECT id FROM orders LIMIT 3':
         '2:29: LIMIT without ORDER BY: which rows it takes would not be determined',
     'SELECT id, sum(id) OVER (PARTITION BY customer) AS s FROM orders':
-        '2:12: sum with OVER is not available in this version; available: row_number() OVER (…)',
+        '2:12: sum with OVER is not available in this version; available: row_number(), rank(), dense_rank() OVER (…)',
+    'SELECT id, dense_rank() OVER (ORDER BY amount) AS place FROM orders':
+        '2:12: dense_rank() needs a number of rows: QUALIFY … <= n',
+    'SELECT id FROM orders QUALIFY rank() OVER (ORDER BY amount ROWS UNBOUNDED PRECEDING) <= 3':
+        '2:60: rank() takes no frame',
     'SELECT id FROM orders GROUP BY CUBE (id)':
         '2:32: CUBE is not available in this version; write a SELECT per grouping and UNION ALL',
     'SELECT id FROM orders INTERSECT SELECT id FROM orders':
