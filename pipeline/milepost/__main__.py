@@ -53,10 +53,11 @@ def main() -> None:
     reads = False
     atexit.register(end)  # before anything else is imported: the first to be registered is the last to be called
     try:
-        from milepost.cli import app_for, only_reads
+        from milepost.cli import app_for, only_reads, plans_with_gate
 
         words = sys.argv[1:]
-        if reads := only_reads(words):
+        reads = only_reads(words)
+        if reads and not plans_with_gate(words):
             sys.meta_path.insert(0, _NoPandas())
         app_for(words)(prog_name="milepost")
     except SystemExit as asked:

@@ -95,8 +95,8 @@ LAND = Act(
             FROM,
             RESUME_FROM,
             "Where the log goes on: at the earliest data that the external system has, at the end of its data, or at a "
-            "time. Kafka partitions that lost nothing stay where they are. Fill in one of this, Void from and Accept "
-            "false rows.",
+            "time. Kafka partitions that lost nothing stay where they are. Fill in exactly one of Resume from, Void "
+            "from and Accept false rows.",
             "Resume from",
         ),
         Field(

@@ -202,10 +202,15 @@ _PLANS_WITH_GATE = frozenset({"backfill"})
 
 
 def only_reads(words: Sequence[str]) -> bool:
-    """Return whether a command line changes nothing and needs no pandas: a report, or most plans with `--dry-run`."""
+    """Return whether a command line changes nothing: a report, or a plan with `--dry-run`."""
     name = _command_name(words)
     reads = any(_name(command) == name and command.rich_help_panel == _READING for command in app.registered_commands)
-    return reads or ("--dry-run" in words and name not in _PLANS_WITH_GATE)
+    return reads or "--dry-run" in words
+
+
+def plans_with_gate(words: Sequence[str]) -> bool:
+    """Return whether a command line needs pandas although it only reads."""
+    return _command_name(words) in _PLANS_WITH_GATE
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:

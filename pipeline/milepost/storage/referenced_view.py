@@ -11,6 +11,8 @@ from milepost.protocol.records import ObjectStat, ObjectStore, split_uri
 def with_references(store: ObjectStore, stores: Mapping[str, ObjectStore]) -> ObjectStore:
     """Return a view of a store in which a URI is a key, too. It is only for reading.
 
+    `a.parquet` is an object of `store`; `s3://lake/orders/b.parquet` is `orders/b.parquet` of the store `s3://lake`.
+
     Args:
         stores: of the URIs, by root URL.
     """

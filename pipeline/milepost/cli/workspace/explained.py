@@ -33,7 +33,7 @@ def write_picture(report: Mapping[str, Any], file: Path) -> None:
         stream.write(picture)
 
 
-def show_statements(report: Mapping[str, Any], output: Output) -> None:
+def _show_statements(report: Mapping[str, Any], output: Output) -> None:
     """Print each SQL statement with its stateful steps, mode, key and event time."""
     rows, notes = [], []
     for one in report["statements"]:
@@ -50,7 +50,7 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
     Of a job in SQL, statements are printed instead of the nodes that they are compiled into.
     """
     if report["statements"]:
-        show_statements(report, output)
+        _show_statements(report, output)
     else:
         _show_nodes(report["nodes"], output)
     states = list(_states(report))

@@ -1,4 +1,4 @@
-"""Find what a replay must not read again of a log: the objects and files of void records (L8)."""
+"""Find the objects and files of a log that a replay reads again: those of records that are not void (L8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from milepost.storage.log import SourceLog
 
 
 class LiveKeys:
-    """The keys of what is not void in the logs of a job. Void records are not replayed."""
+    """The keys of the objects and files in the logs of a job that are not void."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context

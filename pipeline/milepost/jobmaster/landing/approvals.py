@@ -1,4 +1,4 @@
-"""What the approvals of a gap and of a void record have in common: both append to a log that must not have moved."""
+"""Shared steps of approving a gap or a void record in a log that must not have moved."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from milepost.sources.landed import LandedSource
 from milepost.storage.log import SourceLog
 
 EXPIRED = "the position has expired"
+
+REASON_CHARACTERS = 1_000
+"""Maximum length of a reason in a record."""
 
 
 def newest_record(context: JobContext, source: str) -> StoredRecord:

@@ -17,6 +17,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
     EXPIRED,
+    REASON_CHARACTERS,
     lost_after,
     newest_record,
     open_as_landed,
@@ -33,9 +34,6 @@ from milepost.jobmaster.landing.lost_positions import (
 from milepost.language import start_time_ms
 from milepost.protocol.landed import Gap, LogRecord, Position, SourceBacklog, StoredRecord, gap_record
 from milepost.sources.landed import LandedSource, ResumableSource, stored_position
-
-_REASON_CHARACTERS = 1_000
-"""Maximum length of a reason in a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ class Gaps:
         reason = _reason_of_loss(self._context.spec.name, source, opened, newest.record.end)
         if (why := lost_after(self._context, source, newest, approved.end)) is not None:
             raise outdated(source, why)
-        log, gap = self._context.source_log(source), Gap(reason[:_REASON_CHARACTERS], approved_by)
+        log, gap = self._context.source_log(source), Gap(reason[:REASON_CHARACTERS], approved_by)
         left, now_ms = (approved.behind, approved.backlog), log.store.clock_ms()
         record = gap_record(newest, uuid.uuid4().hex, approved.end, gap, now_ms, *left)
         try:

@@ -2,8 +2,8 @@
 
 The source says which record is the newest that is still true. All records after it are void, and the next landing goes
 on from its end. A gap that was approved by mistake is voided by its number, and so is a record that refers to a data
-file which its table has deleted. A plan changes nothing, and an approval
-holds for the record that was the newest one of the log then.
+file which its table has deleted. A plan changes nothing, and an approval holds for the record that was the newest one
+of the log then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from milepost.jobmaster.job.input.false_rows import false_rows, named_records, r
 from milepost.jobmaster.job.input.table_files import lost_files_from
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
+    REASON_CHARACTERS,
     lost_after,
     newest_record,
     open_as_landed,
@@ -45,9 +46,6 @@ from milepost.storage.log import SourceLog
 
 AUTO = "auto"
 """Void from the first record that the source finds to be false."""
-
-_REASON_CHARACTERS = 1_000
-"""Maximum length of a reason in a record."""
 
 _WENT_BACK = "the external system went back"
 _OTHER_NAME = "give the source another name in the spec, which begins a log of its own"
@@ -164,7 +162,7 @@ class Voids:
         else:
             first, reason = self._first_false(source, newest, str(approved.void_from))
             self._next_loss(source, newest, first)
-            void = Void(first.record.sequence, reason[:_REASON_CHARACTERS], approved_by)
+            void = Void(first.record.sequence, reason[:REASON_CHARACTERS], approved_by)
             record = void_record(newest, first, write_id, void, now_ms, _behind(log, first))
         try:
             log.append(record)
@@ -181,12 +179,9 @@ class Voids:
         record = record_of_approval(log, approved.sequence + 1, what)
         if record is None:
             return None
-        kind = "accept" if approved.accepts else "void"
-        is_same = record.void is not None and (record.previous, record.void.void_from, record.kind.value) == (
-            approved.digest,
-            approved.void_from,
-            kind,
-        )
+        kind, void = "accept" if approved.accepts else "void", record.void
+        is_same = record.kind.value == kind and void is not None and void.void_from == approved.void_from
+        is_same = is_same and record.previous == approved.digest
         return self._appended(approved.source, record, accepts=approved.accepts) if is_same else None
 
     def _first_false(self, source: str, newest: StoredRecord, void_from: str) -> tuple[StoredRecord, str]:
@@ -307,7 +302,7 @@ class Voids:
         base = self._context.base_metadata(state, state.timeline().head)
         position = None if base is None else base.log_position(self._context.stored_name(source))
         if position is not None and position.next > false.sequence:
-            yield f"checkpoint {state.timeline().head} has read some of them: {self._way_on(source, false.sequence)}"
+            yield f"checkpoint {state.timeline().head} has read some of them: {self._next_step(source, false.sequence)}"
         if lost is not None:
             yield f"the next landing stops, and a gap is needed after it: {lost}"
         yield f"all timelines and replays skip void records; `milepost input {job} {source} --at N` still shows them"
@@ -324,11 +319,10 @@ class Voids:
         yield "rows that the external system has in their place are read as well, and may count twice"
         yield f"record {newest.record.sequence + 1} of the log says so, for every checkpoint that has read some of them"
 
-    def _way_on(self, source: str, void_from: int) -> str:
-        job, target = (
-            self._context.spec.name,
-            rollback_target(self._context, self._context.source_log(source), void_from),
-        )
+    def _next_step(self, source: str, void_from: int) -> str:
+        """Return how the job goes on from a checkpoint that has read records from `void_from` on, as a clause."""
+        job, log = self._context.spec.name, self._context.source_log(source)
+        target = rollback_target(self._context, log, void_from)
         if target is not None:
             return f"after this, milepost rollback {job} --to {target}"
         return (

@@ -23,9 +23,9 @@ from milepost.operators.contract import Bools, Ints
 from milepost.operators.pairs.buffered_rows import batched_pairs
 from milepost.operators.rows.row_order import order_numbers
 
-_PAIRS_AT_ONCE = 1 << 20
+_BATCH_PAIRS = 1 << 20
 _RANGES = ("<", "<=", ">", ">=")
-_KNOWN = "known"
+_NOT_NULL = "not null"
 """Symbol of a comparison that is true if neither side is null."""
 
 
@@ -34,31 +34,31 @@ class Compared:
     """One comparison of left and right rows.
 
     Attributes:
-        symbol: as in `Comparison`, or `_KNOWN`.
+        symbol: as in `Comparison`, or `_NOT_NULL`.
         left, right: numbers that sort as the values do, across both sides: null first, NaN last, one zero.
-        left_known, right_known: which values are not null.
+        left_valid, right_valid: which values are not null.
     """
 
     symbol: str
     left: Ints
     right: Ints
-    left_known: Bools
-    right_known: Bools
+    left_valid: Bools
+    right_valid: Bools
 
     @classmethod
     def of(cls, symbol: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> Compared:
         """Number the values of two columns of one type."""
         both = pa.chunked_array([*left.chunks, *right.chunks], left.type)
-        numbers, known = order_numbers([both]), both.is_valid().to_numpy()
+        numbers, valid = order_numbers([both]), both.is_valid().to_numpy()
         at = len(left)
-        return cls(symbol, numbers[:at], numbers[at:], known[:at], known[at:])
+        return cls(symbol, numbers[:at], numbers[at:], valid[:at], valid[at:])
 
     def holds(self, own: Ints, other: Ints) -> Bools:
         """Return for which pairs of left and right rows it is true."""
         left, right = self.left[own], self.right[other]
         if self.symbol == "<=>":
             return left == right
-        return self.left_known[own] & self.right_known[other] & _TESTS[self.symbol](left, right)
+        return self.left_valid[own] & self.right_valid[other] & _TESTS[self.symbol](left, right)
 
 
 _TESTS: Mapping[str, Callable[[Ints, Ints], Bools]] = {
@@ -98,10 +98,10 @@ class Matches:
         usable = np.ones(len(left), dtype=np.bool_), np.ones(len(right), dtype=np.bool_)
         for one in comparisons:
             if one.symbol != "<=>":
-                usable = usable[0] & one.left_known, usable[1] & one.right_known
+                usable = usable[0] & one.left_valid, usable[1] & one.right_valid
             if one.symbol in ("=", "<=>"):
                 left, right = _refined(left, right, one.left, one.right)
-        rest = [one for one in comparisons if one.symbol not in ("=", "<=>", _KNOWN)]
+        rest = [one for one in comparisons if one.symbol not in ("=", "<=>", _NOT_NULL)]
         range_ = next((one for one in rest if one.symbol in _RANGES), None)
         order = np.flatnonzero(usable[1])
         if range_ is None:
@@ -135,7 +135,7 @@ class Matches:
         """Return for each left row the sum of the weights of its matches."""
         if self.residual:
             sums = np.zeros(len(self.begins), dtype=np.int64)
-            for own, other in self.pairs(_PAIRS_AT_ONCE):
+            for own, other in self.pairs(_BATCH_PAIRS):
                 np.add.at(sums, own, weights[other])
             return sums
         until = np.concatenate([[0], np.cumsum(weights[self.order])])
@@ -153,10 +153,10 @@ def matched_weights(left: Ints, right: Ints, comparisons: Sequence[Compared], we
         matches = Matches.of(left, right, comparisons)
         return [matches.sums(one) for one in weights]
     others, one = [*comparisons[:differs], *comparisons[differs + 1 :]], comparisons[differs]
-    known, equal = (
-        matched_weights(left, right, [*others, replace(one, symbol=symbol)], weights) for symbol in (_KNOWN, "=")
+    not_null, equal = (
+        matched_weights(left, right, [*others, replace(one, symbol=symbol)], weights) for symbol in (_NOT_NULL, "=")
     )
-    return [every - same for every, same in zip(known, equal, strict=True)]
+    return [every - same for every, same in zip(not_null, equal, strict=True)]
 
 
 def _refined(left: Ints, right: Ints, left_values: Ints, right_values: Ints) -> tuple[Ints, Ints]:

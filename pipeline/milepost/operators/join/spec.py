@@ -89,7 +89,7 @@ class JoinOperator(PairedOperator):
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "with `within`, that of its left input; with `how: right`, that of the right row if no left row matches",
         "max(0, hi) of `within: [lo, hi]`; with `how: right` at least −lo",
-        "with `within`, event time < stamp, for either input: `<uid>.late.<input>`",
+        "event time < stamp, for either input: `<uid>.late.<input>`",
     )
     unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep", "ttl"})
     unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"how": frozenset({"full"})}

@@ -4,7 +4,7 @@ The newest failure overwrites the one before, without a condition, so concurrent
 record of the log supersedes it::
 
     record 7      failure after record 7: SourceUnreachable      reported
-    record 8                                                     not reported any more
+    record 8                                                     no longer reported
 """
 
 from __future__ import annotations

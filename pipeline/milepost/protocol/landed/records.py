@@ -1,9 +1,8 @@
 """The records of a source's log, and positions and ranges in it.
 
 A landed source is read once, into an append-only log of its own. Record 1 fixes where the log begins and what it is a
-copy of. Every other record appends rows, which are in Parquet objects that were written before the record, or in
-data files of a table, which the record refers to. A record is
-created only if its key is free, and never changes.
+copy of. Every other record appends rows, which are in Parquet objects that were written before the record, or in data
+files of a table, which the record refers to. A record is created only if its key is free, and never changes.
 
 Example: the log of a source whose position is a count of messages, after two landings::
 

@@ -95,7 +95,8 @@ def false_span(position: LogPosition | None, newest: LogRecord) -> VoidSpan | No
 def totals_read(position: LogPosition | None, voids: Iterable[VoidSpan]) -> tuple[int, int, int]:
     """Return the rows, bytes and objects before a position, without those of void records.
 
-    The difference to the totals of the newest record is what is not read yet.
+    The difference to the totals of the newest record is what is not read yet. Example: after record 4 of the log above,
+    620 rows were read. Once records 3 and 4 are void, 500 of them count, and the 5 rows of record 6 are unread.
 
     Args:
         position: None is before the log. voids: of the newest record of the log.

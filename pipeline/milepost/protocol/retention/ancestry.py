@@ -78,6 +78,11 @@ def shared_checkpoint(
 ) -> CheckpointId | None:
     """Return the newest checkpoint that two checkpoints continue, retained or not; None: unknown, or there is none.
 
+    Example: timeline `t4` begins after checkpoint 2 of `main`::
+
+        main   1  2  3
+        t4           4  5      of 3 and 5 it is 2; of 4 and 5 it is 4; of 1 and 5 it is 1
+
     Args:
         one, other: each a checkpoint, and the timeline that it was completed on, or one that continues it.
     """

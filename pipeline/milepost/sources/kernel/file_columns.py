@@ -16,6 +16,9 @@ INT96_UNIT = "us"
 class FileColumns:
     """How one data file has the declared columns. A column in neither mapping is null.
 
+    With `names` {"id": "col-1f"} and `values` {"day": "2026-03-01"}, a row of the file with col-1f = 7 is read as id 7,
+    day 2026-03-01.
+
     Attributes:
         names: declared column -> its name in the file, which may lack it.
         values: declared column -> its value in all rows, as `value_text` returns it.

@@ -158,7 +158,7 @@ class _UserCalls:
         """Return the index of the first position from which the reader does not report that its source went back.
 
         Args:
-            starts_at: reads the begin of what follows a position.
+            starts_at: begins to read what follows a position.
         """
         for number, end in enumerate(ends):
             with suppress(SourceWentBack):

@@ -55,5 +55,5 @@ def named_records(first: int, last: int) -> str:
 
 
 def false_rows(total_rows: int, span: VoidSpan) -> str:
-    """Return, as text, how many rows of void records are before a position with so many rows in total."""
+    """Return, as text, how many rows of void records are before a position. total_rows: of the position."""
     return counted(total_rows - span.total_rows, "row")

@@ -1,4 +1,4 @@
-"""Read what the table of another job shows: its newest mark, and the files with its rows, in commit order.
+"""Read the published table of another job: its newest mark, and its data files in commit order.
 
 Only published rows are in it. What an epoch has staged, or a quality gate has vetoed, is in no mark.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from milepost.errors import StateCorrupt, StoreUnavailable
+from milepost.errors import StateCorrupt
 from milepost.language import check_job_name, check_sink_name
 from milepost.protocol.landed import Identity, SourceBacklog
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, ManifestState, ObjectStore, TimelineId
@@ -136,12 +136,11 @@ class TableReader:
     def translated(self) -> Iterator[None]:
         """Turn errors of the stores in the block into errors of the source."""
         try:
-            yield
-        except StoreUnavailable as error:
-            raise self.failures.unreachable(f"did not answer: {error.message}") from error
+            with self.failures.outages():
+                yield
         except StateCorrupt as error:
             raise self.failures.invalid(
-                f"is damaged: {error.message}", "see what `milepost fsck` says of the job that writes it"
+                f"is damaged: {error.message.rstrip('.')}", "run `milepost fsck` for the job that writes it"
             ) from error
 
     def _read(self) -> PublishedTable:

@@ -57,7 +57,7 @@ class DataFile:
         store: that has it. key: below the store's root. size: in bytes, as the table states it.
         constants: declared column -> its value in all rows of the file.
         columns: declared column -> how the file names it. None: as it is declared.
-        skipped_rows: how many rows at the begin of the file are not read.
+        skipped_rows: how many rows at the beginning of the file are not read.
     """
 
     store: ObjectStore = field(repr=False)
@@ -69,7 +69,7 @@ class DataFile:
 
     @property
     def uri(self) -> str:
-        """Where it is."""
+        """Its location."""
         return child_url(self.store.config.url, self.key)
 
 
@@ -194,7 +194,10 @@ def _declared(
 
 
 def _unread_groups(metadata: pq.FileMetaData, skipped: int) -> tuple[list[int], int]:
-    """Return the row groups to read of a file, and how many rows at the begin of the first one are not read."""
+    """Return the row groups to read of a file, and how many rows at the beginning of the first one are not read.
+
+    With row groups of 3, 3 and 2 rows, of which 4 are skipped: groups 1 and 2, without the first row of group 1.
+    """
     for number in range(metadata.num_row_groups):
         rows = metadata.row_group(number).num_rows
         if skipped < rows:

@@ -10,7 +10,7 @@ from milepost.sources.landed.tables.data_files import DataFile
 P = TypeVar("P")
 
 REFERENCED_FILES = 1_000
-"""Maximum number of files that a record refers to, because whoever needs its position reads the whole record."""
+"""Maximum number of files that a record refers to, because a reader of its position reads the whole record."""
 
 
 class FileSteps(Generic[P]):
