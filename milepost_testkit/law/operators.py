@@ -202,6 +202,8 @@ def _latest(digits: Digits, rows: Readable, key: tuple[str, ...]) -> dict[str, A
     condition = digits.pick(DELETES if of_source else WINDOW_DELETES)
     if condition is not None:
         said |= {"delete_when": condition} | digits.pick(({}, {"tombstone_ttl": digits.pick(TTLS)}))
+    if order == ["t"] and "tombstone_ttl" not in said:  # other sequences may be null
+        said |= digits.pick(({}, {"ignore_nulls": True}, {"unchanged": "AA"}, {"ignore_nulls": True, "unchanged": "a"}))
     return said | digits.pick(({}, {"columns": list(dict.fromkeys((*order[:1], *key)))}))
 
 

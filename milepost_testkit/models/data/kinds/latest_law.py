@@ -24,7 +24,31 @@ class LatestLaw:
         return None if ttl is None else f"{place.time_us} < __stamp - {microseconds(ttl)}"
 
     def batch(self, place: Place) -> str:
+        if self.spec.is_partial:
+            return self._folded(place)
         return f"SELECT upto, {names(self._shown(place))} FROM ({self._newest(place)}) WHERE NOT __gone"
+
+    def _folded(self, place: Place) -> str:
+        """Return the newest value of each column after the last delete, and the greatest of equal sequences."""
+        key, sequence = names(self.spec.key), ", ".join(f'"{name}"' for name in self.spec.sequence_by)
+        gone = "false" if self.spec.delete_when is None else f"coalesce({self.spec.delete_when}, false)"
+        keyed = place.keyed((*self.spec.key, *self.spec.sequence_by))
+        rows = f"SELECT * REPLACE ({keyed}) FROM (SELECT *, {gone} AS __gone FROM ({place.present}))"
+        order = f"ORDER BY {sequence}, __gone ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
+        live = f"SELECT * FROM ({rows}) QUALIFY NOT bool_or(__gone) OVER (PARTITION BY upto, {key} {order})"
+        newest = ", ".join(f"{one} DESC" for one in sequence.split(", "))
+        values = []
+        for name in self._shown(place):
+            if name in self.spec.key:
+                values.append(f'"{name}"')
+                continue
+            whole = ", ".join(whole_order(place, name, descends=True))
+            open_ = [f'"{name}" IS NULL'] if self.spec.ignore_nulls else []
+            if self.spec.unchanged is not None and place.columns[name] == "VARCHAR":
+                open_.append(f"coalesce(\"{name}\" = '{self.spec.unchanged}', false)")
+            filled = f"NOT ({' OR '.join(open_)})" if open_ and name not in self.spec.sequence_by else "true"
+            values.append(f'first("{name}" ORDER BY {newest}, {whole}) FILTER (WHERE {filled}) AS "{name}"')
+        return f"SELECT upto, {', '.join(values)} FROM ({live}) GROUP BY upto, {key}"
 
     def claims(self, place: Place) -> Iterator[Claim]:
         columns, key = names(self._shown(place)), names(self.spec.key)

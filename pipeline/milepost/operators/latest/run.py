@@ -63,6 +63,10 @@ ROWS_COLUMN = "__rows"
 def build(spec: LatestOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
     """Return the operator of a spec. Raises InvalidRequest."""
     (input_,) = inputs
+    if spec.is_partial:
+        from milepost.operators.latest.partial import PartialByKey
+
+        return PartialByKey(spec, input_)
     return LatestByKey(spec, input_)
 
 

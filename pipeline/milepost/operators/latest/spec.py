@@ -46,6 +46,9 @@ class LatestOperator(KeyedOperator):
         tombstone_ttl: how long a deleted key is remembered, in event time, above 0s, so that an older row cannot revive
             it. Rows older than that are late and go to `<uid>.late`. null: deleted keys are remembered permanently, and
             no row is late.
+        ignore_nulls: whether a null in a column other than `key` and `sequence_by` leaves it as it is, so that rows
+            update only some columns. Of rows with equal `sequence_by`, each column then has its greatest value.
+        unchanged: text that leaves a string column as it is, for rows that update only some columns. null: none.
     """
 
     kind: Literal["latest"]
@@ -53,6 +56,8 @@ class LatestOperator(KeyedOperator):
     delete_when: Text | None = None
     columns: KeyColumns | None = None
     tombstone_ttl: PositiveDuration | None = None
+    ignore_nulls: bool = False
+    unchanged: Text | None = None
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
         "none", NOTHING, "with a `tombstone_ttl`: event time < stamp − tombstone_ttl"
@@ -70,6 +75,9 @@ class LatestOperator(KeyedOperator):
         problems += scalar_problems("a sequence", self.sequence_by, name, rows, (*path, "sequence_by"))
         problems += shown_column_problems(self.key, self.columns, name, rows, path)
         problems += self._ttl_problems(name, rows, path)
+        if self.is_partial and self.tombstone_ttl is not None:
+            message = "`tombstone_ttl` with `ignore_nulls` or `unchanged` is not available in this version"
+            problems.append(Problem((*path, "tombstone_ttl"), message))
         problems += condition_problems(self.delete_when, name, rows, path)
         if problems:
             return problems
@@ -98,6 +106,11 @@ class LatestOperator(KeyedOperator):
         return RowsLineage(columns, union(rows.rows, *deciding), rows.any_column)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether rows may leave columns open."""
+        return self.ignore_nulls or self.unchanged is not None
+
+    @property
     def has_late_rows(self) -> bool:
         return self.tombstone_ttl is not None
 
@@ -121,6 +134,8 @@ class LatestOperator(KeyedOperator):
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # State does not hold the older rows.
         signature: dict[str, Any] = {"sequence_by": list(self.sequence_by)}
+        if self.is_partial:
+            signature["partial"] = {"ignore_nulls": self.ignore_nulls, "unchanged": self.unchanged}
         if self.delete_when is not None:
             signature[REMEMBERS] = FOR_EVER if self.tombstone_ttl is None else format_duration(self.tombstone_ttl)
         return signature
