@@ -1,7 +1,7 @@
 """`kind: latest` with partial updates: a row may leave columns open, which keep the value of an older row.
 
-Each column has the value of the newest row that has one, and none from before the last delete. State has the sequence of
-each column's value and of the last delete, so rows may arrive in any order. With `ignore_nulls: true`::
+Each column has the value of the newest row that has one, and none from before the last delete. State has the sequence
+of each column's value and of the last delete, so rows may arrive in any order. With `ignore_nulls: true`::
 
     id  status  paid  lsn  a delete     state: status (lsn)  paid (lsn)  last delete
     1   new     null  10   false        new (10)             null        null
@@ -11,8 +11,6 @@ each column's value and of the last delete, so rows may arrive in any order. Wit
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa

@@ -67,6 +67,7 @@ def test_late_rows_have_the_columns_of_the_input() -> None:
         {"delete_when": "op = 'D' ORDER BY id"},
         {"delete_when": None, "tombstone_ttl": "1h"},
         {"key": ["tags"]},
+        {"ignore_nulls": True, "tombstone_ttl": "1h"},
     ],
 )
 def test_what_does_not_fit_its_input_is_refused(changed: dict[str, Any]) -> None:
@@ -125,6 +126,8 @@ def test_aggregates_and_ranks_of_latest_rows_may_be_deleted() -> None:
         ({"tombstone_ttl": "1h"}, NEW_UID),
         ({"delete_when": "op = 'X'"}, "compatible"),
         ({"columns": ["id", "op"]}, "compatible"),
+        ({"ignore_nulls": True}, NEW_UID),
+        ({"unchanged": "__same"}, NEW_UID),
     ],
 )
 def test_what_decides_the_rows_that_are_kept_is_signed(changed: dict[str, Any], verdict: str) -> None:

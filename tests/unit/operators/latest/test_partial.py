@@ -22,9 +22,10 @@ from milepost.storage.local.store import LocalStore
 from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
-SCHEMA = pa.schema([
-    ("id", pa.int64()), ("status", pa.string()), ("paid", pa.float64()), ("lsn", pa.int64()), (DELETED_COLUMN, pa.bool_()),
-])  # fmt: skip
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("status", pa.string()), ("paid", pa.float64()), ("lsn", pa.int64())]
+    + [(DELETED_COLUMN, pa.bool_())]
+)
 
 
 def started(folder: Path | str, **options: Any) -> OperatorRun:
@@ -107,11 +108,17 @@ def expected(came: list[tuple[Any, ...]], conditions: dict[str, str]) -> Counter
     [[(1, "a", None, 1, False), (1, None, 0.5, 3, False)], [(1, "b", 2.0, 2, False), (1, None, None, 1, True)]], [1], 2
 )
 @given(
-    st.lists(st.lists(ROWS, max_size=7), min_size=1, max_size=4), st.lists(st.integers(0, 7), max_size=2), st.integers(1, 3)
-)  # fmt: skip
+    st.lists(st.lists(ROWS, max_size=7), min_size=1, max_size=4),
+    st.lists(st.integers(0, 7), max_size=2),
+    st.integers(1, 3),
+)
 def test_the_table_has_the_newest_value_of_each_column_however_rows_arrive(
-    options: dict[str, Any], conditions: dict[str, str], epochs: list[list[tuple[Any, ...]]], cuts: list[int], parallelism: int
-) -> None:  # fmt: skip
+    options: dict[str, Any],
+    conditions: dict[str, str],
+    epochs: list[list[tuple[Any, ...]]],
+    cuts: list[int],
+    parallelism: int,
+) -> None:
     """Changes and state are the same in one piece, backwards in several, and on several subtasks."""
     with tempfile.TemporaryDirectory() as folder:
         whole, cut, apart = (started(f"{folder}/{name}", **options) for name in ("whole", "cut", "apart"))
