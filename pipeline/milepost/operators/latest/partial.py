@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, OperatorFailed, OperatorInput, only_table
-from milepost.operators.latest.run import LatestByKey
+from milepost.operators.latest.newest import LatestByKey
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.rows.columns import with_plain_keys
 from milepost.operators.rows.row_order import last_rows, order_numbers, same_values

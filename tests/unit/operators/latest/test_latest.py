@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from milepost.errors import InvalidRequest
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import OperatorInput
-from milepost.operators.latest.run import TOMBSTONE_COLUMN, LatestByKey
+from milepost.operators.latest.newest import TOMBSTONE_COLUMN, LatestByKey
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.rows.row_order import last_rows
 from milepost.protocol.records.object_store import StoreConfig

@@ -23,8 +23,13 @@ from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema(
-    [("id", pa.int64()), ("status", pa.string()), ("paid", pa.float64()), ("lsn", pa.int64())]
-    + [(DELETED_COLUMN, pa.bool_())]
+    [
+        ("id", pa.int64()),
+        ("status", pa.string()),
+        ("paid", pa.float64()),
+        ("lsn", pa.int64()),
+        (DELETED_COLUMN, pa.bool_()),
+    ]
 )
 
 
