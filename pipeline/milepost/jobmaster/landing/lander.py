@@ -59,6 +59,7 @@ class Lander:
     Args:
         job_identity: of the life of the job whose log it is (L9).
         new_write_id: returns a new globally unique text per call.
+        before_begin: called with the identity of the external system before the log is begun. It may refuse that.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class Lander:
         source: LandedSource,
         job_identity: str,
         new_write_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        before_begin: Callable[[Identity], None] = lambda _: None,
     ) -> None:
         self._log, self._source = log, source
         self._job_identity, self._new_write_id = job_identity, new_write_id
+        self._before_begin = before_begin
 
     def land(self) -> Landing:
         """Append records until the external system is read to its end.
@@ -84,6 +87,7 @@ class Lander:
         identity = self._identity()
         newest = self._log.newest()
         if newest is None:
+            self._before_begin(identity)
             position = stored_position(self._log.source, self._source.initial_position())
             newest = self._log.begin(first_record(self._new_write_id(), identity, position, self._now_ms()))
         else:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound
 from milepost.extras import require
-from milepost.jobmaster.job.checks.landed_source_checks import require_renamed, require_restored
+from milepost.jobmaster.job.checks.landed_source_checks import require_no_unread_log, require_renamed, require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import read_table_files
@@ -219,7 +219,8 @@ class Landings:
             require_log_of_head(context, log, state)
             source = open_source(context, name, spec, may_create=True)
             with lost_hints(context.spec.name, name, source):
-                landing = Lander(log, source, context.identity).land()
+                begins = partial(require_no_unread_log, context, name)
+                landing = Lander(log, source, context.identity, before_begin=begins).land()
         except Exception as error:
             store_failure(log, error)
             raise

@@ -10,5 +10,6 @@ if TYPE_CHECKING:
     from milepost.storage.log.records import Head as Head
     from milepost.storage.log.records import LandedTransition as LandedTransition
     from milepost.storage.log.source_log import SourceLog as SourceLog
+    from milepost.storage.log.source_log import stored_logs as stored_logs
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -16,7 +16,13 @@ from milepost.protocol.landed import (
     live_sequences,
     require_follows,
 )
-from milepost.protocol.records import ObjectStore, landed_record_key, landed_records_prefix, landed_sequence
+from milepost.protocol.records import (
+    LANDED_PREFIX,
+    ObjectStore,
+    landed_record_key,
+    landed_records_prefix,
+    landed_sequence,
+)
 from milepost.storage.concurrency.prefetching import prefetched_map
 from milepost.storage.log.certain_create import LostRace, create_certainly
 from milepost.storage.version_search import latest_version
@@ -250,3 +256,16 @@ class SourceLog:
             hint="land again: it reads the newest record first, and goes on from what it finds",
             source=self.source,
         )
+
+
+def stored_logs(store: ObjectStore) -> Iterator[str]:
+    """Yield the names under which logs are stored, and of sources of which only a failure is. One request each.
+
+    Args:
+        store: rooted at the job.
+    """
+    after = ""
+    while (stat := next(iter(store.list(LANDED_PREFIX, start_after=after, limit=1)), None)) is not None:
+        name = stat.key.split("/")[1]
+        after = f"{LANDED_PREFIX}{name}0"  # the character after "/": behind all that is stored of this name
+        yield name

@@ -123,6 +123,34 @@ def test_a_log_that_does_not_exist_cannot_be_gone_on_with(tmp_path: Path) -> Non
     assert (logs(job), job.left) == ({"events", "feed"}, 1), "only the failure is stored there"
 
 
+@pytest.mark.parametrize("landed_again", [False, True])
+def test_a_log_that_no_epoch_has_read_is_not_left_behind(tmp_path: Path, landed_again: bool) -> None:
+    job = LandedJob.create(tmp_path / "job")
+    job.produce(1, 2)
+    job.land()
+    job.rename("events")
+    if landed_again:
+        job.produce(3)
+        assert not job.land().failed
+    forget_former_name(job)
+    job.produce(4)
+    (failed,) = job.land().failed
+    wording.matches("land", f"{failed.message}\n{failed.hint}")
+    assert job.left == 1
+    edit_spec(spec(job), {"  events:\n": "  events:\n    renamed_from: feed\n"})
+    assert not job.land().failed
+    run_all(job)
+    job.assert_tables(4 if landed_again else 3)
+
+
+def test_a_source_gets_another_log_under_another_name_once_a_checkpoint_has_read_the_first_one(job: LandedJob) -> None:
+    edit_spec(
+        spec(job), {"  feed:\n": "  clicks:\n", "inputs: [feed]": "inputs: [clicks]", "input: feed": "input: clicks"}
+    )
+    assert not job.land().failed
+    assert logs(job) == {"clicks", "feed"}
+
+
 def test_the_floor_of_a_renamed_source_rises(tmp_path: Path) -> None:
     edits = {
         "retained: {last: 50}": "retained: {last: 1}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from milepost.epoch import counted
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.protocol.landed import StoredRecord, require_own_log
+from milepost.protocol.landed import Identity, StoredRecord, require_own_log
 from milepost.protocol.records import LANDED_PREFIX, ManifestState
-from milepost.storage.log import SourceLog
+from milepost.storage.log import SourceLog, stored_logs
 
 
 def require_whole_logs(context: JobContext, state: ManifestState | None, use: str) -> None:
@@ -47,6 +48,29 @@ def require_renamed(log: SourceLog, newest: StoredRecord | None) -> None:
             hint="write the name under which the source was landed first. To begin a new log, remove `renamed_from`",
             source=log.source,
         )
+
+
+def require_no_unread_log(context: JobContext, source: str, identity: Identity) -> None:
+    """Check that no log of the same external system has rows that no source of the job reads. Raises InvalidRequest.
+
+    Example: a source was landed as `clicks`, and is called `events` before an epoch ran. A log of `events` would begin
+    after the rows of `clicks`, if the external system deletes what was landed.
+
+    Args:
+        source: whose log is about to begin. identity: of its external system, with that of the job.
+    """
+    read = {*context.log_names().values()}
+    for name in stored_logs(context.store):
+        newest = None if name in read else context.stored_log(name).newest()
+        if newest is not None and newest.record.total_rows and newest.record.identity == identity:
+            raise InvalidRequest(
+                f"source {source}: {LANDED_PREFIX}{name}/ is a log of the same external system, with "
+                f"{counted(newest.record.total_rows, 'row')} that no checkpoint has read, and no source has its name. "
+                "Nothing was landed.",
+                hint=f"to go on in it, write `renamed_from: {name}` at source {source}, until an epoch has run. To "
+                f"give up its rows, move {LANDED_PREFIX}{name}/ out of the job's storage",
+                source=source,
+            )
 
 
 def require_restored(source: str, newest: StoredRecord, state: ManifestState) -> None:
