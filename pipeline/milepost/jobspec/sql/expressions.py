@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from milepost.jobspec.sql.tokens import Tokens
-from milepost.language.sql import SqlProblem, parse_select, problem_from, read_columns
+from milepost.language.sql import SPARK_AGGREGATES, SqlProblem, parse_select, problem_from, read_columns
 from milepost.language.times import format_signed_duration
 
 AGGREGATES = {
@@ -137,6 +137,15 @@ def aggregate_calls(run: Tokens) -> list[Call]:
         calls.append(Call(run.part(at, end), name, arguments, distinct, where))
         at = end
     return calls
+
+
+def check_aggregates(run: Tokens) -> None:
+    """Raise SqlProblem if an expression calls an aggregate that an `aggregate` operator does not have."""
+    for at in range(len(run)):
+        name = run.word(at).lower()
+        is_call = run.kind(at + 1) == "L_PAREN" and run.kind(at - 1) != "DOT"
+        if is_call and name in SPARK_AGGREGATES and name not in AGGREGATES:
+            raise run.problem(f"{name} is not available in this version; aggregates: {', '.join(AGGREGATES)}", at)
 
 
 def window_calls(run: Tokens) -> list[tuple[int, int, int]]:

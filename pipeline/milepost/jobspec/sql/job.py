@@ -206,4 +206,7 @@ class _JobCompiler:
         unique = self._emitter.unique_of(operator["inputs"][0])
         if unique:
             return f"select {', '.join(unique)}"
-        return "select the columns by which its rows are grouped, or row_number() OVER (…) AS rank"
+        return (
+            "group them, select row_number() OVER (…) as a column, or take the newest row per key on each side of a "
+            "join: QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1"
+        )

@@ -62,6 +62,12 @@ class _Match:
         return [symbol for _, symbol, _ in self.compared]
 
 
+_INSTEAD = {
+    "right": "write the relations in the other order, with LEFT JOIN",
+    "full": "begin FROM with the keys of both, SELECT … UNION SELECT …, and LEFT JOIN both to them",
+}
+
+
 @dataclass
 class FrameCompiler:
     """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`.
@@ -83,8 +89,8 @@ class FrameCompiler:
         padded = {index for index, one in enumerate(relations) if one.item.join in ("left", "asof left", "explode")}
         for relation in relations:
             if relation.item.join in ("right", "full"):
-                message = f"a {relation.item.join} join is not available in this version; write the relations in the "
-                raise relation.item.keyword.problem(message + "other order, with LEFT JOIN")
+                how = relation.item.join
+                raise relation.item.keyword.problem(f"a {how} join is not available in this version; {_INSTEAD[how]}")
             if relation.item.join in _INNER:
                 pool += conjuncts(relation.item.on)
         pool += [shared for run in pool for shared in shared_conjuncts(run)]

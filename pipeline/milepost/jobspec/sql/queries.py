@@ -25,7 +25,15 @@ from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.clauses import FromItem, Query, Select, read_query
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import RANKS, Expression, conjuncts, duration_ms, duration_text
+from milepost.jobspec.sql.expressions import (
+    RANKS,
+    Expression,
+    aggregate_calls,
+    check_aggregates,
+    conjuncts,
+    duration_ms,
+    duration_text,
+)
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import Frame, FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
@@ -222,7 +230,8 @@ class QueryCompiler:
         """Resolve all expressions, so that the steps of relations know which columns they read."""
         runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
         runs += select.where
-        aliases = {output.name.casefold() for output in outputs if output.has_aggregate or output.reference is None}
+        renamed = [one for one in outputs if one.reference is None or one.reference[1] != one.name]
+        aliases = {output.name.casefold() for output in renamed}
         if select.having is not None:
             runs.append(select.having)
         for run in select.group:
@@ -241,6 +250,10 @@ class QueryCompiler:
                     hint = "; a name that SELECT gives is not visible here: repeat its expression, or use a common "
                     raise SqlProblem(f"{problem.reason}{hint}table expression", problem.line, problem.column) from None
                 raise
+            check_aggregates(run)
+        for run in select.where:
+            if calls := aggregate_calls(run):
+                raise calls[0].tokens.problem(f"{calls[0].tokens.text} in WHERE: a condition on an aggregate is HAVING")
 
     def _references(self, run: Tokens, scope: Scope) -> None:
         expression = Expression(run)

@@ -94,6 +94,8 @@ def _statement(run: Tokens) -> Statement:
     for index, token in enumerate(run.items):
         if "${" in run.sql[token.start : token.end + 2] or token.token_type.name == "PARAMETER":
             raise run.problem("variables are not available in SQL; write the value", index)
+        if index and run.words(index, 3) in STATEMENTS:
+            raise run.problem("a semicolon is missing before CREATE", index)
     begin, kind = 1, ""
     if run.words(1, 2) == "OR REFRESH":
         begin = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from milepost.language.sql.spark_functions import ROW_WISE
 from milepost.language.suggestions import nearest
 
-_AGGREGATES = """
+SPARK_AGGREGATES = """
 any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine
 array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or collect_list
 collect_set collect_union corr count count_if count_min_sketch covar_pop covar_samp every first first_value grouping
@@ -21,6 +21,7 @@ std stddev stddev_pop stddev_samp string_agg sum theta_intersection_agg theta_sk
 try_sum tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double tuple_sketch_agg_integer
 tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
 """.split()  # noqa: SIM905
+"""Aggregate functions of Spark, lower case."""
 _WINDOWS = "counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split()  # noqa: SIM905
 _TIME_WINDOWS = "session_window window window_time".split()  # noqa: SIM905
 _GENERATORS = """
@@ -55,7 +56,7 @@ NONDETERMINISTIC = "`{}` depends on the time or the machine; an epoch that runs 
 
 _REASONS = (
     (
-        _AGGREGATES,
+        SPARK_AGGREGATES,
         "`{}` is an aggregate; a sql operator is row-wise. Use a `kind: aggregate` or `kind: window` operator",
     ),
     (

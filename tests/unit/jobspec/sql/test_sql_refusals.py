@@ -24,7 +24,21 @@ REFUSED = {
     'SELECT amount FROM orders o JOIN payments p USING (id)':
         '2:52: USING needs the column id on both sides',
     'SELECT o.id FROM orders o FULL JOIN payments p ON o.id = p.order_id':
-        '2:27: a full join is not available in this version; write the relations in the other',
+        '2:27: a full join is not available in this version; begin FROM with the keys of both,',
+    'SELECT o.id FROM orders o RIGHT JOIN payments p ON o.id = p.order_id':
+        '2:27: a right join is not available in this version; write the relations in the other',
+    'SELECT customer, median(amount) AS m FROM orders GROUP BY customer':
+        '2:18: median is not available in this version; aggregates: count, sum, avg,',
+    'SELECT customer, 1 + any_value(id) AS i FROM orders GROUP BY ALL':
+        '2:22: any_value is not available in this version; aggregates: count, sum, avg,',
+    'SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING percentile(id, 0.5) > 1':
+        '2:69: percentile is not available in this version; aggregates: count, sum, avg,',
+    'SELECT id, amount AS a, a * 2 AS twice FROM orders':
+        '2:25: there is no column a; known: id, customer, amount, quantity, ordered_at; a name',
+    'SELECT id FROM orders\nCREATE MATERIALIZED VIEW w AS SELECT id FROM orders':
+        '3:1: a semicolon is missing before CREATE',
+    'SELECT customer, count(*) AS n FROM orders WHERE sum(id) > 1 GROUP BY customer':
+        '2:50: sum(id) in WHERE: a condition on an aggregate is HAVING',
     'SELECT id FROM orders o NATURAL JOIN payments p':
         '2:25: NATURAL JOIN is not available here; expected a join such as LEFT JOIN … ON …',
     'SELECT id, id FROM orders':
@@ -114,7 +128,7 @@ REFUSED = {
     'SELECT id FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY 1) = 1':
         '2:75: a number in OVER is a constant, not a position',
     'SELECT o.id, o.amount, p.amount AS paid FROM orders o LEFT JOIN payments p ON o.id = p.order_id':
-        '1:1: the rows of v have no key by which a table could be updated',
+        '1:1: the rows of v have no key by which a table could be updated: group them, select row_number()',
     'SELECT o.id FROM orders o LEFT JOIN payments p ON o.id = p.order_id OR o.amount > p.amount':
         '2:51: this condition of the left join is not available in this version',
     'SELECT id FROM orders ORDER BY amount LIMIT 3':
