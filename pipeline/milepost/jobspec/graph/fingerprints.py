@@ -1,7 +1,8 @@
 """Fingerprints of compiled SQL: all text between the sources and an operator.
 
 The state of a SQL statement continues only while its fingerprint is the same, because a table must equal its query.
-White space, comments and names of steps are not included; how long rows are remembered has a rule of its own.
+White space, comments and names of steps are not included, nor are options that have their default, so that a version
+with more options continues the state. How long rows are remembered has a rule of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def fingerprint(spec: JobSpec, name: str, seen: dict[str, str] | None = None) ->
         return name
     if name not in seen:
         operator = spec.operator(name)
-        definition: dict[str, Any] = operator.model_dump(mode="json", exclude=_WITHOUT)
+        definition: dict[str, Any] = operator.model_dump(mode="json", exclude=_WITHOUT, exclude_defaults=True)
         if isinstance(operator, SelectSpec):
             names = {uid: fingerprint(spec, uid, seen) for uid in operator.inputs}
             definition = {"sql": [names.get(text, text) for text in _normalized(operator.query)]}

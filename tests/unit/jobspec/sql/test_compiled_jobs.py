@@ -10,9 +10,11 @@ import pytest
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.graph import COMPATIBLE, compare_signatures, state_signatures
+from milepost.jobspec.graph.fingerprints import fingerprint
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import LoadedJob, from_text, load_job
+from milepost.operators.latest.spec import LatestOperator
 from milepost_testkit.jobs.sql_job import document
 from milepost_testkit.processes.processes import REPOSITORY
 
@@ -38,6 +40,22 @@ def uids(sql: str) -> list[str]:
 
 def stateful(sql: str) -> list[str]:
     return [node.uid for node in job(sql).graph().stateful]
+
+
+class _LaterLatest(LatestOperator):
+    another_option: bool = False
+
+
+def test_a_version_with_another_option_of_an_operator_continues_the_state_of_a_query() -> None:
+    newest = "SELECT * FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1"
+    spec = job(view(newest)).spec
+    own = spec.operator("v__top")
+    prints = []
+    for option in (False, True):
+        later = _LaterLatest.model_validate(own.model_dump() | {"another_option": option})
+        operators = tuple(later if one is own else one for one in spec.operators)
+        prints.append(fingerprint(spec.model_copy(update={"operators": operators}), "v"))
+    assert prints[0] == fingerprint(spec, "v") != prints[1]
 
 
 def test_an_expression_is_the_users_own_text_with_its_columns_replaced() -> None:
