@@ -190,9 +190,9 @@ class GroupCompiler:
             text += f" filter (where {quote(where[0])})"
         parts = [function, *(["distinct"] if call.distinct else []), *names, *where]
         name = _free("_".join(parts), keys)
-        self.calls[call.tokens.normalized] = self._typed(name, function, names, text)
+        self.calls[call.tokens.normalized] = self._typed(name, function, names, text, keys)
 
-    def _typed(self, name: str, function: str, arguments: Sequence[str], text: str) -> str:
+    def _typed(self, name: str, function: str, arguments: Sequence[str], text: str, keys: Sequence[str]) -> str:
         """Add an aggregate; return the expression of its value with Spark's type."""
         # sum(decimal(12,2))  CAST(`sum_amount` AS DECIMAL(22, 2))
         # avg(decimal(12,2))  CAST(`sum_amount` / `count_amount` AS DECIMAL(16, 6))
@@ -203,7 +203,8 @@ class GroupCompiler:
             wide = f"DECIMAL({min(38, type_.precision + 10)}, {type_.scale})"
             return f"CAST({quote(self._call(name, text))} AS {wide})"
         total, count = (
-            self._call(name.replace("avg", other, 1), text.replace("avg", other, 1)) for other in ("sum", "count")
+            self._call(_free(name.replace("avg", other, 1), keys), text.replace("avg", other, 1))
+            for other in ("sum", "count")
         )
         wide = f"DECIMAL({min(38, type_.precision + 4)}, {min(38, type_.scale + 4)})"
         return f"CAST({quote(total)} / NULLIF({quote(count)}, 0) AS {wide})"

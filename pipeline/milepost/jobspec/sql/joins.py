@@ -73,7 +73,8 @@ class FrameCompiler:
     """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`.
 
     Attributes:
-        outside: the columns that the SELECT reads outside of join conditions. warnings: (tokens, text), for `lint`.
+        outside: the columns of a relation that are read elsewhere than in the equalities of its own join.
+        warnings: (tokens, text), for `lint`. computed: the columns with left expressions of joins so far.
     """
 
     emitter: Emitter
@@ -82,6 +83,7 @@ class FrameCompiler:
     where: list[Tokens]
     outside: set[Reference]
     warnings: list[tuple[Tokens, str]] = field(default_factory=list)
+    computed: set[str] = field(default_factory=set)
 
     def compile(self) -> Frame:
         """Return the joined rows. Raises SqlProblem: a join that is not available."""
@@ -196,14 +198,16 @@ class FrameCompiler:
                 continue
             assert isinstance(side, Tokens)
             names.append(f"key_{digest(side.normalized)}")
+            if names[-1] in self.computed:
+                continue
+            self.computed.add(names[-1])
             computed.append(Column(names[-1], self.scope.rewritten(side, frame.name)))
         if computed:
             relation = self.scope.relations[index]
             at = relation.item.keyword
             columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
-            distinct = {column.name: column for column in computed}
             uid = f"{self.prefix}__left_{relation.label}"
-            frame.node = self.emitter.sql(uid, frame.node, [*columns, *distinct.values()], [], at)
+            frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], [], at)
         return names
 
     def _lookup(

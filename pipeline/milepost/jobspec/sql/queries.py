@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.clauses import FromItem, Query, Select, read_query
+from milepost.jobspec.sql.conditions import equality
 from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import (
     RANKS,
@@ -38,7 +39,7 @@ from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import Frame, FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
 from milepost.jobspec.sql.ranking import RankCompiler, Ranking, read_order, read_ranking
-from milepost.jobspec.sql.scope import Relation, Scope
+from milepost.jobspec.sql.scope import Reference, Relation, Scope
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
 from milepost.jobspec.sql.subqueries import subqueries_joined
 from milepost.jobspec.sql.tokens import Fragment, Tokens
@@ -271,8 +272,9 @@ class QueryCompiler:
                 outside |= scope.references(relation.item.tokens)
                 scope.shown = None
                 continue
+            read: set[Reference] = set()
             if relation.item.equals is not None:
-                scope.references(relation.item.equals)
+                read |= scope.references(relation.item.equals)
                 scope.used.add((index, relation.columns[0]))
                 if len(relation.columns) > 1:
                     raise relation.item.tokens.problem(f"IN takes one column, got {len(relation.columns)}")
@@ -281,10 +283,15 @@ class QueryCompiler:
                 *relation.item.conditions,
                 *([relation.item.match] if relation.item.match else []),
             ):
-                scope.references(run)
+                columns = scope.references(run)
+                is_key = equality(scope, run, set(range(index)), index) is not None
+                read |= {one for one in columns if one[0] != index} if is_key else columns
             for column in relation.item.using:
                 folded = column.name().casefold()
+                read.add(scope.merged[folded])
                 scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
+            inner = relation.item.join in ("inner", "comma")
+            outside |= {one for one in read if inner or one[0] != index}
             scope.shown = None
         return FrameCompiler(self.emitter, scope, name, select.where, outside, self.warnings).compile()
 

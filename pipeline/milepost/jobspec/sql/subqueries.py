@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from milepost.jobspec.sql.clauses import FromItem, Select, read_query
+from milepost.jobspec.sql.expressions import aggregate_calls
 from milepost.jobspec.sql.tokens import Tokens
 
 _CONNECTING = ("OR", "AND", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ", "IS", "LIKE", "BETWEEN", "CASE")
@@ -37,6 +38,10 @@ def _exists(run: Tokens) -> FromItem | None:
         raise run.problem(
             "EXISTS takes SELECT … FROM one relation WHERE …; join relations in a common table expression"
         )
+    for part in inner.items:
+        if calls := aggregate_calls(part.tokens):
+            message = "an aggregate without GROUP BY always has a row, so EXISTS of it is always true"
+            raise calls[0].tokens.problem(f"{message}; write SELECT 1, or compare the aggregate in a joined query")
     join = "anti" if at else "semi"
     return replace(inner.relations[0], join=join, keyword=run, conditions=tuple(inner.where), is_exists=True)
 

@@ -100,6 +100,14 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         ("SELECT o.id, s.spent, s.who FROM ({current_orders}) o LEFT JOIN ({spent}) s "
         "ON o.customer = s.who AND o.amount < s.spent - 60"),
     ),
+    "chained": (
+        ("CREATE MATERIALIZED VIEW chained AS SELECT o.id, s.spent, t.n, u.n AS m FROM current_orders o "
+        "LEFT JOIN spent s ON lower(o.customer) = s.who AND s.n > 5 LEFT JOIN spent t ON lower(o.customer) = t.who "
+        "LEFT JOIN spent u ON s.who = u.who AND t.n <= u.n"),
+        ("SELECT o.id, s.spent, t.n, u.n AS m FROM ({current_orders}) o LEFT JOIN ({spent}) s "
+        "ON lower(o.customer) = s.who AND s.n > 5 LEFT JOIN ({spent}) t ON lower(o.customer) = t.who "
+        "LEFT JOIN ({spent}) u ON s.who = u.who AND t.n <= u.n"),
+    ),
     "unpaid": (
         ("CREATE MATERIALIZED VIEW unpaid AS SELECT id, amount FROM current_orders o WHERE amount > 5 AND NOT EXISTS "
         "(SELECT 1 FROM payments WHERE order_id = o.id AND amount < 20)"),
@@ -145,7 +153,7 @@ GROUPS = (
     ("large", "hourly", "newest", "both"),
     ("paid", "by_method", "sizes"),
     ("dearest", "located", "seen", "overall"),
-    ("spent", "current_orders", "rich", "compared"),
+    ("spent", "current_orders", "rich", "compared", "chained"),
     ("current_orders", "unpaid", "paying", "pairs"),
     ("spent", "best", "places", "ranked", "share"),
 )

@@ -66,6 +66,14 @@ def test_an_expression_is_the_users_own_text_with_its_columns_replaced() -> None
     )
 
 
+def test_a_grouping_column_may_have_the_name_of_a_part_of_an_average() -> None:
+    rows = "(SELECT quantity AS sum_amount, customer AS count_amount, amount FROM orders) AS o"
+    query = f"SELECT sum_amount, count_amount, avg(amount) AS mean FROM {rows} GROUP BY ALL"
+    operators = {one.uid: one.model_dump() for one in job(view(query)).spec.operators}
+    assert operators["v__agg"]["key"] == ("count_amount", "sum_amount")
+    assert [*operators["v__agg"]["aggregates"]] == ["agg_count_amount", "agg_sum_amount"]
+
+
 def test_an_equality_in_every_branch_of_an_or_is_a_key() -> None:
     branches = "(o.id = p.order_id AND method = 'card' AND quantity > 2) OR (method = 'cash' AND O.ID = p.order_id)"
     operators = {one.uid: one.model_dump() for one in job(view(f"{JOINED} WHERE {branches}")).spec.operators}
