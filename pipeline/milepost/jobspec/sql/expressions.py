@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language.sql import SPARK_AGGREGATES, SqlProblem, parse_select, problem_from, read_columns
 from milepost.language.times import format_signed_duration
+from milepost.protocol.records import cached_property
 
 AGGREGATES = {
     "count": "count",

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +60,7 @@ from milepost.operators.rows.columns import (
 )
 from milepost.operators.rows.retractions import NONE, check_settled
 from milepost.protocol.exchange import NullSpreadingKey
-from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
+from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN, cached_property
 
 
 @dataclass(frozen=True, slots=True)
