@@ -27,7 +27,6 @@ from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.landed.records import LogPosition, LogRecord
 from milepost.protocol.landed.voids import live_records
 from milepost.protocol.records.ids import CheckpointId
-from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -161,6 +160,17 @@ class LandedJob:
         }
         spec.write_text(edited("".join(lines), texts))
 
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the source has a `renamed_from`."""
+        return "renamed_from" in (self.folder / "config" / "landed.yaml").read_text()
+
+    def forget_rename(self) -> None:
+        """Remove `renamed_from`, as its refusal says for a job that has no log of that name."""
+        spec = self.folder / "config" / "landed.yaml"
+        lines = spec.read_text().splitlines(True)
+        spec.write_text("".join(line for line in lines if "renamed_from" not in line))
+
     def produce(self, *keys: int) -> None:
         """Add rows with these keys to the external system."""
         state = self._feed
@@ -201,7 +211,7 @@ class LandedJob:
     @property
     def newest(self) -> LogRecord | None:
         """The newest record of the log."""
-        newest = SourceLog(self.context.store, "feed").newest()
+        newest = self.context.source_log(self.source).newest()
         return None if newest is None else newest.record
 
     @property
@@ -232,7 +242,7 @@ class LandedJob:
 
         Gaps below the floor may be deleted, so their rows are stored in a file. Read it before an epoch trims them.
         """
-        path, log = self.folder / "lost.json", self.context.source_log("feed")
+        path, log = self.folder / "lost.json", self.context.source_log(self.source)
         lost = json.loads(path.read_text()) if path.exists() else []
         newest = log.newest()
         if newest is not None:
@@ -251,11 +261,11 @@ class LandedJob:
 
     def void(self, void_from: str = "auto") -> AppendedVoid:
         """Plan and approve that records of the log are void."""
-        return self.master.voids.approve(self.master.voids.plan("feed", void_from).approved, "by a test")
+        return self.master.voids.approve(self.master.voids.plan(self.source, void_from).approved, "by a test")
 
     def accept_void(self) -> AppendedVoid:
         """Plan and approve that the live head goes on with its false rows."""
-        return self.master.voids.approve(self.master.voids.plan_acceptance("feed").approved, "by a test")
+        return self.master.voids.approve(self.master.voids.plan_acceptance(self.source).approved, "by a test")
 
     @property
     def left(self) -> int:
@@ -299,7 +309,7 @@ class LandedJob:
         base = context.base_metadata(
             state, state.timeline().head if checkpoint_id is None else CheckpointId(checkpoint_id)
         )
-        return None if base is None else base.log_position("feed")
+        return None if base is None else base.log_position(context.stored_name(self.source))
 
     def assert_tables(
         self, rows: int, since: int = 0, life: int | None = None, lost: Sequence[int] | None = None

@@ -118,7 +118,7 @@ class LandedHistory(RuleBasedStateMachine):
 
         dying = self.job.master
         try:
-            approved = dying.voids.plan("feed", "auto").approved
+            approved = dying.voids.plan(self.job.source, "auto").approved
         except InvalidRequest:
             self.land()
             return
@@ -196,7 +196,7 @@ class LandedHistory(RuleBasedStateMachine):
             if context.log.head() is None:
                 self.job.land()  # creates the job
             source = open_source(context, self.job.source, context.spec.landed[self.job.source])
-            Lander(SourceLog(store, "feed"), source, context.identity).land()
+            Lander(SourceLog(store, context.stored_name(self.job.source)), source, context.identity).land()
 
     @rule()
     def epoch(self) -> None:
@@ -235,8 +235,8 @@ class LandedHistory(RuleBasedStateMachine):
         context = self.job.context
         state = None if context.log.head() is None else context.head().state
         newest = max(state.checkpoints, key=lambda item: item.checkpoint_id, default=None) if state else None
-        known = {"feed"} if newest is None else set(context.metadata(newest).sources)
-        if name != self.job.source and self.job.source in known and self.job.landed_end is not None:
+        known = not self.job.is_renamed if newest is None else self.job.source in context.metadata(newest).sources
+        if known and name != self.job.source and self.job.landed_end is not None:
             self.job.rename(name)
 
     @rule(count=st.integers(1, 4))
@@ -347,6 +347,8 @@ class LandedHistory(RuleBasedStateMachine):
         if head is None or head.state.timeline().head == 0:
             with patch("milepost.jobmaster.rollback.imported_checkpoint.is_provably_dead", lambda holder: True):
                 self.job.master.restores.start(f"{old}-saved")
+        if self.job.newest is None:  # no checkpoint had read the log
+            self.job.forget_rename()
         self.head = int(self.job.context.head().state.timeline().head)
         self.rows, self.since = {0: 0, self.head: rows}, {0: 0, self.head: since}
         self.seen = {} if in_life is None else {self.head: in_life}
