@@ -28,7 +28,7 @@ _FIRST_DAY = np.datetime64("1992-01-01")
 _LAST_DAY = np.datetime64("1998-08-02")
 _CURRENT_DAY = np.datetime64("1995-06-17")
 _LARGE = 1500
-"""One order in so many has seven lines of 45 to 50 pieces, so that q18 has rows at any scale factor."""
+"""One order in this number has seven lines of 45 to 50 pieces, so that q18 has rows at any scale factor."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class _Trim:
     end: LogPosition
 
     def entries(self, log: str) -> Iterator[str]:
-        """Yield what is stored of them. log: name under which it is stored."""
+        """Yield the folder of objects and the key of each record. log: its stored name."""
         for sequence in range(self.begin, self.end.next):
             yield landed_directory(log, sequence)
             yield landed_record_key(log, sequence)

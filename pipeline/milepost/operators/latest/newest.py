@@ -188,7 +188,7 @@ class LatestByKey:
         occurring = state.group(rows.select(list(self.key)))
         stored, known = occurring.find()
         if self._ttl_us is not None and lateness_us is not None:
-            # Firing may lag behind lateness while rows are in flight; what is forgotten follows lateness alone.
+            # Firing may lag behind lateness while rows are in flight; rows expire by the lateness watermark alone.
             known = known & (pc.fill_null(stored.column(EXPIRES_COLUMN), END_OF_TIME_US).to_numpy() > lateness_us)
         return put_last_rows(occurring, rows, stored, known, self._sequence_columns)
 
@@ -214,7 +214,7 @@ class LatestRun:
         self._keys.add(self._operator.take_up_newest(partials, self._state))
 
     def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing: what is forgotten follows lateness."""
+        """Emit nothing: rows expire by the lateness watermark, in `rows`."""
         return self._operator.output_schema.empty_table()
 
     def finish(self, firing_us: int | None) -> pa.Table:

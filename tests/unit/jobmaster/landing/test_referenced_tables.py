@@ -1,4 +1,4 @@
-"""A log that refers to a table's files (`land: {by: reference}`): what reads them, what deletes none, what is lost."""
+"""A log that refers to the files of a table (`land: {by: reference}`): readers, clean-up, and lost files."""
 
 from __future__ import annotations
 
