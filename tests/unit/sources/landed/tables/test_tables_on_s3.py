@@ -105,12 +105,12 @@ def test_a_job_reads_the_files_of_a_table_on_s3_until_one_is_deleted(
         assert [landing.rows for landing in master.landings.land().landed] == [len(keys)]
         master.epochs.run(Session.cli(), SparklessRunner())
     assert sorted(master.reports.read("totals").select(["k", "rows"]).to_pydict()["rows"]) == [1, 1, 2]
+    consumed = {stat.key for stat in store.list("")}
     table.append_by_others(4)
     master.landings.land()
-    files = [stat for stat in store.list("") if stat.key.endswith(".parquet")]
-    newest = max(files, key=lambda stat: stat.last_modified_ms)
-    store.delete([newest.key])
-    with pytest.raises(SourceChanged, match=newest.key):
+    (pending,) = (stat.key for stat in store.list("") if stat.key not in consumed and stat.key.endswith(".parquet"))
+    store.delete([pending])
+    with pytest.raises(SourceChanged, match=pending):
         master.epochs.run(Session.cli(), SparklessRunner())
 
 
