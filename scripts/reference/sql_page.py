@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from milepost.jobspec.sql.clauses import REFUSED_CLAUSES
 from milepost.jobspec.sql.expressions import AGGREGATES
+from milepost.jobspec.sql.flows import FLOW_CLAUSES, REFUSED_FLOW_CLAUSES
 from milepost.jobspec.sql.statements import PROPERTIES, REFUSED_STATEMENTS, STATEMENTS
 from scripts.reference.markdown import note
 
@@ -30,6 +31,7 @@ _OPERATORS = {
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n, or WHERE of the query around it": "`top`",
     "rank() or dense_rank() in place of row_number()": "`top` with `ties`",
     "ORDER BY … LIMIT n": "`top`",
+    "CREATE FLOW … AS AUTO CDC INTO … STORED AS SCD TYPE 1, or TYPE 2": "`latest`, or `history`",
     "a view whose rows are inserted and retracted, such as those of a join over updates": "`materialize` by its key",
 }
 _RULES = """
@@ -59,13 +61,14 @@ aliases in HAVING, NATURAL, and an output column that occurs twice.
 
 def sql_page() -> str:
     """Return the page."""
-    refused = {**REFUSED_STATEMENTS, **REFUSED_CLAUSES}
+    refused = {**REFUSED_STATEMENTS, **REFUSED_FLOW_CLAUSES, **REFUSED_CLAUSES}
     parts = [
         "# SQL of a job\n",
         note("the tables of the SQL compiler"),
         _INTRODUCTION,
         _table("Statements", "Statement", "Creates", _code(STATEMENTS)),
         _STATEMENT_NOTES,
+        _table("Clauses of CREATE FLOW name AS AUTO CDC INTO table", "Clause", "Meaning", _code(FLOW_CLAUSES)),
         _table("Options in TBLPROPERTIES", "Option", "Meaning", _code(PROPERTIES)),
         _table("What SQL becomes", "SQL", "Operator", _OPERATORS),
         _RULES,

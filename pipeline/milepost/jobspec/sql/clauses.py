@@ -189,7 +189,7 @@ def _select(run: Tokens) -> Select:
         run,
         distinct,
         [_item(part, listed) for part in listed.split("COMMA")],
-        list(_relations(clauses["FROM"])),
+        list(read_relations(clauses["FROM"])),
         conjuncts(clauses.get("WHERE")),
         clauses["GROUP_BY"].split("COMMA") if "GROUP_BY" in clauses else [],
         clauses.get("HAVING"),
@@ -218,7 +218,8 @@ def _item(part: Tokens, listed: Tokens) -> Item:
     return item
 
 
-def _relations(run: Tokens) -> Iterator[FromItem]:
+def read_relations(run: Tokens) -> Iterator[FromItem]:
+    """Yield the relations after FROM, in order. Raises SqlProblem."""
     at, join, keyword = 0, "", run
     while True:
         item, at = _relation(run, at, join, keyword)

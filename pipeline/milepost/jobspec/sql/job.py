@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from milepost.jobspec.graph.output_checks import source_rows
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.sql.emitter import Emitter
+from milepost.jobspec.sql.flows import Flow, FlowCompiler
 from milepost.jobspec.sql.queries import QueryCompiler, Table
 from milepost.jobspec.sql.statements import TABLE, TEMPORARY, Statement, split_statements
 from milepost.jobspec.sql.tokens import Tokens
+from milepost.language import did_you_mean
 from milepost.language.sql import SqlProblem, problem_from
 from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, OutputRows
 
@@ -120,7 +122,10 @@ class _JobCompiler:
         compiler = QueryCompiler(statement, self._emitter, self._find, known)
         before = len(self._emitter.operators)
         try:
-            compiler.compile()
+            if statement.flow is None:
+                compiler.compile()
+            else:
+                self._compile_flow(statement, statement.flow, known)
         except SqlProblem:
             self._failed.add(name)
             raise
@@ -140,6 +145,21 @@ class _JobCompiler:
             tuple(uid for uid in own if uid == name or uid.startswith(f"{name}__")),
             tuple((*self._position(at.start), text) for at, text in compiler.warnings),
         )
+
+    def _compile_flow(self, statement: Statement, flow: Flow, known: Sequence[str]) -> None:
+        run = flow.source.tokens
+        name = run.name().lower()
+        found = self._find(name)
+        if found is None:
+            raise run.problem(f"there is no source or statement {name}; {did_you_mean(name, known)}")
+        if found.is_static:
+            raise run.problem(f"{name} is static: a flow reads changes that arrive")
+        for option, (_, entry) in statement.properties.items():
+            if option != "milepost.ttl":
+                raise entry.problem(f"{option} has no effect: no step of this statement takes it")
+        if statement.partition_by:
+            raise statement.whole.problem("PARTITIONED BY applies to tables of appended rows")
+        FlowCompiler(statement.name, flow, found.node, statement.duration("milepost.ttl"), self._emitter).compile()
 
     def _find(self, name: str) -> Table | None:
         if name in self._statements:
@@ -183,7 +203,7 @@ class _JobCompiler:
             return
         rows, name = self._emitter.rows[statement.name], statement.name
         at: Tokens = statement.whole
-        if statement.kind == TABLE and rows.kind != APPEND:
+        if statement.kind == TABLE and rows.kind != APPEND and statement.flow is None:
             raise at.problem(f"the rows of {name} are replaced or deleted; write CREATE MATERIALIZED VIEW {name}")
         if rows.kind == RETRACTIONS:
             raise at.problem(f"the rows of {name} have no key by which a table could be updated: {self._keyless(name)}")

@@ -32,8 +32,6 @@ from milepost.jobspec.sql.expressions import (
     aggregate_calls,
     check_aggregates,
     conjuncts,
-    duration_ms,
-    duration_text,
 )
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import Frame, FrameCompiler
@@ -45,7 +43,6 @@ from milepost.jobspec.sql.subqueries import subqueries_joined
 from milepost.jobspec.sql.tokens import Fragment, Tokens
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
-from milepost.language.times import format_duration, parse_duration
 from milepost.operators.base import APPEND, RETRACTIONS
 
 
@@ -101,16 +98,9 @@ class QueryCompiler:
 
     def _duration(self, option: str) -> str | None:
         """Return an option of the statement as a spec writes it, or None."""
-        entry = self.statement.properties.get(option)
-        if entry is None:
-            return None
-        self.options.add(option)
-        text, tokens = entry
-        milliseconds = duration_ms(text)
-        try:
-            return duration_text(milliseconds) if milliseconds is not None else format_duration(parse_duration(text))
-        except ValueError as problem:
-            raise tokens.problem(str(problem)) from None
+        if option in self.statement.properties:
+            self.options.add(option)
+        return self.statement.duration(option)
 
     def _query(self, name: str, query: Query, outer: Names) -> str:
         names, used = dict(outer), set[str]()

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from milepost.jobspec.sql.expressions import duration_ms, duration_text
+from milepost.jobspec.sql.flows import FLOW, Flow, read_flow
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
+from milepost.language.times import format_duration, parse_duration
 
 TABLE, VIEW, TEMPORARY = "CREATE STREAMING TABLE", "CREATE MATERIALIZED VIEW", "CREATE TEMPORARY VIEW"
 STATEMENTS = {
     TABLE: "a table to which rows are appended",
     VIEW: "a table that equals its query: rows are replaced by key, or appended if the rows of the query are final",
     TEMPORARY: "a query that other statements read; it has no table",
+    FLOW: "the changes of a feed, AS AUTO CDC INTO a streaming table without AS, which holds the newest row or the "
+    "versions of each key",
 }
 """Statement -> what it creates, for the reference."""
 
 PROPERTIES = {
     "milepost.allowed_lateness": "how long after its end a window still accepts rows, such as '1 hour'",
-    "milepost.ttl": "how long SELECT DISTINCT remembers rows, in event time, such as '7 days'",
+    "milepost.ttl": "how long SELECT DISTINCT remembers rows, and AUTO CDC deletes, in event time: '7 days'",
 }
 """Option of TBLPROPERTIES -> its meaning, for the reference."""
 
 REFUSED_STATEMENTS = {
-    "CREATE FLOW": "AUTO CDC is not available in this version; write SELECT … QUALIFY row_number() OVER (PARTITION BY "
-    "key ORDER BY sequence DESC) = 1",
     "CREATE OR REPLACE": "write CREATE without OR REPLACE: the file always states what the job is",
     "CREATE TABLE": "write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW",
     "CREATE VIEW": "write CREATE MATERIALIZED VIEW, or CREATE TEMPORARY VIEW for a query without a table",
@@ -42,7 +46,7 @@ class Statement:
 
     Attributes:
         name: in lower case. kind: TABLE, VIEW or TEMPORARY.
-        whole, query: tokens of the statement, and those after AS.
+        whole, query: tokens of the statement, and those after AS. flow: what fills a table without AS.
         properties: option -> (value, tokens of the option). partition_by: columns of PARTITIONED BY.
     """
 
@@ -52,15 +56,32 @@ class Statement:
     query: Tokens
     properties: dict[str, tuple[str, Tokens]] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
+    flow: Flow | None = None
 
     @property
     def tokens_text(self) -> str:
-        """The statement without comments and line breaks between its tokens, as it is recorded."""
-        items, text = self.whole.items, ""
-        for index, token in enumerate(items):
-            text += " " if index and token.start > items[index - 1].end + 1 else ""
-            text += self.whole.sql[token.start : token.end + 1]
-        return text
+        """The statement, and its flow, without comments and line breaks between tokens, as it is recorded."""
+        return _tokens_text(self.whole) + (f"; {_tokens_text(self.flow.whole)}" if self.flow is not None else "")
+
+    def duration(self, option: str) -> str | None:
+        """Return an option as a spec writes it, or None. Raises SqlProblem: it is no duration."""
+        entry = self.properties.get(option)
+        if entry is None:
+            return None
+        text, tokens = entry
+        milliseconds = duration_ms(text)
+        try:
+            return duration_text(milliseconds) if milliseconds is not None else format_duration(parse_duration(text))
+        except ValueError as problem:
+            raise tokens.problem(str(problem)) from None
+
+
+def _tokens_text(run: Tokens) -> str:
+    text = ""
+    for index, token in enumerate(run.items):
+        text += " " if index and token.start > run.items[index - 1].end + 1 else ""
+        text += run.sql[token.start : token.end + 1]
+    return text
 
 
 def split_statements(sql: str) -> tuple[list[Statement], list[SqlProblem]]:
@@ -72,30 +93,59 @@ def split_statements(sql: str) -> tuple[list[Statement], list[SqlProblem]]:
     except SqlProblem as problem:
         return [], [problem]
     first: dict[str, int] = {}
+    flows: list[Flow] = []
     for run in tokens.split("SEMICOLON"):
         if not len(run):
             continue
         try:
-            statement = _statement(run)
+            _check_tokens(run)
+            statement = read_flow(run) if run.words(0, 2) == FLOW else _statement(run)
             if statement.name in first:
                 raise run.problem(f"{statement.name} is already defined in line {first[statement.name]}")
             first[statement.name] = sql.count("\n", 0, run.start) + 1
-            statements.append(statement)
+            if isinstance(statement, Flow):
+                flows.append(statement)
+            else:
+                statements.append(statement)
         except SqlProblem as problem:
             problems.append(problem)
-    if not statements and not problems:
+    if not statements and not flows and not problems:
         problems.append(
             SqlProblem("expected at least one statement, such as CREATE MATERIALIZED VIEW name AS SELECT …")
         )
-    return statements, problems
+    return _with_flows(statements, flows, problems), problems
 
 
-def _statement(run: Tokens) -> Statement:
+def _with_flows(statements: Sequence[Statement], flows: Sequence[Flow], problems: list[SqlProblem]) -> list[Statement]:
+    """Return the statements with their flows, and add the problems of tables and flows that are alone."""
+    empty = {one.name: one for one in statements if not len(one.query)}
+    filled: dict[str, Statement] = {}
+    for flow in flows:
+        if flow.target in filled:
+            problems.append(flow.at.problem("another flow fills this table; only one is available in this version"))
+        elif flow.target in empty:
+            filled[flow.target] = replace(empty[flow.target], flow=flow)
+        elif any(one.name == flow.target for one in statements):
+            problems.append(flow.at.problem(f"{flow.target} has a query; remove AS SELECT … from its statement"))
+        elif not problems:
+            problems.append(flow.at.problem(f"there is no table {flow.target}; add {TABLE} {flow.target}"))
+    for name in empty.keys() - filled.keys():
+        if not problems:
+            problems.append(
+                empty[name].whole.problem(f"{name} has no rows; add AS SELECT …, or a {FLOW} … AS AUTO CDC INTO {name}")
+            )
+    return [filled.get(one.name, one) for one in statements if one.name in filled or one.name not in empty]
+
+
+def _check_tokens(run: Tokens) -> None:
     for index, token in enumerate(run.items):
         if "${" in run.sql[token.start : token.end + 2] or token.token_type.name == "PARAMETER":
             raise run.problem("variables are not available in SQL; write the value", index)
-        if index and run.words(index, 3) in STATEMENTS:
+        if index and (run.words(index, 3) in STATEMENTS or run.words(index, 2) == FLOW):
             raise run.problem("a semicolon is missing before CREATE", index)
+
+
+def _statement(run: Tokens) -> Statement:
     begin, kind = 1, ""
     if run.words(1, 2) == "OR REFRESH":
         begin = 3
@@ -115,7 +165,7 @@ def _statement(run: Tokens) -> Statement:
         raise run.problem("a list of columns is not available in this version; name the columns in SELECT", at)
     properties: dict[str, tuple[str, Tokens]] = {}
     partition_by: tuple[str, ...] = ()
-    while run.word(at) != "AS":
+    while run.word(at) != "AS" and not (kind == TABLE and at == len(run)):
         clause, opened = run.word(at), at + 1
         if clause not in ("TBLPROPERTIES", "PARTITIONED BY"):
             expected = "expected AS SELECT …, TBLPROPERTIES (…) or PARTITIONED BY (…)"
@@ -131,8 +181,8 @@ def _statement(run: Tokens) -> Statement:
         at = closed + 1
     if kind != TABLE and partition_by:
         raise run.problem("PARTITIONED BY applies to CREATE STREAMING TABLE: other tables are divided by key", at)
-    query = run.part(at + 1)
-    if not len(query):
+    query = run.part(min(at + 1, len(run)))
+    if not len(query) and at < len(run):
         raise run.problem("expected SELECT … after AS", at)
     return Statement(name, kind, run, query, properties, partition_by)
 

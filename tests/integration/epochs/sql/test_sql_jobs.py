@@ -144,6 +144,24 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         "SELECT who, n, total FROM spent CROSS JOIN total WHERE who IS NOT NULL"),
         "SELECT who, n, CAST((SELECT sum(n) FROM ({spent})) AS BIGINT) AS total FROM ({spent}) WHERE who IS NOT NULL",
     ),
+    "newest_order": (
+        ("CREATE STREAMING TABLE newest_order; CREATE FLOW changes AS AUTO CDC INTO newest_order FROM STREAM orders "
+        "KEYS (customer) APPLY AS DELETE WHEN quantity = 0 SEQUENCE BY ordered_at COLUMNS * EXCEPT (quantity)"),
+        ("SELECT * EXCLUDE (quantity) FROM (SELECT * FROM orders "
+        "QUALIFY row_number() OVER (PARTITION BY customer ORDER BY ordered_at DESC) = 1) "
+        "WHERE quantity IS DISTINCT FROM 0"),
+    ),
+    "versions": (
+        ("CREATE STREAMING TABLE versions; CREATE FLOW each AS AUTO CDC INTO versions FROM orders KEYS (customer) "
+        "APPLY AS DELETE WHEN quantity = 0 SEQUENCE BY ordered_at COLUMNS (customer, quantity) STORED AS SCD TYPE 2"),
+        ("WITH kept AS (SELECT *, lag(quantity) OVER keys IS NOT DISTINCT FROM quantity "
+        "AND row_number() OVER keys > 1 AS same FROM orders "
+        "WINDOW keys AS (PARTITION BY customer ORDER BY ordered_at)) "
+        "SELECT * FROM (SELECT customer, quantity, ordered_at AS valid_from, "
+        "lead(ordered_at) OVER (PARTITION BY customer ORDER BY ordered_at) AS valid_to, valid_to IS NULL AS is_current "
+        "FROM kept WHERE NOT same) "
+        "WHERE quantity IS DISTINCT FROM 0"),
+    ),
 }  # fmt: skip
 """Table -> (its statement, DuckDB's query, in which {name} is the query of another table)."""
 QUERIES: dict[str, str] = {}
@@ -156,6 +174,7 @@ GROUPS = (
     ("spent", "current_orders", "rich", "compared", "chained"),
     ("current_orders", "unpaid", "paying", "pairs"),
     ("spent", "best", "places", "ranked", "share"),
+    ("newest_order", "versions"),
 )
 
 
