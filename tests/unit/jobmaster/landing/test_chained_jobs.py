@@ -32,6 +32,7 @@ from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
+from milepost_testkit.stores.hooked_store import HookedStore
 
 
 @pytest.fixture
@@ -365,6 +366,36 @@ def test_a_store_that_does_not_answer_is_named_and_the_next_landing_succeeds(
     assert (failed.error, failed.may_pass) == ("SourceUnreachable", True)
     assert "the Milepost table file://" in failed.message and "did not answer" in failed.message
     assert jobs.land().rows == 1
+
+
+@pytest.mark.parametrize(
+    ("times", "error", "text"),
+    [(1, None, ""), (9, "SourceUnreachable", "moved on 3 times"), (0, "InvalidRequest", "is damaged")],
+)
+def test_contents_that_are_deleted_while_the_table_moves_on_are_read_again(
+    jobs: ChainedJobs, monkeypatch: pytest.MonkeyPatch, times: int, error: str | None, text: str
+) -> None:
+    jobs.publish(1)
+    left = times
+
+    def delete(operation: str, key: str) -> None:
+        nonlocal left
+        if operation != "get" or not Path(key).name.startswith("rows-") or left < min(times, 1):
+            return
+        if left:
+            left -= 1
+            jobs.publish(2)
+        (jobs.folder / "store" / "orders" / key).unlink(missing_ok=True)
+
+    monkeypatch.setattr(
+        "milepost.jobmaster.landing.upstream_tables.open_store",
+        lambda config: HookedStore(open_store(config), before=delete),
+    )
+    if error is None:
+        assert jobs.land().rows == len(jobs.rows) == 2
+    else:
+        failed = jobs.failed_landing()
+        assert (failed.error, failed.may_pass) == (error, error == "SourceUnreachable") and text in failed.message
 
 
 def test_doctor_status_and_lineage_name_the_table_and_how_far_the_log_is_behind(jobs: ChainedJobs) -> None:

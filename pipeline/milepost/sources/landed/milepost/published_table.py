@@ -29,7 +29,7 @@ from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.storage.log import ManifestLog
 
 _READS = 3
-"""How often a table is read whose mark was deleted, because the table moved on, before its record was read."""
+"""How often a table is read whose mark or contents were deleted, because the table moved on, before they were read."""
 
 _DIGEST_DIGITS = 16
 
@@ -148,15 +148,23 @@ class TableReader:
         owner = reservation.owner
         job_store = self.open_job(owner.job)
         marks = MarkRecords(job_store, owner.sink)
-        number = 0
+        number, deleted = 0, None
         for _ in range(_READS):
             table = ParquetFormat(self.store).open()
             if table is None or not table.number:
                 return PublishedTable(reservation.table_id, reservation, job_store, None, ())
+            if deleted is not None and table.number == number:
+                raise deleted
             number, mark = table.number, marks.matching(table.number, table.write_id, table.table_id)
             if mark is not None:
-                files = ContentsRecords(job_store).files(mark.contents)
-                return PublishedTable(table.table_id, reservation, job_store, mark, files)
+                try:
+                    files = ContentsRecords(job_store).files(mark.contents)
+                except StateCorrupt as error:
+                    deleted = error
+                else:
+                    return PublishedTable(table.table_id, reservation, job_store, mark, files)
+        if deleted is not None:
+            raise self.failures.unreachable(f"moved on {_READS} times while it was read") from deleted
         raise self.failures.invalid(
             f"shows mark {number} of job {owner.job}, and {job_store.config.url} has no such mark",
             "correct `storage`: it is the `storage` of the job that writes the table",
