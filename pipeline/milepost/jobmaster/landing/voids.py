@@ -237,9 +237,9 @@ class Voids:
                 source=source,
             )
         sequences = live_sequences(log.first(newest), newest.record.sequence, newest.record.voids)
-        floor = () if log.floor is None else (log.floor.next - 1,)
+        floor = log.floor if log.floor is None or not is_void(log.floor.next - 1, newest.record.voids) else None
         with named_positions(source, newest.record.end):
-            index = opened.newest_true(_ends(log, sequences))
+            index = opened.newest_true(_ends(log, sequences, floor))
         if index is None:
             raise InvalidRequest(
                 f"source {source}: the external system has changed before all retained records of the log, which begin "
@@ -254,7 +254,7 @@ class Voids:
                 hint=f"milepost land {self._context.spec.name} --source {source}",
                 source=source,
             )
-        return (*reversed(sequences), *floor)[index]
+        return (*reversed(sequences), log.first(newest) - 1)[index]
 
     def _next_loss(self, source: str, newest: StoredRecord, first: StoredRecord) -> str | None:
         """Return why the external system cannot go on from before a record; None: it can.
@@ -355,12 +355,12 @@ def _record_number(source: str, void_from: str) -> int:
     return int(void_from)
 
 
-def _ends(log: SourceLog, sequences: Sequence[int]) -> Iterator[Position]:
+def _ends(log: SourceLog, sequences: Sequence[int], floor: LogPosition | None) -> Iterator[Position]:
     """Yield the position after each of the records, the newest first, and then that of the floor."""
     for sequence in reversed(sequences):
         yield log.record(sequence).record.end
-    if log.floor is not None:
-        yield log.floor.at
+    if floor is not None:
+        yield floor.at
 
 
 def _why_false(source: str, opened: LandedSource, newest: StoredRecord) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -255,6 +256,28 @@ def test_the_first_retained_record_can_be_void(tmp_path: Path) -> None:
     job.go_back(floor.at["next"])
     done = job.void()
     assert (done.void_from, done.end) == (floor.next, floor.at)
+
+
+def test_a_log_goes_on_from_no_void_record_although_its_floor_is_at_one(job: LandedJob) -> None:
+    job.void()
+    job.accept_void()
+    spec = job.folder / "config" / "landed.yaml"
+    spec.write_text(
+        spec.read_text()
+        .replace("retained: {last: 50}", "retained: {last: 2}")
+        .replace("    event_time: at", "    event_time: at\n    land: {retain: 0s}")
+    )
+    job.land_and_run(7)
+    floor = job.context.source_log("feed").floor
+    assert floor is not None and (floor.next, floor.at) == (4, {"next": 6}), "after record 3, which is void"
+    feeds = job.folder / "config" / "feeds.py"
+    is_there = 'is_there = position["next"] <= latest["next"]'
+    feeds.write_text(feeds.read_text().replace(is_there, 'is_there = position["next"] == 6'))
+    feed = job.folder / "feed.json"
+    feed.write_text(re.sub(r'"lives": \[.*?\]', '"lives": []', feed.read_text()))
+    with wording.raises(InvalidRequest) as refused:
+        job.void()
+    assert "has changed before all retained records" in refused.value.message
 
 
 def test_a_source_that_cannot_say_what_is_true_is_refused(job: LandedJob) -> None:
