@@ -8,11 +8,12 @@ from milepost.errors import InvalidRequest, SourceChanged
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import check_table_files
-from milepost.protocol.landed import is_reference
+from milepost.protocol.landed import StoredRecord, is_reference, live_sequences
 from milepost.protocol.records import ObjectHandle
 from milepost.sources.planning import format_object_list, list_objects
 from milepost.storage import open_store, stat_handle
 from milepost.storage.concurrency import parallel_map
+from milepost.storage.log import SourceLog
 
 _NAMED = 20
 
@@ -64,8 +65,9 @@ def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], 
         InvalidRequest: records of the replay are below the floor of the log. StateCorrupt: an object is missing.
         SourceChanged: a table has deleted or changed a file that a record refers to.
     """
-    floor = context.source_log(name).floor
-    below = [item for item in ranges if floor and name in item.landed and item.landed[name].first < floor.next]
+    log = context.source_log(name)
+    floor, newest = log.floor, log.newest()
+    below = [item for item in ranges if _has_deleted_rows(log, newest, item, name)]
     if below and floor is not None:
         raise InvalidRequest(
             f"job {context.spec.name}: the replay needs records {below[0].landed[name].first} to {floor.next - 1} of "
@@ -80,3 +82,17 @@ def _check_landed_objects(context: JobContext, ranges: Sequence[RecordedRange], 
     check_table_files(context, name, every)
     objects = [obj for obj in every if not is_reference(obj.key)]
     parallel_map(store, lambda obj: stat_handle(store, ObjectHandle(obj.key, obj.size, obj.etag)), objects)
+
+
+def _has_deleted_rows(log: SourceLog, newest: StoredRecord | None, item: RecordedRange, name: str) -> bool:
+    """Return whether a range has rows of records below the floor of its log.
+
+    Of a range with void records it is unknown which of its rows were there, and the answer is yes.
+    """
+    landed = item.landed.get(name)
+    if landed is None or newest is None or log.floor is None or landed.first >= log.floor.next:
+        return False
+    live = live_sequences(landed.first, landed.end.next - 1, newest.record.voids)
+    retained = (log.record(sequence).record for sequence in live if sequence >= log.floor.next)
+    keys = {key for record in retained for key, *_ in record.versions()}
+    return len(live) < landed.count or any(obj.key not in keys for obj in item.objects.get(name, ()))

@@ -285,7 +285,8 @@ def _referenced(context: JobContext, opened: OpenedEpoch) -> dict[str, Reference
             continue
         log = context.source_log(item.name)
         position = (None if opened.base is None else opened.base.log_position(log.stored_as)) or log.floor
-        records = log.records(position, item.landed.first, item.landed.end.next - 1)
+        first = item.landed.first if position is None else position.next  # records below the floor have no files
+        records = log.records(position, first, item.landed.end.next - 1)
         files[item.name] = files_of(context, item.name, records)
     return files
 

@@ -122,6 +122,18 @@ def test_a_backfill_that_needs_deleted_records_is_refused_and_one_from_a_checkpo
     job.assert_tables(6)
 
 
+def test_a_backfill_from_the_empty_state_goes_on_if_the_deleted_records_have_no_rows(tmp_path: Path) -> None:
+    job = trimming_job(tmp_path, last=1)
+    job.land_and_run(1, 2, 3)
+    job.roll_back(0)
+    job.epoch()
+    assert floor(job) == 2, "record 1 only begins the log"
+    job.backfill(from_checkpoint=0)
+    job.assert_tables(3)
+    job.land_and_run(4)
+    job.assert_tables(4)
+
+
 def test_a_savepoint_from_below_the_floor_is_not_restored_into_the_job(tmp_path: Path) -> None:
     job = trimming_job(tmp_path, 2)
     job.master.savepoints.create("old")
