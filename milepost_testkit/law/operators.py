@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from milepost.operators.join.spec import LEFT_ALONE
+from milepost.operators.join.unmatched import LEFT_ALONE
 from milepost_testkit.law.readable import BASE_KEYS, CALLS, OVER_CHOSEN, Readable, over_updates
 from milepost_testkit.law.rows import Digits
 from milepost_testkit.law.sql_operators import sql_operator
@@ -39,6 +39,7 @@ WINDOW_DELETES = ("n < 2", None)
 BEFORE, AFTER = ["-1h", "-30m"], ["30m", "1h"]
 WITHIN = (["-30m", "30m"], ["0s", "0s"], ["-1h", "-1s"], ["0s", "1h"], BEFORE, AFTER)
 HOWS_ASOF = ("inner", "left")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 CONDITIONS = (
     ("i < right.i",),
     ("x <= right.f", "b <=> right.b"),
@@ -244,7 +245,7 @@ def _paired(uid: str, kind: str, digits: Digits, nodes: list[Readable]) -> tuple
 def _joined_now(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
     """Return a join of the current rows of two nodes, and its readable columns, as of updates."""
     left, right = digits.pick(nodes[::-1]), digits.pick(nodes[::-1])
-    key, how = digits.pick((*BASE_KEYS, ())), digits.pick(("inner", "left", "semi", "anti"))
+    key, how = digits.pick((*BASE_KEYS, ())), digits.pick(HOWS)
     operator: dict[str, Any] = {
         "uid": uid,
         "kind": "join",
@@ -260,7 +261,7 @@ def _joined_now(uid: str, digits: Digits, nodes: list[Readable]) -> tuple[dict[s
         operator["columns"] = {f"{uid}_{name}": f"right.{name}" for name in right.columns if name not in key}
         columns = (*columns, *operator["columns"])
     made = Readable(uid, BASE_KEYS, OVER_CHOSEN, "", columns, updates=True, orders=ORDERS, numbered=True)
-    retracts = left.updates or right.updates or how in ("left", "anti")
+    retracts = left.updates or right.updates or how not in ("inner", "semi")
     return operator, retracts, replace(made, value="CAST(i AS BIGINT)")
 
 
@@ -277,7 +278,7 @@ def again(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, 
 
 def apart(uid: str, digits: Digits, sources: list[Readable]) -> tuple[dict[str, Any], bool, Readable]:
     """Return a join with distant sides, so that a row may be on time and yet have no match to wait for."""
-    how, within = digits.pick((("left", BEFORE), ("anti", BEFORE), ("right", AFTER)))
+    how, within = digits.pick((("left", BEFORE), ("anti", BEFORE), ("right", AFTER), ("full", BEFORE)))
     operator, updates, rows = _joined(uid, "join", digits, digits.pick(sources), digits.pick(sources), (how,))
     return operator | {"within": within}, updates, rows
 
@@ -330,7 +331,7 @@ def _joined(
         "kind": kind,
         "inputs": [left.name, right.name],
         "key": list(key),
-        "how": digits.pick(hows or (("inner", "left", "right", "semi", "anti") if kind == "join" else HOWS_ASOF)),
+        "how": digits.pick(hows or (HOWS if kind == "join" else HOWS_ASOF)),
     }
     if kind == "join":
         operator["within"] = digits.pick(WITHIN)

@@ -340,11 +340,12 @@ JOINED = {"uid": "joined", "kind": "join", "inputs": ["newest", "few"], "key": [
     ("how", "condition"),
     [
         ("left", ["v <> right.of"]),
+        ("full", ["v <> right.of"]),
         ("semi", []),
         *(
             pytest.param(how, condition, marks=pytest.mark.deep)
             for how, condition in (
-                ("inner", []), ("left", []), ("anti", []), ("inner", ["k < right.other"]), ("anti", ["v <> right.of"]),
+                ("inner", []), ("left", []), ("right", ["k < right.other"]), ("full", []), ("anti", []), ("inner", ["k < right.other"]), ("anti", ["v <> right.of"]),
                 ("semi", ["k <= right.other", "t >= right.since"]),
             )
         ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
+from milepost.operators.join.spec import JoinOperator
+from milepost.operators.join.unmatched import LEFT_ALONE
 from milepost_testkit.models.data.batch import Claim, Place, differing, microseconds, names
 
 
@@ -20,18 +21,19 @@ class JoinLaw:
 
     def batch(self, place: Place) -> str:
         left, right = self._columns(place)
-        sides, near = self._sides(place), self._near
-        pairs = f"SELECT l.upto, {left}, {right} FROM {sides['l']} JOIN {sides['r']} USING (upto) WHERE {near}"
+        rows, near = self._sides(place), self._near
+        pairs = f"SELECT l.upto, {left}, {right} FROM {rows['l']} JOIN {rows['r']} USING (upto) WHERE {near}"
         low_us, high_us = map(microseconds, self.spec.bounds)
         alone = {
             "left": f"SELECT l.upto, {left}, {self._nulls(right)} FROM {self._alone(place, 'l', 'r', high_us)}",
             "right": f"SELECT r.upto, {self._under(place)}, {right} FROM {self._alone(place, 'r', 'l', -low_us)}",
-            "semi": f"SELECT l.upto, {left} FROM {sides['l']} WHERE {self._there(place, 'l', 'r')}",
+            "semi": f"SELECT l.upto, {left} FROM {rows['l']} WHERE {self._there(place, 'l', 'r')}",
             "anti": f"SELECT l.upto, {left} FROM {self._alone(place, 'l', 'r', high_us)}",
         }
         if self.spec.how in LEFT_ALONE:
             return alone[self.spec.how]
-        return pairs if self.spec.how == "inner" else f"{pairs} UNION ALL {alone[self.spec.how]}"
+        sides = {"inner": (), "full": ("left", "right")}.get(self.spec.how, (self.spec.how,))
+        return " UNION ALL ".join([pairs, *(alone[side] for side in sides)])
 
     def claims(self, place: Place) -> Iterator[Claim]:
         node = place.graph.nodes[place.uid]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from milepost.operators.join.spec import LEFT_ALONE as LEFT_ALONE
     from milepost.operators.join.spec import JoinOperator as JoinOperator
+    from milepost.operators.join.unmatched import LEFT_ALONE as LEFT_ALONE
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

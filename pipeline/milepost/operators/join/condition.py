@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from milepost.language import check_column_name
 
-_SYMBOLS = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+SWAPPED = {"=": "=", "<>": "<>", "<=>": "<=>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """Symbol -> the symbol with which its sides are swapped."""
 _TEXT = re.compile(r"\s*([^<>=!]+?)\s*(<=>|<=|>=|<>|<|>|=)\s*([^<>=!]+?)\s*")
 _RIGHT, _LEFT = "right.", "left."
@@ -47,11 +47,11 @@ def _parse(value: object) -> Comparison:
     if match is None or sum(side.startswith(_RIGHT) for side in sides) != 1:
         raise ValueError(
             "expected a comparison of a left and a right column, such as `amount <= right.limit`, with one of "
-            f"{', '.join(_SYMBOLS)}; got {value!r}"
+            f"{', '.join(SWAPPED)}; got {value!r}"
         )
     swapped = sides[0].startswith(_RIGHT)
     left, right = reversed(sides) if swapped else sides
-    symbol = _SYMBOLS[match[2]] if swapped else match[2]
+    symbol = SWAPPED[match[2]] if swapped else match[2]
     names = check_column_name(left.removeprefix(_LEFT)), check_column_name(right.removeprefix(_RIGHT))
     return Comparison(names[0], symbol, names[1])
 

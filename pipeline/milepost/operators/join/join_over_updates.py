@@ -15,8 +15,13 @@ Each pair occurs in one of the three products, so an epoch emits it at most once
     -(7, a)    +(7, y)    0 * 1     nothing for (7, a, y); 0 * 1 - 1 * 1 for (7, a, x), so -(7, a, x)
 
 A row whose weight is below 0 was retracted before it arrived. It takes part in products as it is, so that they add up.
-`left`, `semi` and `anti` depend on whether a left row has a match: whether the sum of its matches' weights is above 0.
-The sums at the start and at the end are computed from the rows of the changed keys.
+Every `how` but inner depends on whether a row has a match: whether the sum of its matches' weights is above 0. The sums at
+the start and at the end are computed from the rows of the changed keys. A full join whose right rows change::
+
+    left       right        sum of matches      emitted
+    +(7, a)    -            0 -> 0              +(7, a, null)
+               +(7, x)      0 -> 1, of (7, a)   +(7, a, x), -(7, a, null)
+               +(8, y)      0 -> 0, of (8, y)   +(8, null, y)
 """
 
 from __future__ import annotations
@@ -46,8 +51,8 @@ from milepost.operators.contract import (
 )
 from milepost.operators.join.condition import Comparison
 from milepost.operators.join.matching import Compared, Matches, matched_weights
-from milepost.operators.join.spec import LEFT_ALONE
-from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, common_types
+from milepost.operators.join.unmatched import LEFT_ALONE, UNMATCHED_SIDES
+from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, check_unmatched_right, common_types
 from milepost.operators.rows.columns import (
     check_key,
     check_order,
@@ -68,7 +73,7 @@ class JoinRules:
     """What a join emits.
 
     Attributes:
-        keys: pairs of a left and a right column. how: inner, left, semi or anti. renamed: as in `JoinedColumns`.
+        keys: pairs of a left and a right column. how: as in the spec. renamed: as in `JoinedColumns`.
     """
 
     keys: Sequence[tuple[str, str]]
@@ -111,8 +116,8 @@ class SideRows:
 class JoinOverUpdates:
     """Joins the current rows of two inputs. Nothing is ever late.
 
-    A right row with a null in its key matches nothing and is not stored. A left row with one is stored if it is emitted
-    without a match, so that all rows can be retracted and emitted again.
+    A row with a null in its key matches nothing. It is stored only if its side emits unmatched rows, so that all emitted
+    rows can be retracted and emitted again.
     """
 
     combiner: Combiner | None = None
@@ -130,8 +135,12 @@ class JoinOverUpdates:
             check_key(uid, keys[side], schemas[side])
             check_order(uid, [getattr(one, SIDES[side]) for one in self.condition], schemas[side])
         self.keys = keys
-        spreads = NullSpreadingKey(keys[LEFT]) if not self.emits_unmatched else keys[LEFT]
-        self.routing_keys: tuple[tuple[str, ...], ...] = (spreads, NullSpreadingKey(keys[RIGHT]))
+        self.unmatched_sides = UNMATCHED_SIDES.get(self.how, ())
+        self.tested_sides = (LEFT,) if self.how == "semi" else self.unmatched_sides
+        """The sides with rows that are emitted, or not, depending on whether they have a match."""
+        self.routing_keys: tuple[tuple[str, ...], ...] = tuple(
+            key if side in self.unmatched_sides else NullSpreadingKey(key) for side, key in enumerate(keys)
+        )
         compared = [(one.left, one.right) for one in self.condition]
         self.compared_types = common_types(uid, compared, schemas, what="compared column")
         self.only_adds = self.how in ("inner", "semi") and not any(WEIGHT_COLUMN in one.schema.names for one in inputs)
@@ -142,6 +151,10 @@ class JoinOverUpdates:
             self.columns = JoinedColumns.of(uid, schemas, keys[RIGHT], rules.renamed)
         self.output_schema = self.columns.schema
         key_types = common_types(uid, rules.keys, schemas)
+        self.under = dict(rules.keys)
+        """The right columns that an unmatched right row shows in left columns."""
+        if RIGHT in self.unmatched_sides:
+            check_unmatched_right(uid, self.how, rules.keys, schemas)
         self.stored = tuple(
             self._stored(side, schemas[side], dict(zip(keys[side], key_types, strict=True))) for side in (LEFT, RIGHT)
         )
@@ -149,11 +162,6 @@ class JoinOverUpdates:
             name: multi_row_table(keys[side], self.stored[side]) for side, name in enumerate(SIDES)
         }
         self.batch_rows = max(1, OUTPUT_BYTES // max(1, self.columns.row_bytes))
-
-    @property
-    def emits_unmatched(self) -> bool:
-        """Whether left rows without a match are emitted."""
-        return self.how in ("left", "anti")
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> JoinOverUpdatesRun:
         """Start one subtask's epoch. Nothing here fires."""
@@ -179,7 +187,7 @@ class JoinOverUpdates:
         rows = with_plain_keys(rows.select(schema.names).cast(schema), key)
         ones = pa.array(np.ones(rows.num_rows, dtype=np.int64))
         rows = rows.append_column(WEIGHT_COLUMN, ones if weights is None else weights)
-        if position == LEFT and self.emits_unmatched:
+        if position in self.unmatched_sides:
             return rows
         return rows.filter(pa.array(without_nulls(rows.select(list(key)))))
 
@@ -201,9 +209,9 @@ class JoinOverUpdates:
             yield from self._pairs(changed[LEFT], same[RIGHT])
             yield from self._pairs(changed[LEFT], changed[RIGHT])
             yield from self._pairs(same[LEFT], changed[RIGHT])
-        if self.how != "inner":
-            for left in (changed[LEFT], same[LEFT]):
-                yield from self._by_existence(left, (changed[RIGHT], same[RIGHT]))
+        for side in self.tested_sides:
+            for rows in (changed[side], same[side]):
+                yield from self._by_existence(side, rows, (changed[RIGHT - side], same[RIGHT - side]))
 
     def _pairs(self, left: SideRows, right: SideRows) -> Iterator[pa.Table]:
         """Yield the changes of the pairs of some left and right rows."""
@@ -219,24 +227,27 @@ class JoinOverUpdates:
                 joined = self.columns.joined(left.take(names[LEFT], own), right.take(names[RIGHT], other))
                 yield joined.append_column(WEIGHT_COLUMN, pa.array(weights[there]))
 
-    def _by_existence(self, left: SideRows, rights: Sequence[SideRows]) -> Iterator[pa.Table]:
-        """Yield the changes of left rows that are emitted because they have a match (`semi`) or have none."""
-        if not len(left.keys):
+    def _by_existence(self, side: int, rows: SideRows, others: Sequence[SideRows]) -> Iterator[pa.Table]:
+        """Yield the changes of one side's rows that are emitted because they have a match (`semi`) or have none."""
+        if not len(rows.keys):
             return
-        sums = np.zeros((2, len(left.keys)), dtype=np.int64)  # of the weights of its matches, now and before
-        for right in rights:
-            if len(right.keys):
-                weights = right.now, right.before
-                sums += matched_weights(left.keys, right.keys, self._compared(left, right), weights)
+        sums = np.zeros((2, len(rows.keys)), dtype=np.int64)  # of the weights of its matches, now and before
+        for other in others:
+            if len(other.keys):
+                compared = self._compared(rows, other) if side == LEFT else self._compared(other, rows)
+                if side == RIGHT:
+                    compared = [one.swapped for one in compared]
+                sums += matched_weights(rows.keys, other.keys, compared, (other.now, other.before))
         shown_now, shown_before = sums > 0
-        if self.emits_unmatched:
+        if side in self.unmatched_sides:
             shown_now, shown_before = ~shown_now, ~shown_before
-        weights = left.now * shown_now - left.before * shown_before
+        weights = rows.now * shown_now - rows.before * shown_before
         positions = np.flatnonzero(weights)
+        names = self.columns.of_side(side) if side == LEFT else [*self.under.values(), *self.columns.of_side(side)]
         for start in range(0, len(positions), self.batch_rows):
             some = positions[start : start + self.batch_rows]
-            rows = self.columns.padded(LEFT, left.take(self.columns.of_side(LEFT), some), {})
-            yield rows.append_column(WEIGHT_COLUMN, pa.array(weights[some]))
+            padded = self.columns.padded(side, rows.take(names, some), self.under)
+            yield padded.append_column(WEIGHT_COLUMN, pa.array(weights[some]))
 
     def _compared(self, left: SideRows, right: SideRows) -> list[Compared]:
         """Return the values that the condition compares."""
@@ -279,9 +290,11 @@ class JoinOverUpdatesRun:
         (left, left_before), (right, right_before) = self._changed
         (left_keys, right_keys), distinct = operator.number_keys(left, right)
         changed = [SideRows.of(left, left_keys, left_before), SideRows.of(right, right_keys, right_before)]
-        # Whether a left row has a match depends on all right rows of its key, so these are needed if one changed.
-        read_right = left_keys if operator.how == "inner" else np.concatenate([left_keys, right_keys])
-        same = [self._unchanged(LEFT, distinct, right_keys), self._unchanged(RIGHT, distinct, read_right)]
+        # Whether a row has a match depends on all rows of its key on the other side, so these are needed if one changed.
+        both = np.concatenate([left_keys, right_keys])
+        read_left = both if RIGHT in operator.tested_sides else right_keys
+        read_right = both if LEFT in operator.tested_sides else left_keys
+        same = [self._unchanged(LEFT, distinct, read_left), self._unchanged(RIGHT, distinct, read_right)]
         for rows in operator.difference(changed, same):
             yield from _repeated(rows, operator.batch_rows) if operator.only_adds else (rows,)
 

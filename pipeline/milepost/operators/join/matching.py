@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.operators.contract import Bools, Ints
+from milepost.operators.join.condition import SWAPPED
 from milepost.operators.pairs.buffered_rows import batched_pairs
 from milepost.operators.rows.row_order import order_numbers
 
@@ -52,6 +53,11 @@ class Compared:
         numbers, valid = order_numbers([both]), both.is_valid().to_numpy()
         at = len(left)
         return cls(symbol, numbers[:at], numbers[at:], valid[:at], valid[at:])
+
+    @property
+    def swapped(self) -> Compared:
+        """The same comparison with its sides swapped."""
+        return Compared(SWAPPED[self.symbol], self.right, self.left, self.right_valid, self.left_valid)
 
     def holds(self, own: Ints, other: Ints) -> Bools:
         """Return for which pairs of left and right rows it is true."""

@@ -8,9 +8,9 @@ to 10 after it::
     buffered right rows     a left row at 20 looks from 15 to 30     pairs emitted
     10, 20, 30              matches 20 and 30                        (20, 20)  (20, 30)
 
-`how: left` and `how: right` also emit the unmatched rows of that side once no match can arrive. An unmatched row has a
-timer at its expiry, and a matched row has none. `semi` and `anti` only test whether a match exists: they buffer the
-unmatched left rows, and the key and event time of right rows.
+`how: left`, `right` and `full` also emit the unmatched rows of that side, or of both, once no match can arrive. An
+unmatched row has a timer at its expiry, and a matched row has none. `semi` and `anti` only test whether a match exists:
+they buffer the unmatched left rows, and the key and event time of right rows.
 """
 
 from __future__ import annotations
@@ -42,17 +42,16 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
-from milepost.operators.join.spec import LEFT_ALONE, JoinOperator
+from milepost.operators.join.spec import JoinOperator
+from milepost.operators.join.unmatched import LEFT_ALONE, UNMATCHED_SIDES
 from milepost.operators.pairs.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
-from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, common_key_type
+from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, check_unmatched_right
 from milepost.operators.pairs.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import (
     number_keys,
 )
 from milepost.protocol.exchange import END_OF_TIME_US, is_later
 from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
-
-_PADDED_SIDE = {"left": LEFT, "right": RIGHT}
 
 
 def build(spec: JoinOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
@@ -69,7 +68,7 @@ class JoinShape:
 
     Attributes:
         keys: pairs of a left and a right column. within: lo and hi, of right's event time − left's.
-        how: inner, left, right, semi or anti. renamed: as in `JoinedColumns`.
+        how: as in the spec. renamed: as in `JoinedColumns`.
     """
 
     keys: Sequence[tuple[str, str]]
@@ -108,10 +107,11 @@ class IntervalJoinByKey:
         else:
             self.columns = JoinedColumns.of(uid, schemas, self.routing_keys[RIGHT], shape.renamed)
         self.output_schema = self.columns.schema
-        self.padded_side = _PADDED_SIDE.get(shape.how)
+        self.unmatched_sides = UNMATCHED_SIDES.get(shape.how, ())
+        self.padded_sides = () if self.by_existence else self.unmatched_sides
         self.under = {**dict(shape.keys), self.event_times[LEFT].column: self.event_times[RIGHT].column}
         """Of a right row without a left one, what it shows in left columns."""
-        if self.padded_side == RIGHT:
+        if RIGHT in self.padded_sides:
             self._check_under()
         self.stored = [self._kept_columns(side) for side in (LEFT, RIGHT)]
         self.tables: Mapping[str, StateTable] = {
@@ -124,19 +124,13 @@ class IntervalJoinByKey:
         """Whether left rows come out, by whether there is a right one."""
         return self.how in LEFT_ALONE
 
-    @property
-    def alone_side(self) -> int | None:
-        """The side with rows that are emitted without a match."""
-        return LEFT if self.how == "anti" else self.padded_side
-
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> IntervalJoinRun:
         """Start one subtask's epoch."""
         return IntervalJoinRun(self, [tables[name] for name in SIDES], previous_firing_us)
 
-    def alone(self, rows: pa.Table) -> pa.Table:
-        """Return rows of `alone_side` as they come out that pair with nothing."""
-        side = self.alone_side
-        return self.columns.padded(LEFT if side is None else side, rows, self.under)
+    def alone(self, side: int, rows: pa.Table) -> pa.Table:
+        """Return unmatched rows of one side as they are emitted."""
+        return self.columns.padded(side, rows, self.under)
 
     def _kept_columns(self, side: int) -> pa.Schema:
         schema = self.inputs.stored(side)
@@ -146,25 +140,18 @@ class IntervalJoinByKey:
         return pa.schema([field for field in schema if field.name in needed])
 
     def _times(self, side: int) -> list[str]:
-        return [TIMER_COLUMN, EXPIRES_COLUMN] if side == self.padded_side else [EXPIRES_COLUMN]
+        return [TIMER_COLUMN, EXPIRES_COLUMN] if side in self.padded_sides else [EXPIRES_COLUMN]
 
     def _check_under(self) -> None:
         """Raises InvalidRequest: a left column does not hold what a right row without a left one shows in it."""
         times = self.event_times
         if times[LEFT].shift_us != times[RIGHT].shift_us:
             raise InvalidRequest(
-                f"operator {self.uid!r}: `how: right` needs two event times of one kind, but one is the end of a "
+                f"operator {self.uid!r}: `how: {self.how}` needs two event times of one kind, but one is the end of a "
                 "window, the first moment after it, and the other is a moment itself. Nothing was changed.",
-                hint="Exchange its inputs, and write `how: left`.",
+                hint="Exchange its inputs, and write `how: left`." if self.how == "right" else "",
             )
-        for left, right in self.under.items():
-            types = self.inputs.schemas[LEFT].field(left).type, self.inputs.schemas[RIGHT].field(right).type
-            if common_key_type(*types) != types[LEFT]:
-                raise InvalidRequest(
-                    f"operator {self.uid!r}: `how: right` shows right.{right} ({types[RIGHT]}) in {left} "
-                    f"({types[LEFT]}), which does not hold it. Nothing was changed.",
-                    hint=f"CAST {left} in a `sql` operator before it.",
-                )
+        check_unmatched_right(self.uid, self.how, [*self.under.items()], self.inputs.schemas)
 
 
 class IntervalJoinRun:
@@ -180,8 +167,8 @@ class IntervalJoinRun:
         operator = self._operator
         taken = operator.inputs.take(position, rows, lateness_us)
         alone = operator.output_schema.empty_table()
-        if position == operator.alone_side and taken.without_key.num_rows:
-            alone = operator.alone(taken.without_key)
+        if position in operator.unmatched_sides and taken.without_key.num_rows:
+            alone = operator.alone(position, taken.without_key)
         yield OperatorOutput(alone, taken.late)
         if taken.rows.num_rows:
             for joined in self._join(position, taken.rows, taken.times):
@@ -189,15 +176,15 @@ class IntervalJoinRun:
 
     def advance(self, firing_us: int | None) -> pa.Table:
         """Emit the unmatched rows that can no longer match, by time and key."""
-        operator = self._operator
-        side, before_us = operator.alone_side, self._fired_us
-        if not is_later(firing_us, before_us):
-            return operator.output_schema.empty_table()
-        self._fired_us = firing_us
-        if side is None:
-            return operator.output_schema.empty_table()
-        column = TIMER_COLUMN if side == operator.padded_side else EXPIRES_COLUMN
-        return operator.alone(due_rows(self._tables[side], column, operator.routing_keys[side], before_us, firing_us))
+        operator, before_us = self._operator, self._fired_us
+        unmatched = [operator.output_schema.empty_table()]
+        if is_later(firing_us, before_us):
+            self._fired_us = firing_us
+            for side in operator.unmatched_sides:
+                column = TIMER_COLUMN if side in operator.padded_sides else EXPIRES_COLUMN
+                due = due_rows(self._tables[side], column, operator.routing_keys[side], before_us, firing_us)
+                unmatched.append(operator.alone(side, due))
+        return pa.concat_tables(unmatched)
 
     def finish(self, firing_us: int | None) -> pa.Table:
         """Emit those of the epoch's firing watermark."""
@@ -210,8 +197,8 @@ class IntervalJoinRun:
         paired = ends > begins
         if not operator.by_existence:
             yield from self._pairs(position, rows, kept, (begins, ends))
-            if operator.padded_side == RIGHT - position:
-                self._mark_paired(kept, kept.covered(begins, ends))
+            if RIGHT - position in operator.padded_sides:
+                self._mark_paired(RIGHT - position, kept, kept.covered(begins, ends))
         elif position == RIGHT:
             yield from self._release_waiting(kept, kept.covered(begins, ends))
         elif operator.how == "semi":
@@ -222,8 +209,8 @@ class IntervalJoinRun:
         # One past the last watermark at which a row of the other side that pairs with it is on time.
         expires = np.where(until < END_OF_TIME_US, until + 1, END_OF_TIME_US)
         waits = np.ones(len(expires), dtype=np.bool_) if self._fired_us is None else expires > self._fired_us
-        if position == operator.alone_side and not bool(waits.all()):
-            yield operator.alone(rows.filter(pa.array(~waits & ~paired)))
+        if position in operator.unmatched_sides and not bool(waits.all()):
+            yield operator.alone(position, rows.filter(pa.array(~waits & ~paired)))
         self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
 
     def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
@@ -257,10 +244,8 @@ class IntervalJoinRun:
         names = [*operator.routing_keys[LEFT], *IDENTITY_COLUMNS]
         self._tables[LEFT].delete(kept.found.take(names, np.unique(kept.order[places])))
 
-    def _mark_paired(self, kept: BufferedRows, places: Ints) -> None:
-        """Clear the timers of buffered rows that have found a match."""
-        side = self._operator.padded_side
-        assert side is not None, "rows of a side wait"
+    def _mark_paired(self, side: int, kept: BufferedRows, places: Ints) -> None:
+        """Clear the timers of buffered rows of one side that have found a match."""
         positions = np.unique(kept.order[places])
         timers = kept.found.take([TIMER_COLUMN], positions).column(TIMER_COLUMN)
         positions = positions[pc.is_valid(timers).to_numpy()]
@@ -273,7 +258,7 @@ class IntervalJoinRun:
         operator = self._operator
         stored = operator.stored[position]
         kept = rows.select(stored.names).cast(stored).append_column(EXPIRES_COLUMN, pa.array(expires))
-        if position == operator.padded_side:
+        if position in operator.padded_sides:
             kept = kept.append_column(TIMER_COLUMN, pa.array(expires, mask=paired))
         self._tables[position].add(kept)
 

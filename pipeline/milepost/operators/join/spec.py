@@ -8,9 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import FLOATS, INTEGERS, ColumnType, Many, Path, Problem, SignedDuration
+from milepost.language import ColumnType, Many, Path, Problem, SignedDuration
 from milepost.language.times import format_duration, format_signed_duration, in_us
-from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import EventTimeRule
 from milepost.operators.base.origins import RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows
@@ -26,12 +25,10 @@ from milepost.operators.base.two_inputs import (
 )
 from milepost.operators.join.condition import ComparisonText
 from milepost.operators.join.rules_over_updates import output_over_updates
+from milepost.operators.join.unmatched import LEFT_ALONE, RIGHT_UNMATCHED, unmatched_right_problems
 
 _NEVER = timedelta(days=3650)
 """A bound of `within` from which on `how: anti` would practically never emit a row."""
-
-LEFT_ALONE = ("semi", "anti")
-"""Values of `how` that emit only left columns."""
 
 
 def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
@@ -47,13 +44,15 @@ class JoinOperator(PairedOperator):
     matches nothing. In unmatched rows the columns of the other side are null.
 
     With `within`, rows match if they are close in event time. Both inputs must be append, and so is the output, whose
-    event time is that of the left row. Late rows of an input go to `<uid>.late.<input>`. `left`, `right` and `anti`
-    emit an unmatched row once the watermark rules out a match, and at once if its key contains a null. With
-    `how: right`, the left key and event time columns of such rows hold the values of the right row.
+    event time is that of the left row. Late rows of an input go to `<uid>.late.<input>`. Unmatched rows are emitted
+    once the watermark rules out a match, and at once if their key contains a null.
 
     Without `within`, the output is the join of the rows that both inputs have now. Either may be append or updates. If
     both are append and `how` is inner or semi, the output is append. Otherwise it is a retract stream without a key,
     which operators can read. It has no event time.
+
+    In an unmatched right row, the left key columns hold the key of the right row, and with `within` the left event time
+    column holds its event time.
 
     Attributes:
         inputs: names of two sources or operators, the left one first. The same name twice is a self-join.
@@ -61,9 +60,9 @@ class JoinOperator(PairedOperator):
             meets every right row, in one task; only without `within`.
         within: minimum and maximum of the right row's event time minus the left row's. Both may be negative. null: rows
             match whatever their time.
-        how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. semi: left rows
-            with at least one match, once. anti: left rows without a match. semi and anti emit only the left columns.
-            Without `within`, right is not available.
+        how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. full: of both
+            sides. semi: left rows with at least one match, once. anti: left rows without a match. semi and anti emit
+            only the left columns.
         condition: comparisons that matching rows must satisfy, each of a left and a right column:
             `amount <= right.limit`, with `=`, `<>`, `<`, `<=`, `>`, `>=`, or `<=>`, which is true for two nulls. Only
             without `within`.
@@ -72,7 +71,7 @@ class JoinOperator(PairedOperator):
     kind: Literal["join"]
     key: KeyPairs
     within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)] | None = None
-    how: Literal["inner", "left", "right", "semi", "anti"] = "inner"
+    how: Literal["inner", "left", "right", "full", "semi", "anti"] = "inner"
     condition: Many[ComparisonText] = ()
 
     @property
@@ -87,12 +86,11 @@ class JoinOperator(PairedOperator):
         return self.within is not None
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "with `within`, that of its left input; with `how: right`, that of the right row if no left row matches",
-        "max(0, hi) of `within: [lo, hi]`; with `how: right` at least −lo",
+        "with `within`, that of its left input; in an unmatched right row, that of the right row",
+        "max(0, hi) of `within: [lo, hi]`; with `how: right` or `full` at least −lo",
         "event time < stamp, for either input: `<uid>.late.<input>`",
     )
     unavailable_keys: ClassVar[frozenset[str]] = frozenset({"keep", "ttl"})
-    unavailable_values: ClassVar[Mapping[str, frozenset[str]]] = {"how": frozenset({"full"})}
     lost_state: ClassVar[str] = "the rows to match: their pairs with later rows will be missing"
 
     def output_rows(
@@ -110,8 +108,8 @@ class JoinOperator(PairedOperator):
         # within: [-2h, 1h], how: right  -> holdback 2h: an unmatched right row of 12:00 is emitted at watermark 14:00
         left, right = inputs
         problems = [*paired_problems(self, "a join", inputs, path), *_interval_problems(self, path)]
-        if self.how == "right" and not problems:
-            problems += _right_alone_problems(self, left, right, path)
+        if self.how in RIGHT_UNMATCHED and not problems:
+            problems += _right_event_time_problems(self, left, right, path)
         if self.how in LEFT_ALONE and self.columns:
             message = f"`how: {self.how}` emits only the columns of the left input: there is nothing to rename"
             problems.append(Problem((*path, "columns"), message))
@@ -131,13 +129,13 @@ class JoinOperator(PairedOperator):
             (),
             columns_known=left.columns_known and (right.columns_known or self.how in LEFT_ALONE),
             shift_us=left.shift_us,
-            holdback_us=max(0, high, -low if self.how == "right" else 0),
+            holdback_us=max(0, high, -low if self.how in RIGHT_UNMATCHED else 0),
         )
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         """Return the lineage of matching rows.
 
-        With `how: right`, the left key and event time columns may also hold the values of an unmatched right row.
+        The left key and event time columns may also hold the values of an unmatched right row.
         """
         left, right = inputs
         compared = [(one.left, one.right) for one in self.condition]
@@ -145,8 +143,9 @@ class JoinOperator(PairedOperator):
         joined = joined_lineage(self, inputs, pairs)
         if self.how in LEFT_ALONE:
             return RowsLineage(left.columns, joined.rows, left.any_column)
-        if self.how == "right" and joined.columns:
-            held = {name: union(left.of(name), right.of(other)) for name, other in pairs if name is not None}
+        if self.how in RIGHT_UNMATCHED and joined.columns:
+            shown = pairs if self.within is not None else self.key
+            held = {name: union(left.of(name), right.of(other)) for name, other in shown if name is not None}
             return RowsLineage({**joined.columns, **held}, joined.rows)
         return joined
 
@@ -197,30 +196,14 @@ def _interval_problems(operator: JoinOperator, path: Path) -> Iterator[Problem]:
         yield Problem((*path, "key"), message)
 
 
-def _right_alone_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+def _right_event_time_problems(
+    operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path
+) -> Iterator[Problem]:
     """Yield why the left columns cannot hold the key and event time of an unmatched right row."""
     if left.shift_us != right.shift_us:
-        message = "`how: right` cannot combine the event time of a window, which is its exclusive end, with another"
-        yield Problem((*path, "how"), f"{message}; swap the inputs and write how: left")
+        message = f"`how: {operator.how}` cannot combine the event time of a window, which is its exclusive end, with "
+        hint = "another; swap the inputs and write how: left" if operator.how == "right" else "another"
+        yield Problem((*path, "how"), f"{message}{hint}")
     assert left.event_time is not None and right.event_time is not None, "both have an event time"
-    for left_name, right_name in (*operator.key, (left.event_time, right.event_time)):
-        types = left.type_of(left_name), right.type_of(right_name)
-        if types[0] is not None and types[1] is not None and not _holds(types[0], types[1]):
-            message = f"`how: right` stores {operator.inputs[1]}.{right_name} ({types[1]}) in {left_name} ({types[0]})"
-            hint = f"which cannot hold it; CAST {left_name} in a `sql` operator before the join"
-            yield Problem((*path, "how"), f"{message}, {hint}")
-
-
-def _holds(type_: ColumnType, values: ColumnType) -> bool:
-    """Return whether `type_` can hold all values of the type `values`."""
-    if key_family(type_) != key_family(values):
-        return False
-    for ladder in (INTEGERS, FLOATS):
-        if type_.kind in ladder:
-            return ladder.index(type_.kind) >= ladder.index(values.kind)
-    if type_.kind == "timestamp":
-        return _UNITS.index(type_.unit) >= _UNITS.index(values.unit)
-    return type_.precision >= values.precision
-
-
-_UNITS = ("s", "ms", "us", "ns")
+    pairs = [*operator.key, (left.event_time, right.event_time)]
+    yield from unmatched_right_problems(operator, operator.how, pairs, (left, right), path)

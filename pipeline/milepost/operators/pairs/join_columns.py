@@ -125,6 +125,22 @@ def common_types(
     return common_per_key
 
 
+def check_unmatched_right(uid: str, how: str, shown: Sequence[tuple[str, str]], schemas: Sequence[pa.Schema]) -> None:
+    """Raises InvalidRequest: a left column cannot hold the value that an unmatched right row shows in it.
+
+    Args:
+        shown: pairs of a left column, and the right column that it shows.
+    """
+    for left, right in shown:
+        types = schemas[LEFT].field(left).type, schemas[RIGHT].field(right).type
+        if common_key_type(*types) != types[LEFT]:
+            raise InvalidRequest(
+                f"operator {uid!r}: `how: {how}` shows right.{right} ({types[RIGHT]}) in {left} ({types[LEFT]}), which "
+                "does not hold it. Nothing was changed.",
+                hint=f"CAST {left} in a `sql` operator before it.",
+            )
+
+
 def common_key_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """Return the type that represents both types exactly, with equal values in one key group. None: none exists.
 

@@ -86,7 +86,7 @@ histories = st.lists(st.tuples(pieces, st.sampled_from([1, 2, 3]), st.integers(0
 bounds = st.tuples(st.integers(-4, 4), st.integers(0, 5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-HOWS = ("inner", "left", "right", "semi", "anti")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
 WIDE_ORDERS = ORDERS.set(0, pa.field("k", pa.int64()))
 
 
@@ -102,9 +102,9 @@ def expected_rows(how: str, low: int, high: int, firing_us: int | None) -> str:
     if how == "anti":
         return f"SELECT {left} FROM l WHERE {alone}"
     pairs = f"SELECT {left}, {right} FROM l JOIN r ON {near}"
-    if how == "left":
-        return f"{pairs} UNION ALL SELECT {left}, NULL, NULL FROM l WHERE {alone}"
-    if how == "right":
+    if how in ("left", "full"):
+        pairs = f"{pairs} UNION ALL SELECT {left}, NULL, NULL FROM l WHERE {alone}"
+    if how in ("right", "full"):
         past = "false" if firing_us is None else f"epoch_us(r.paid_at + INTERVAL ({-low}) MINUTE) < {firing_us}"
         alone = f"NOT EXISTS (SELECT 1 FROM l WHERE {near}) AND (r.order IS NULL OR r.y IS NULL OR {past})"
         return f"""{pairs} UNION ALL SELECT r."order", r.y + 0.0, r.paid_at, NULL, {right} FROM r WHERE {alone}"""
@@ -124,7 +124,7 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
     at_once: int,
 ) -> None:  # fmt: skip
     """Over epochs, rescales and collisions; what is late is recorded, and what is kept is what may still matter."""
-    left_schema = WIDE_ORDERS if how == "right" else ORDERS
+    left_schema = WIDE_ORDERS if how in ("right", "full") else ORDERS
     operator = joined(*interval, left=left_schema, how=how)
     run = TwoInputRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
     seen: list[list[pa.Table]] = [[orders()], [payments()]]
@@ -196,6 +196,22 @@ def test_a_row_waits_in_vain_for_as_long_as_another_may_come(tmp_path: Path) -> 
         assert out["k"].to_pylist() == [None, 1] and out["at"].to_pylist() == [at(10), at(10)], "once"
         amounts, tags = ([7, 7], [None, None]) if side == 0 else ([None, None], [["a"], ["a"]])
         assert (out["amount"].to_pylist(), out["tags"].to_pylist()) == (amounts, tags)
+
+
+def test_a_full_join_emits_the_unmatched_rows_of_both_sides(tmp_path: Path) -> None:
+    """Of within [-1m, 2m]: left rows of minute 10 after minute 12, right ones after minute 11; matched rows never."""
+    run = TwoInputRun(joined(left=WIDE_ORDERS, how="full"), tmp_path)
+    rows = [
+        (0, orders((1, 0.0, at(10), 7), (2, 0.0, at(10), 8))),
+        (1, payments((3, 0.0, at(10), []), (2, 0.0, at(11), []))),
+    ]
+    first, _ = run.epoch(rows, None, us(11))
+    assert [(row["k"], row["amount"], row["tags"]) for row in first.to_pylist()] == [(2, 8, [])]
+    second, _ = run.epoch([], us(11), us(11) + 1)
+    assert [(row["k"], row["at"], row["amount"], row["tags"]) for row in second.to_pylist()] == [(3, at(10), None, [])]
+    third, _ = run.epoch([], us(11) + 1, us(20))
+    assert [(row["k"], row["amount"], row["paid_at"]) for row in third.to_pylist()] == [(1, 7, None)]
+    assert not any(run.restore(name).rows().num_rows for name in SIDES)
 
 
 def test_a_row_that_no_other_can_reach_any_more_comes_out_at_once(tmp_path: Path) -> None:

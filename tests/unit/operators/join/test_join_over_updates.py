@@ -37,7 +37,8 @@ LIMITS = pa.schema(
     ]
 )
 KEYS = (("k", "order"), ("x", "y"))
-HOWS = ("inner", "left", "semi", "anti")
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+WIDE_ORDERS = ORDERS.set(0, pa.field("k", pa.int64()))
 CONDITIONS = (
     (),
     (Comparison("amount", "<", "most"),),
@@ -106,9 +107,18 @@ def batch(operator: JoinOverUpdates, net: Sequence[pa.Table]) -> Counter[str]:
     matches = f"coalesce((SELECT sum(r.w) FROM r WHERE {near}), 0)"
     pairs = f"SELECT {left}, {right}, l.w * r.w AS w FROM l JOIN r ON {near}"
     nulls = ", ".join("NULL" for name in LIMITS.names if name not in operator.keys[1])
+    matches_of_right = f"coalesce((SELECT sum(l.w) FROM l WHERE {near}), 0)"
+    under = dict(zip(*operator.keys, strict=True))
+    of_right = ", ".join(
+        f'r."{under[name]}"{" + 0.0" if name == "x" else ""}' if name in under else "NULL" for name in ORDERS.names
+    )
+    of_left = f"SELECT {left}, {nulls}, l.w FROM l WHERE {matches} <= 0"
+    of_right = f"SELECT {of_right}, {right}, r.w FROM r WHERE {matches_of_right} <= 0"
     query = {
         "inner": pairs,
-        "left": f"{pairs} UNION ALL SELECT {left}, {nulls}, l.w FROM l WHERE {matches} <= 0",
+        "left": f"{pairs} UNION ALL {of_left}",
+        "right": f"{pairs} UNION ALL {of_right}",
+        "full": f"{pairs} UNION ALL {of_left} UNION ALL {of_right}",
         "semi": f"SELECT {left}, l.w FROM l WHERE {matches} > 0",
         "anti": f"SELECT {left}, l.w FROM l WHERE {matches} <= 0",
     }[operator.how]
@@ -180,7 +190,8 @@ def test_the_output_adds_up_to_duckdbs_join_after_each_epoch(
     appends: tuple[bool, bool], history: Any, weak: bool, batch_rows: int,
 ) -> None:  # fmt: skip
     """Weights below 0, nulls, NaN, duplicates, changes of both sides, rescales and collisions; each change once."""
-    operator = joined(how, condition, keys, appends)
+    left_schema = WIDE_ORDERS if how in ("right", "full") else ORDERS
+    operator = joined(how, condition, keys, appends, left=left_schema)
     operator.batch_rows = batch_rows
     run = TwoInputRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
     seen: list[list[pa.Table]] = [[weighted(ORDERS, [])], [weighted(LIMITS, [])]]
@@ -219,6 +230,46 @@ def test_a_change_on_either_side_emits_the_pairs_that_change_and_no_others(tmp_p
     assert sorted(listed(run.changes, "k", "amount", "rid")) == [(2, 1, 6, -1), (2, 4, 5, 1)], "both sides of a key"
     run.epoch([orders((1, -1), (1, 1)), limits((1, 1), (1, -1))])
     assert not run.changes
+
+
+def test_rows_of_both_sides_are_padded_until_they_have_a_match(tmp_path: Path) -> None:
+    """A key that changes on both sides in one epoch, and rows with a null in their key, which never match."""
+    condition = (Comparison("amount", "<", "most"),)
+    run = TwoInputRun(joined("full", condition, KEYS[:1], left=WIDE_ORDERS), tmp_path)
+    run.epoch([orders((1, 1), (None, 1)), limits((2, 1), (None, 1))], parallelism=2)
+    shown = ("k", "amount", "rid", "most")
+    assert Counter(listed(run.changes, *shown)) == Counter(
+        [(1, 1, None, None, 1), (None, 1, None, None, 1), (2, None, 5, 9, 1), (None, None, 5, 9, 1)]
+    )
+    run.epoch([orders((2, 1), (1, -1)), limits((1, 1), (2, -1), (2, 0.0, 6, 0, 2.0, "b", 1))], parallelism=3)
+    assert Counter(listed(run.changes, *shown)) == Counter(
+        [(1, 1, None, None, -1), (2, None, 5, 9, -1), (2, None, 6, 0, 1), (1, None, 5, 9, 1), (2, 1, None, None, 1)]
+    ), "the pair of key 2 fails the condition, so both of its rows are padded"
+    run.epoch([limits((2, 0.0, 7, 9, 2.0, "b", 1))])
+    assert Counter(listed(run.changes, *shown)) == Counter([(2, 1, None, None, -1), (2, 1, 7, 9, 1)])
+    run.epoch([orders((2, -1), (None, -1)), limits((None, -1))])
+    assert Counter(listed(run.changes, *shown)) == Counter(
+        [(2, 1, 7, 9, -1), (2, None, 7, 9, 1), (None, 1, None, None, -1), (None, None, 5, 9, -1)]
+    )
+
+
+def test_rows_with_a_null_key_are_stored_only_where_they_are_emitted(tmp_path: Path) -> None:
+    for how, stored in (("inner", [0, 0]), ("left", [1, 0]), ("right", [0, 1]), ("full", [1, 1])):
+        run = TwoInputRun(joined(how, left=WIDE_ORDERS), tmp_path / how)
+        run.epoch([orders((None, 1)), limits((None, 1))])
+        assert [run.restore(name).rows().num_rows for name in SIDES] == stored, how
+
+
+def test_a_right_row_without_a_match_stays_so_while_another_row_of_its_key_changes(tmp_path: Path) -> None:
+    """Its unchanged left rows decide whether it has a match, so they are read too."""
+    run = TwoInputRun(joined("right", left=WIDE_ORDERS), tmp_path)
+    run.epoch([orders((1, 1)), limits((1, 1))])
+    run.epoch([orders((1, 0.0, 2, 1.0, "a", 1))])
+    assert listed(run.changes, "amount", "rid") == [(2, 5, 1)]
+    run.epoch([orders((1, -1))])
+    assert listed(run.changes, "amount", "rid") == [(1, 5, -1)], "the other left row still matches"
+    run.epoch([orders((1, 0.0, 2, 1.0, "a", -1))])
+    assert Counter(listed(run.changes, "amount", "rid")) == Counter([(2, 5, -1), (None, 5, 1)])
 
 
 def test_a_left_row_changes_only_when_its_outcome_does(tmp_path: Path) -> None:
@@ -289,6 +340,8 @@ def test_rows_with_lists_and_structs_are_joined_and_retracted(tmp_path: Path) ->
         {"condition": (Comparison("absent", "=", "label"),)},
         {"condition": (Comparison("name", "<", "most"),)},
         {"condition": (Comparison("price", "=", "most"),)},
+        {"how": "right"},
+        {"how": "full"},
         {"left": ORDERS.append(pa.field("label", pa.string()))},
     ],
 )

@@ -64,6 +64,7 @@ def test_unmatched_rows_are_held_back_as_long_as_they_wait() -> None:
         ("left", ["-3h", "2h"], 2),
         ("right", ["-3h", "2h"], 3),
         ("right", ["1h", "2h"], 2),
+        ("full", ["-3h", "2h"], 3),
         ("right", ["-2h", "-1h"], 2),
         ("semi", ["-3h", "2h"], 2),
         ("anti", ["-3h", "-1h"], 0),
@@ -110,6 +111,8 @@ def test_a_join_is_one_level_above_the_higher_of_its_inputs() -> None:
          "stores orders.t (timestamp[us, UTC]) in at (timestamp[ms, UTC]), which cannot hold it"),
         ({"how": "right", "key": ["who"], "inputs": ["hourly", "clicks"], "columns": {}}, {},
          "`how: right` cannot combine the event time of a window"),
+        ({"how": "full", "key": ["who"], "inputs": ["hourly", "clicks"], "columns": {}}, {},
+         "`how: full` cannot combine the event time of a window"),
         ({"how": "semi", "columns": {"cost": "right.price"}}, {}, "`how: semi` emits only the columns of the left"),
     ],
 )  # fmt: skip
@@ -132,7 +135,7 @@ def test_what_cannot_be_joined_is_refused(changed: dict[str, Any], sources: dict
         {"key": [{"a": "b", "c": "d"}]},
         {"key": ["who", {"who": "order"}]},
         {"columns": {"a": "left.id"}},
-        {"how": "full"},
+        {"how": "outer"},
     ],
 )
 def test_a_join_with_invalid_options_is_refused(changed: dict[str, Any]) -> None:
@@ -173,6 +176,7 @@ LATEST = {"uid": "newest", "kind": "latest", "inputs": ["orders"], "key": ["id"]
 def test_without_a_time_bound_rows_are_append_only_if_none_is_ever_retracted() -> None:
     for how, over_updates, mode in (
         ("inner", False, "append"), ("semi", False, "append"), ("left", False, "retract"), ("anti", False, "retract"),
+        ("right", False, "retract"), ("full", False, "retract"),
         ("inner", True, "retract"), ("semi", True, "retract"),
     ):  # fmt: skip
         inputs = ["newest", "clicks"] if over_updates else ["orders", "clicks"]
@@ -207,7 +211,8 @@ def test_what_is_no_comparison_of_both_sides_is_refused(text: object) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"how": "right"},
+        {"how": "right", "key": [{"id": "order"}], "columns": {"w": "right.who"}},
+        {"how": "full", "key": [{"id": "order"}], "columns": {"w": "right.who"}},
         {"within": ["0s", "1h"], "condition": ["who = right.who"]},
         {"within": ["0s", "1h"], "key": []},
         {"condition": ["tags = right.who"]},
