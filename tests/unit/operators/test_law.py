@@ -345,7 +345,8 @@ JOINED = {"uid": "joined", "kind": "join", "inputs": ["newest", "few"], "key": [
         *(
             pytest.param(how, condition, marks=pytest.mark.deep)
             for how, condition in (
-                ("inner", []), ("left", []), ("right", ["k < right.other"]), ("full", []), ("anti", []), ("inner", ["k < right.other"]), ("anti", ["v <> right.of"]),
+                ("inner", []), ("left", []), ("right", ["k < right.other"]), ("full", []), ("anti", []),
+                ("inner", ["k < right.other"]), ("anti", ["v <> right.of"]),
                 ("semi", ["k <= right.other", "t >= right.since"]),
             )
         ),

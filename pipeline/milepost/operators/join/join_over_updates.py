@@ -15,8 +15,8 @@ Each pair occurs in one of the three products, so an epoch emits it at most once
     -(7, a)    +(7, y)    0 * 1     nothing for (7, a, y); 0 * 1 - 1 * 1 for (7, a, x), so -(7, a, x)
 
 A row whose weight is below 0 was retracted before it arrived. It takes part in products as it is, so that they add up.
-Every `how` but inner depends on whether a row has a match: whether the sum of its matches' weights is above 0. The sums at
-the start and at the end are computed from the rows of the changed keys. A full join whose right rows change::
+Every `how` but inner depends on whether a row has a match: whether the sum of its matches' weights is above 0. The sums
+at the start and at the end are computed from the rows of the changed keys. A full join whose right rows change::
 
     left       right        sum of matches      emitted
     +(7, a)    -            0 -> 0              +(7, a, null)
@@ -116,8 +116,8 @@ class SideRows:
 class JoinOverUpdates:
     """Joins the current rows of two inputs. Nothing is ever late.
 
-    A row with a null in its key matches nothing. It is stored only if its side emits unmatched rows, so that all emitted
-    rows can be retracted and emitted again.
+    A row with a null in its key matches nothing. It is stored only if its side emits unmatched rows, so that all
+    emitted rows can be retracted and emitted again.
     """
 
     combiner: Combiner | None = None
@@ -192,12 +192,17 @@ class JoinOverUpdates:
         return rows.filter(pa.array(without_nulls(rows.select(list(key)))))
 
     def number_keys(self, left: pa.Table, right: pa.Table) -> tuple[tuple[Ints, Ints], pa.Table]:
-        """Return the numbers of the keys of left and of right rows, and the distinct keys under their left names."""
+        """Return the numbers of the keys of left and of right rows, and the distinct keys under their left names.
+
+        A key with a null has another number on each side, below 0.
+        """
         keys = [key_columns(rows, self.keys[side]) for side, rows in enumerate((left, right))]
         numbers, distinct = number_keys(
             pa.concat_tables([keys[LEFT], keys[RIGHT].rename_columns(keys[LEFT].column_names)])
         )
-        return (numbers[: left.num_rows], numbers[left.num_rows :]), distinct
+        whole = [without_nulls(one) for one in keys]
+        left_numbers, right_numbers = numbers[: left.num_rows], numbers[left.num_rows :]
+        return (np.where(whole[LEFT], left_numbers, -1), np.where(whole[RIGHT], right_numbers, -2)), distinct
 
     def difference(self, changed: Sequence[SideRows], same: Sequence[SideRows]) -> Iterator[pa.Table]:
         """Yield the rows by which the output changes, with their weights.
@@ -290,7 +295,7 @@ class JoinOverUpdatesRun:
         (left, left_before), (right, right_before) = self._changed
         (left_keys, right_keys), distinct = operator.number_keys(left, right)
         changed = [SideRows.of(left, left_keys, left_before), SideRows.of(right, right_keys, right_before)]
-        # Whether a row has a match depends on all rows of its key on the other side, so these are needed if one changed.
+        # Whether a row has a match depends on all rows of its key on the other side. They are read if one changed.
         both = np.concatenate([left_keys, right_keys])
         read_left = both if RIGHT in operator.tested_sides else right_keys
         read_right = both if LEFT in operator.tested_sides else left_keys
@@ -313,9 +318,9 @@ class JoinOverUpdatesRun:
         """Return the rows of one side with some keys, except those whose weight changed.
 
         Args:
-            distinct: all keys by number. keys: numbers of the keys to read.
+            distinct: all keys by number. keys: numbers of the keys to read, or below 0.
         """
-        names, numbers = self._operator.keys[side], np.unique(keys)
+        names, numbers = self._operator.keys[side], np.unique(keys[keys >= 0])
         routing_keys = distinct.take(pa.array(numbers))
         found = self._tables[side].lookup_all(routing_keys.rename_columns(names) if names else routing_keys)
         same = np.flatnonzero(~_are_among(found.take(IDENTITY_COLUMNS), self._changed[side][0]))
