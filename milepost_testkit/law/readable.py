@@ -56,6 +56,7 @@ OVER_CHOSEN = over_updates(
         {"n": "count(*)", "total": "sum(i)"},
         {"n": "count(i)", "money": "sum(d)", "mean": "avg(d)", "spread": "var(i)"},
         {"n": "count(*) filter (where b)", "total": "sum(i) filter (where b)", "some": "count(x)"},
+        {"n": "count(*)", "sum_x": "sum(x)", "mean": "avg(x)", "of_x": "stddev(x)", "of_b": "sum(x) filter (where b)"},
     ),
 )
 """Over rows of `SCHEMA` of which others may take the place."""

@@ -200,18 +200,8 @@ def call_type_problem(call: AggregateCall, types: Mapping[str, ColumnType | None
     return None if type_.is_number else f"{call.function} needs numbers, but {call.column} is {type_}"
 
 
-def is_rounded(call: AggregateCall, type_: ColumnType | None) -> bool:
-    """Return whether the result depends on sums of floats, whose rounding depends on the order of rows."""
-    if type_ is None or call.function not in ("sum", "avg", "stddev", "var"):
-        return False
-    wide = call.function in ("stddev", "var") and type_.kind == "decimal" and type_.precision > EXACT_DIGITS
-    return type_.kind in FLOATS or wide
-
-
 def updates_problem(call: AggregateCall, type_: ColumnType | None) -> str | None:
     """Return why an aggregate cannot retract rows, or None. Unknown types (None) are not checked."""
-    if is_rounded(call, type_):
-        return f"{call} over updates: a sum of floats is rounded, so rows cannot be retracted; use a decimal"
     if type_ is not None and type_.is_nested and call.function != "count":
         return f"{call} over updates of type {type_} is not available in this version; aggregate a field or an element"
     return None

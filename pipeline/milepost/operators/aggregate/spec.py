@@ -28,7 +28,7 @@ class AggregateOperator(KeyedOperator):
     Attributes:
         key: key columns, each once. []: one row of totals over all rows, which exists from the first epoch on.
         inputs: name of one source or operator. Its rows may be append or updates. Over updates, sum, avg, stddev and
-            var of floats are refused.
+            var of floats are exact sums, rounded once.
         aggregates: output column -> aggregate call. Nulls are treated as in SQL. Sums of integers are int64, averages
             are float64. `var` and `stddev` are sample statistics, null for fewer than two values. `first` and `last`
             are by event time, `arg_min(x, y)` and `arg_max(x, y)` by y; among rows with equal y, the smallest or

@@ -13,8 +13,8 @@ from milepost.language import AggregateCall
 from milepost.operators.aggregation.accumulators import Accumulator, Argument, Count, Grouped, Subtracted
 from milepost.operators.aggregation.bound_functions import BoundFunction, Column, NamedCall, bound
 from milepost.operators.aggregation.distinct_values import DistinctValues, flag_of
+from milepost.operators.aggregation.order_free_sums import ZERO
 from milepost.operators.aggregation.value_tables import WeightedRows, weighted_tables
-from milepost.operators.aggregation.variances import is_exact
 from milepost.operators.contract import Bools, GroupedKeys, Ints, KeyedState, StateTable
 
 ROWS_COLUMN = "__rows"
@@ -150,7 +150,8 @@ class Aggregates:
         """Return which keys are empty over updates: every added row has been retracted."""
         empty = np.ones(state_rows.num_rows, dtype=np.bool_)
         for field in (field for one in self._accumulators for field in one.fields):
-            empty &= pc.fill_null(state_rows.column(field.name), 0).to_numpy() == 0
+            nothing = ZERO if pa.types.is_binary(field.type) else 0
+            empty &= pc.fill_null(pc.equal(state_rows.column(field.name), nothing), True).to_numpy()
         for table in self.weighted:
             empty &= table.is_empty(state_rows)
         return empty
@@ -205,11 +206,11 @@ def _check_taken_back(named: NamedCall) -> None:
     call = named.call
     if call.column is None:
         return
-    if (call.weighted_table is not None and pa.types.is_nested(named.type)) or _rounds(call, named.type):
+    if call.weighted_table is not None and pa.types.is_nested(named.type):
         raise InvalidRequest(
             f"operator {named.uid!r}: {named.name} = {call} of type {named.type} is not available in this version over "
             "updates: its rows cannot be taken back. Nothing was changed.",
-            hint="Take a scalar out of a nested column, and sum decimals instead of floats, in a `sql` operator.",
+            hint="Take a scalar out of the column in a `sql` operator.",
         )
 
 
@@ -220,10 +221,3 @@ def _type_of(uid: str, column: str, schema: pa.Schema) -> pa.DataType:
             hint=f"Its input has: {', '.join(schema.names)}.",
         )
     return schema.field(column).type
-
-
-def _rounds(call: AggregateCall, data_type: pa.DataType) -> bool:
-    """Return whether the result depends on rounded sums of floats."""
-    if call.function in ("var", "stddev"):
-        return not is_exact(data_type)
-    return call.function in ("sum", "avg") and bool(pa.types.is_floating(data_type))

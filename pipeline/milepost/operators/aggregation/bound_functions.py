@@ -37,6 +37,7 @@ from milepost.operators.aggregation.exact_sums import (
 )
 from milepost.operators.aggregation.order_free_sums import (
     OrderFreeSum,
+    RetractableFloatSum,
     order_free_sums,
     order_free_variances,
 )
@@ -135,21 +136,21 @@ class Spread(BoundFunction):
 
     result_type = pa.float64()
 
-    def __init__(self, named: NamedCall, *, any_order: bool) -> None:
+    def __init__(self, named: NamedCall, order_free: type[OrderFreeSum] | None) -> None:
         argument = self._argument = named.argument
         self._type, self._is_root = named.type, named.call.function == "stddev"
-        self._any_order = any_order and not is_exact(self._type)
+        self._order_free = order_free is not None and not is_exact(self._type)
         scale = named.scale
         if is_exact(self._type):
             self.accumulators = (Count(argument), ExactSum(argument, scale), SquareSum(argument, scale))
-        elif any_order:
-            squares = OrderFreeSum(argument, squares=True, scale=scale)
-            self.accumulators = (Count(argument), OrderFreeSum(argument, scale=scale), squares)
+        elif order_free is not None:
+            squares = order_free(argument, squares=True, scale=scale)
+            self.accumulators = (Count(argument), order_free(argument, scale=scale), squares)
         else:
             self.accumulators = (Count(argument), Moments(argument, scale))
 
     def result(self, state_rows: pa.Table) -> Column:
-        if self._any_order:
+        if self._order_free:
             values, none = order_free_variances(state_rows, self._argument)
         else:
             values, none = variances(state_rows, self._argument, self._type)
@@ -161,14 +162,14 @@ class SumOfFloats(BoundFunction):
 
     result_type = pa.float64()
 
-    def __init__(self, named: NamedCall, *, any_order: bool) -> None:
-        self._argument, self._any_order = named.argument, any_order
+    def __init__(self, named: NamedCall, order_free: type[OrderFreeSum] | None) -> None:
+        self._argument, self._order_free = named.argument, order_free is not None
         self._is_mean = named.call.function == "avg"
-        total = OrderFreeSum(self._argument) if any_order else FloatSum(self._argument)
+        total = FloatSum(self._argument) if order_free is None else order_free(self._argument)
         self.accumulators = (Count(self._argument), total)
 
     def result(self, state_rows: pa.Table) -> Column:
-        if self._any_order:
+        if self._order_free:
             total = order_free_sums(state_rows, self._argument)
         else:
             total = state_rows.column(f"sum({self._argument.label})").to_numpy()
@@ -224,6 +225,7 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
     """
     call, argument = named.call, named.argument
     _check_types(named)
+    order_free = RetractableFloatSum if over_updates else OrderFreeSum if any_order else None
     if call.distinct:
         return Stored(pa.int64(), Count(Argument(None), counted_name(call)), counted_name(call))
     if call.function == "count":
@@ -239,9 +241,9 @@ def bound(named: NamedCall, *, over_updates: bool, any_order: bool) -> BoundFunc
         stored = Extreme(argument, named.type, largest=extreme == "max")
         return Stored(named.type, stored, f"{extreme}({argument.label})")
     if call.function in ("var", "stddev"):
-        return Spread(named, any_order=any_order)
+        return Spread(named, order_free)
     if pa.types.is_floating(named.type):
-        return SumOfFloats(named, any_order=any_order)
+        return SumOfFloats(named, order_free)
     return ExactTotal(named) if call.function == "sum" else ExactMean(named)
 
 

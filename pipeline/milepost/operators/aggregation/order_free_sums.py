@@ -11,7 +11,13 @@ Each number has exactly one form (I12)::
     -1.0    23000000 80ffffff ffffffff
      0.0    00000000 00000000              no limbs
 
-Infinities and NaN are added separately as floats, where the order does not matter.
+Infinities and NaN are added separately as floats, where the order does not matter. Over updates they are counted,
+because a NaN that was added cannot be subtracted::
+
+    change              exact    nan    +inf    -inf    sum
+    +1.5  +NaN  +inf    1.5      1      1       0       NaN
+    -NaN                1.5      0      1       0       inf
+    -inf of above       1.5      0      0       0       1.5
 """
 
 from __future__ import annotations
@@ -25,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.aggregation.accumulators import Argument, Grouped, typed_by
+from milepost.operators.aggregation.exact_sums import stored_numbers
 from milepost.operators.contract import Bools, Ints
 from milepost.operators.rows.columns import places_in_groups
 from milepost.protocol.records import SCALE
@@ -36,6 +43,10 @@ _UNIT = 1_127
 _LIMBS, _LIMBS_OF_SQUARES = 70, 140
 _MASK, _32 = np.int64(0xFFFFFFFF), np.int64(32)
 _HALF = np.int64((1 << 27) - 1)
+_NOT_FINITE = ("nan", "inf", "neg_inf")
+"""State columns of the numbers of values that are not finite."""
+ZERO = bytes(8)
+"""The stored form of 0."""
 _KEYS_AT_ONCE = 16_384
 """Number of keys whose limbs are in memory together, at 560 or 1,120 bytes per key."""
 
@@ -63,7 +74,7 @@ class OrderFreeSum:
         values, codes = grouped.valid(self.column)
         floats = pc.cast(values, pa.float64()).to_numpy()
         finite = np.isfinite(floats)
-        rest = self._with_rest(previous, floats[~finite], codes[~finite])
+        rest = self._rest_with(previous, floats[~finite], codes[~finite])
         floats, codes = floats[finite], codes[finite]
         parts = []
         for keys, limbs, chosen in self._parts(previous, codes, grouped.count):
@@ -72,7 +83,7 @@ class OrderFreeSum:
         return [_concat(parts), *rest]
 
     def merge(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
-        rest = self._with_rest(previous, None if self._squares else _rest(partials.rows, self.name), partials.codes)
+        rest = self._merged_rest(previous, partials)
         numbers = _one_chunk(partials.rows.column(f"{self.name}.exact"))
         parts = []
         for keys, limbs, chosen in self._parts(previous, partials.codes, partials.count):
@@ -94,13 +105,57 @@ class OrderFreeSum:
             keys = range(start, min(start + _KEYS_AT_ONCE, count))
             yield keys, _limbs_of(numbers.slice(start, len(keys)), self._limbs), order[first:behind]
 
-    def _with_rest(self, previous: pa.Table, added: Floats | None, codes: Ints) -> list[pa.Array]:
-        if self._squares or added is None:
+    def _merged_rest(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        """Return the new state columns of values that are not finite, with those of `partials`."""
+        return [] if self._squares else self._rest_with(previous, _rest(partials.rows, self.name), partials.codes)
+
+    def _rest_with(self, previous: pa.Table, added: Floats, codes: Ints) -> list[pa.Array]:
+        """Return the new state columns of values that are not finite, with some more of them."""
+        if self._squares:
             return []
         rest = _rest(previous, self.name).copy()
         with np.errstate(invalid="ignore"):
             np.add.at(rest, codes, added)
         return [pa.array(np.where(np.isnan(rest), np.nan, rest), pa.float64())]
+
+
+class RetractableFloatSum(OrderFreeSum):
+    """Sums floats, or their squares, exactly, so that values can be retracted.
+
+    State: an integer in binary form. Sums also have the numbers of NaN, +inf and -inf.
+    """
+
+    def __init__(self, argument: Argument, *, squares: bool = False, scale: int | None = None) -> None:
+        """Args:
+        scale: as in `OrderFreeSum`.
+        """
+        super().__init__(argument, squares=squares, scale=scale)
+        if not squares:
+            exact, rest = self.fields
+            first, *others = (pa.field(f"{self.name}.{kind}", pa.int64()) for kind in _NOT_FINITE)
+            self.fields = (exact, first.with_metadata(rest.metadata), *others)
+
+    def negated(self, partials: pa.Table) -> list[pa.Array]:
+        exact, *counts = (field.name for field in self.fields)
+        numbers = _one_chunk(partials.column(exact))
+        parts = [
+            _stored_form(-_limbs_of(numbers.slice(start, _KEYS_AT_ONCE), self._limbs))
+            for start in range(0, max(len(numbers), 1), _KEYS_AT_ONCE)
+        ]
+        return [_concat(parts), *(pa.array(-stored_numbers(partials, name)) for name in counts)]
+
+    def _merged_rest(self, previous: pa.Table, partials: Grouped) -> list[pa.Array]:
+        counts = [stored_numbers(previous, field.name).copy() for field in self.fields[1:]]
+        for field, count in zip(self.fields[1:], counts, strict=True):
+            np.add.at(count, partials.codes, stored_numbers(partials.rows, field.name))
+        return [pa.array(count) for count in counts]
+
+    def _rest_with(self, previous: pa.Table, added: Floats, codes: Ints) -> list[pa.Array]:
+        kinds = (np.isnan(added), np.isposinf(added), np.isneginf(added))
+        return [
+            pa.array(stored_numbers(previous, field.name) + np.bincount(codes[kind], minlength=previous.num_rows))
+            for field, kind in zip(self.fields[1:], kinds, strict=False)
+        ]
 
 
 def order_free_sums(rows: pa.Table, argument: Argument) -> Floats:
@@ -127,7 +182,11 @@ def order_free_variances(rows: pa.Table, argument: Argument) -> tuple[Floats, Bo
 
 
 def _rest(rows: pa.Table, name: str) -> Floats:
-    return pc.fill_null(rows.column(f"{name}.rest"), 0.0).to_numpy()
+    """Return the sum of the values that are not finite, and 0.0 if there are none."""
+    if f"{name}.rest" in rows.column_names:
+        return pc.fill_null(rows.column(f"{name}.rest"), 0.0).to_numpy()
+    nan, above, below = (stored_numbers(rows, f"{name}.{kind}") > 0 for kind in _NOT_FINITE)
+    return np.select([nan | (above & below), above, below], [np.nan, np.inf, -np.inf], 0.0)
 
 
 def _quotient(number: int, by: int) -> float:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from milepost.errors import InvalidRequest
 from milepost.language.aggregates import parse_aggregate
 from milepost.operators.aggregate.over_updates import AggregateOverUpdates
 from milepost.operators.contract import ONLY_TABLE, OperatorFailed, OperatorInput
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.state_columns import WEIGHT_COLUMN
 from milepost.storage.local.store import LocalStore
-from milepost_testkit import wording
+from milepost_testkit import profiles, wording
 from milepost_testkit.tasks.operators.subtasks import OperatorRun
 
 SCHEMA = pa.schema(
@@ -96,7 +102,81 @@ def test_rows_taken_back_that_never_came_are_refused_with_their_key(tmp_path: Pa
         epoch.check_settled(all_keys=False)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("call", ["sum(x)", "var(x)", "avg(x)"])
-def test_what_cannot_take_rows_back_is_refused_by_name(call: str) -> None:
-    with wording.raises(InvalidRequest):
-        operator({"it": call})
+SPREADS = {"total": "sum(x)", "mean": "avg(x)", "variance": "var(x)"}
+LARGEST = sys.float_info.max
+SPECIAL = (math.nan, math.inf, -math.inf, LARGEST, -LARGEST, 5e-324, 0.1, -0.0, None)
+
+
+def floats(*changes: tuple[float | None, int]) -> pa.Table:
+    """Return rows of one key: the value of x, and the weight."""
+    count = len(changes)
+    columns = [["a"] * count, [0] * count, [None] * count, [x for x, _ in changes], [w for _, w in changes]]
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+def expected(values: list[float | None]) -> list[float | None]:
+    """Return sum, mean and variance: the exact ones, rounded once; with NaN or infinities what their sum is."""
+    there = [value for value in values if value is not None]
+    finite = [Fraction(value) for value in there if math.isfinite(value)]
+    if len(finite) < len(there):
+        total = sum(value for value in there if not math.isfinite(value))
+        return [total, total, math.nan if len(there) > 1 else None]
+    if not finite:
+        return [None] * 3
+    exact = sum(finite, Fraction(0))
+    mean = exact / len(finite)
+    squares = sum(((value - mean) ** 2 for value in finite), Fraction(0))
+    total = rounded(exact)
+    return [total, total / len(finite), rounded(squares / (len(finite) - 1)) if len(finite) > 1 else None]
+
+
+def rounded(exact: Fraction) -> float:
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return math.copysign(math.inf, exact)
+
+
+values_ = st.one_of(st.sampled_from(SPECIAL), st.floats())
+
+
+@profiles.examples(share=0.4)
+@given(
+    epochs=st.lists(st.lists(st.tuples(values_, st.integers(1, 2)), max_size=4), min_size=1, max_size=4),
+    order=st.randoms(use_true_random=False),
+    parallelism=st.integers(1, 3),
+)
+def test_sums_of_floats_are_those_of_the_remaining_rows_to_the_bit(
+    tmp_path_factory: pytest.TempPathFactory, epochs: list[list[tuple[float | None, int]]], order: Random,
+    parallelism: int,
+) -> None:  # fmt: skip
+    """NaN and infinities that were added are retracted, also before they arrive."""
+    folder = tmp_path_factory.mktemp("floats")
+    run, plain = started(folder / "run", calls=SPREADS), started(folder / "plain", calls=SPREADS)
+    added = [change for epoch in epochs for change in epoch]
+    goes = [order.random() < 0.6 for _ in added]
+    changes = [*added, *((value, -weight) for (value, weight), gone in zip(added, goes, strict=True) if gone)]
+    order.shuffle(changes)
+    size = max(1, len(changes) // len(epochs))
+    shown: dict[str, Any] = {"__deleted": True}
+    for start in range(0, len(changes), size):
+        piece = floats(*changes[start : start + size])
+        out = run.epoch(piece, parallelism=parallelism, cuts=[1]).rows.to_pylist()
+        shown = out[-1] if out else shown
+    remaining = [change for change, gone in zip(added, goes, strict=True) if not gone]
+    if not remaining:
+        assert shown["__deleted"] and not run.state().num_rows
+        return
+    found = [shown[name] for name in SPREADS]
+    np.testing.assert_equal(found, expected([value for value, weight in remaining for _ in range(weight)]))
+    plain.epoch(floats(*remaining))
+    assert run.state().equals(plain.state()), "state has one form"
+
+
+def test_a_nan_that_is_retracted_leaves_the_sum_of_the_others(tmp_path: Path) -> None:
+    run = started(tmp_path, calls=SPREADS)
+    assert math.isnan(run.epoch(floats((1.5, 1), (math.nan, 1), (math.inf, 1))).rows["total"][0].as_py())
+    assert run.epoch(floats((math.nan, -1))).rows["total"].to_pylist() == [math.inf]
+    assert run.epoch(floats((math.inf, -1), (2.0, 1))).rows["variance"].to_pylist() == [0.125]
+    assert run.epoch(floats((1.5, -1), (2.0, -1))).rows["__deleted"].to_pylist() == [True]
+    assert not run.state().num_rows
