@@ -203,7 +203,6 @@ def test_sinks_know_what_they_read() -> None:
     ("operators", "sinks"),
     [
         ([aggregate("a"), aggregate("b", "a", "n", m="last(n)")], []),
-        ([aggregate("a", m="avg(v)"), aggregate("b", "a", m="sum(m)")], []),
         (
             [aggregate("a"), sql("b", "SELECT upper(k) AS k, n FROM a", "a")],
             [sink("b", "upsert")],
