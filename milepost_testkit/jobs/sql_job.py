@@ -64,6 +64,7 @@ class SqlJob:
     folder: Path
     sql: str
     epochs: int = 0
+    parallelism: int = 2
     database: duckdb.DuckDBPyConnection = field(default_factory=duckdb.connect)
 
     def __post_init__(self) -> None:
@@ -77,8 +78,14 @@ class SqlJob:
     def write(self, sql: str) -> None:
         """Write the spec and its SQL file."""
         self.sql = sql
-        (self.folder / "shop.yaml").write_text(yaml.safe_dump(document(sql), sort_keys=False))
+        spark = {"master": "local[2]", "parallelism": self.parallelism}
+        (self.folder / "shop.yaml").write_text(yaml.safe_dump(document(sql, spark=spark), sort_keys=False))
         (self.folder / "shop.sql").write_text(sql)
+
+    def rescale(self, parallelism: int) -> None:
+        """Run the next epochs with another number of subtasks."""
+        self.parallelism = parallelism
+        self.write(self.sql)
 
     @property
     def master(self) -> JobMaster:

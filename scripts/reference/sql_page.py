@@ -24,7 +24,8 @@ _OPERATORS = {
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
     "GROUP BY window(time, …); window.start, window.end": "`window`",
     "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join` with `within`",
-    "other [LEFT, SEMI, ANTI, CROSS] JOIN; [NOT] EXISTS (SELECT …) and IN (SELECT …) as terms of WHERE": "`join`",
+    "other [LEFT, SEMI, ANTI, CROSS] JOIN; [NOT] EXISTS (SELECT …) and [NOT] IN (SELECT …) as terms of WHERE": "`join`",
+    "a query in an expression, of one aggregate without GROUP BY: `(SELECT max(x) FROM …)`": "`aggregate`, `join`",
     "[LEFT] JOIN with a source that has `static: true`": "`lookup`",
     "[LEFT] ASOF JOIN … MATCH_CONDITION (left.time >= right.time)": "`asof`",
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1, over append rows": "`latest`",
@@ -43,6 +44,11 @@ _RULES = """
   query must select, and appends appended rows.
 * The key of a join is that of the side whose partner is unique per join key, otherwise both. Rows of a source have no
   key before a GROUP BY, a ranking or DISTINCT gives them one.
+* A join compares numbers of different types as Spark does: both sides are cast to the type that holds them.
+* A query in an expression may compare columns of its own with columns of the query around it by `=`. Over no rows its
+  counts are 0 and its other aggregates null. One that WHERE only compares is compared inside the join, so that a new
+  value changes only rows whose comparison has another result. Without an `=` the join runs in one task.
+* `x NOT IN (SELECT y …)` needs `x IS NOT NULL` in the WHERE of the query, and `y IS NOT NULL` in that of the subquery.
 * A join without time bounds is appended if both sides are, and it is INNER or SEMI. Its rows have no event time.
 * The event time of a query is the event time column of its input, if it is selected under its name.
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
@@ -54,7 +60,7 @@ _STATEMENT_NOTES = """\
 """
 _ALSO_REFUSED = """\
 Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and
-FULL joins, NOT IN, other queries in expressions, other functions with OVER, lateral aliases,
+FULL joins, NOT IN where a null would decide, other queries in expressions, other functions with OVER, lateral aliases,
 aliases in HAVING, NATURAL, and an output column that occurs twice.
 """
 

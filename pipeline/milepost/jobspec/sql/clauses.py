@@ -28,6 +28,9 @@ REFUSED_CLAUSES = {
 }
 """Kind of a token outside brackets -> why it is refused."""
 
+VALUE = "value"
+"""Column with the value of a query in an expression."""
+
 _JOIN_WORDS = ("INNER", "LEFT", "RIGHT", "FULL", "CROSS", "SEMI", "ANTI", "OUTER", "NATURAL", "ASOF", "JOIN", "LATERAL")
 _JOINS = {
     "": "inner", "INNER": "inner", "CROSS": "inner", "LEFT": "left", "LEFT OUTER": "left", "RIGHT": "right",
@@ -51,6 +54,30 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class Scalar:
+    """A query in an expression, which returns one value.
+
+    Attributes:
+        name: the column that stands for it in the expressions. run: its only output. calls: columns of its aggregates.
+        is_null_if_empty: whether its value over no rows is null, so that it can be computed before the join.
+        only_filters: whether only terms of WHERE read it.
+    """
+
+    name: str
+    run: Tokens
+    calls: dict[str, Tokens]
+    is_null_if_empty: bool
+    only_filters: bool = False
+
+    @property
+    def items(self) -> list[Item]:
+        """The output columns of its relation."""
+        if self.is_null_if_empty:
+            return [Item(self.run, VALUE)]
+        return [Item(call, column) for column, call in self.calls.items()]
+
+
+@dataclass(frozen=True, slots=True)
 class FromItem:
     """One relation after FROM, with how it is joined to those before it.
 
@@ -62,6 +89,7 @@ class FromItem:
         equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
         is_exists: whether its condition comes from EXISTS, in which its own columns hide those of the outer query.
         conditions: the conditions of EXISTS.
+        scalar: of a query in an expression. grouped: a SELECT with GROUP BY whose rows this SELECT joins.
     """
 
     tokens: Tokens
@@ -77,6 +105,8 @@ class FromItem:
     equals: Tokens | None = None
     is_exists: bool = False
     conditions: tuple[Tokens, ...] = ()
+    scalar: Scalar | None = None
+    grouped: Select | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,24 @@ def equality(scope: Scope, run: Tokens, joined: set[int], index: int) -> tuple[T
 def comparison(scope: Scope, run: Tokens, joined: set[int], index: int) -> tuple[Tokens, str, Tokens] | None:
     """Return (expression over joined relations, symbol, expression over relation `index`), or None."""
     # p.limit >= o.amount, index = p   ->   o.amount, "<=", p.limit
+    sides = sides_of(run)
+    if sides is None:
+        return None
+    left, symbol, right = sides
+    owners = [{number for number, _ in scope.references(side)} for side in (left, right)]
+    if owners[1] == {index} and owners[0] and owners[0] <= joined:
+        return left, symbol, right
+    if owners[0] == {index} and owners[1] and owners[1] <= joined:
+        return right, _SWAPPED.get(symbol, symbol), left
+    return None
+
+
+def sides_of(run: Tokens) -> tuple[Tokens, str, Tokens] | None:
+    """Return (left expression, symbol, right expression) of a comparison, or None."""
     run = run.without_brackets()
     kinds = [(at, run.kind(at)) for at in run.top()]
     cuts = [at for at, kind in kinds if kind in _SYMBOLS]
     if len(cuts) != 1 or any(kind in _OTHERS for _, kind in kinds):
         return None
-    symbol, sides = _SYMBOLS[run.kind(cuts[0])], (run.part(0, cuts[0]), run.part(cuts[0] + 1))
-    if not all(map(len, sides)):
-        return None
-    owners = [{number for number, _ in scope.references(side)} for side in sides]
-    if owners[1] == {index} and owners[0] and owners[0] <= joined:
-        return sides[0], symbol, sides[1]
-    if owners[0] == {index} and owners[1] and owners[1] <= joined:
-        return sides[1], _SWAPPED.get(symbol, symbol), sides[0]
-    return None
+    left, right = run.part(0, cuts[0]), run.part(cuts[0] + 1)
+    return (left, _SYMBOLS[run.kind(cuts[0])], right) if len(left) and len(right) else None

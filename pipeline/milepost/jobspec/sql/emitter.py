@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from milepost.jobspec.sql.tokens import Fragment, Tokens
+from milepost.jobspec.sql.derived import Derived
+from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language import Problem
 from milepost.language.sql import SqlProblem, problem_from, quote
 from milepost.operators import AnyOperator
@@ -32,6 +33,17 @@ class Column:
         """Return an unchanged input column, perhaps under another name."""
         return cls(name, Fragment(((quote(input_column or name), at),)))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an input column under its own name."""
+        return str(self.text) == quote(self.name)
+
+    def cast(self, type_: str) -> Column:
+        """Return its value in another type, under a name of its own."""
+        at = self.text.start
+        text = Fragment((("CAST(", at), *self.text.pieces, (f" AS {type_})", at)))
+        return Column(f"key_{digest([str(text)])}", text)
+
 
 @dataclass
 class Emitter:
@@ -48,6 +60,10 @@ class Emitter:
     operators: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     unique: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    derived: Derived = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.derived = Derived(self.rows)
 
     def read(self, name: str) -> OutputRows:
         """Return a node's rows as its consumers see them."""
@@ -80,6 +96,9 @@ class Emitter:
         text = Fragment(tuple(pieces))
         inputs = list(dict.fromkeys(source for source, _, _ in selects))
         self.add({"uid": uid, "kind": "sql", "inputs": inputs, "sql": str(text)}, at, text)
+        if len(selects) == 1:
+            texts = {column.name: str(column.text) for column in selects[0][1]}
+            self.derived.selects[uid] = texts, [str(condition) for condition in selects[0][2]]
         if (
             len(selects) == 1
             and uid not in self.unique
@@ -127,6 +146,7 @@ class Emitter:
             raise _located(rows[0], at, text)
         self.rows[uid] = rows
         self.operators.append(dict(operator))
+        self.derived.operators[uid] = operator
         self.positions[uid] = at.start
         return uid
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.tokens import Fragment, Substitute, Tokens
 from milepost.language.sql import SPARK_AGGREGATES, SqlProblem, parse_select, problem_from, read_columns
 from milepost.language.times import format_signed_duration
 from milepost.protocol.records import cached_property
@@ -77,30 +77,56 @@ class Expression:
         for index in range(len(self.tokens)):
             if self.tokens.kind(index) == "SELECT":
                 raise self.tokens.problem(_SUBQUERY, index)
-        text = self.tokens.text
+        text = str(self.fragment)
         try:
             parsed = _parsed(text)
         except SqlProblem as problem:
             if not problem.line:
                 raise self.tokens.problem(problem.reason) from None
             line_start = sum(len(line) + 1 for line in (_PREFIX + text).split("\n")[: problem.line - 1])
-            offset = line_start + max(problem.column, 1) - 1 - len(_PREFIX) + self.tokens.start
-            raise problem_from(self.tokens.sql, max(offset, self.tokens.start), problem.reason) from None
+            position = max(line_start + max(problem.column, 1) - 1 - len(_PREFIX), 0)
+            raise problem_from(self.tokens.sql, self._place(position)[0], problem.reason) from None
         if len(parsed) != 1:
             raise self.tokens.problem("expected one expression")
         return parsed[0]
 
+    @cached_property
+    def fragment(self) -> Fragment:
+        """The text that is parsed."""
+        return self.tokens.fragment
+
     def offsets(self, identifier: Any) -> tuple[int, int]:
-        """Return the first and last offset of an identifier of the tree in the file."""
+        """Return the first and last offset in the file of an identifier of the tree, or of what it stands for."""
         if "start" not in identifier.meta:
             raise self.tokens.problem(f"the column {identifier.name} cannot be located; write it in backticks")
-        shift = self.tokens.start - len(_PREFIX)
-        return int(identifier.meta["start"]) + shift, int(identifier.meta["end"]) + shift
+        start, end = self._place(int(identifier.meta["start"]) - len(_PREFIX))
+        return start, end or start + int(identifier.meta["end"]) - int(identifier.meta["start"])
+
+    def _place(self, position: int) -> tuple[int, int]:
+        """Return the offset in the file of a position in the text, and the last offset of a substitute there."""
+        for text, offset in self.fragment.pieces:
+            if position < len(text):
+                end = self._ends.get(offset, 0)
+                return (offset, end) if end else (offset + position, 0)
+            position -= len(text)
+        return self.tokens.start, 0
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        return {token.start: token.end for token in self.tokens.items if isinstance(token, Substitute)}
 
     def columns(self) -> Iterator[list[Any]]:
         """Yield the parts of each column reference: `o.address.city` has three."""
         for column in read_columns(self.tree):
             yield list(column.parts)
+
+
+def parsed_expression(text: str) -> Any:
+    """Return the tree of an expression; None: it cannot be parsed alone."""
+    try:
+        return _parsed(text)[0]
+    except SqlProblem:
+        return None
 
 
 @lru_cache(maxsize=4096)
@@ -138,6 +164,22 @@ def aggregate_calls(run: Tokens) -> list[Call]:
         calls.append(Call(run.part(at, end), name, arguments, distinct, where))
         at = end
     return calls
+
+
+def is_null_with(tree: Any, is_null: Callable[[Any], bool]) -> bool:
+    """Return whether an expression is null because a part of it is. False: it may have a value.
+
+    Args:
+        is_null: returns whether a column or a call is null.
+    """
+    # 0.2 * avg(x), if avg(x) is null: True. coalesce(avg(x), 0): False
+    from sqlglot import exp
+
+    if isinstance(tree, (exp.Paren, exp.Neg, exp.Cast, exp.Filter)):
+        return is_null_with(tree.this, is_null)
+    if isinstance(tree, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return is_null_with(tree.this, is_null) or is_null_with(tree.expression, is_null)
+    return is_null(tree)
 
 
 def check_aggregates(run: Tokens) -> None:

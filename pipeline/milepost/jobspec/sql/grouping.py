@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from milepost.jobspec.sql.clauses import Select
 from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import AGGREGATES, Call, aggregate_calls, duration_ms, duration_text
-from milepost.jobspec.sql.joins import Frame
 from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_position, window_field
 from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language import ColumnType
 from milepost.language.sql import quote
@@ -269,7 +269,7 @@ class GroupCompiler:
                 first, last = run.items[at].start, run.items[at + len(wanted) - 1].end
                 inside = any(start <= first <= end for start, end, _ in edits)
                 found = key.reference is None and words[at : at + len(wanted)] == wanted
-                if found and not inside and _is_whole(run, at, len(wanted)):
+                if found and not inside and is_whole(run, at, len(wanted)):
                     edits.append((first, last, quote(self.key_name(key))))
         if self.grouping.window is not None:
             edits += self._window_edits(run)
@@ -297,7 +297,7 @@ class GroupCompiler:
         return edits
 
 
-def _is_whole(run: Tokens, at: int, length: int) -> bool:
+def is_whole(run: Tokens, at: int, length: int) -> bool:
     """Return whether tokens are an operand of their own, so that no operator around them binds tighter.
 
     With GROUP BY a + b, the first tokens of `a + b * 2` are not the sum.

@@ -5,40 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from milepost.jobspec.sql.clauses import VALUE, Scalar
 from milepost.jobspec.sql.conditions import comparison, equality
 from milepost.jobspec.sql.emitter import Column, Emitter, described
-from milepost.jobspec.sql.expressions import conjuncts, duration_text, shared_conjuncts
+from milepost.jobspec.sql.expressions import AGGREGATES, Expression, conjuncts, is_null_with, shared_conjuncts
+from milepost.jobspec.sql.join_times import Within, check_match, read_within
 from milepost.jobspec.sql.scope import Reference, Scope
-from milepost.jobspec.sql.time_bounds import time_bounds
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest, edited
+from milepost.jobspec.sql.sides import Frame, both_sides, check_not_in, left_side, own_name
+from milepost.jobspec.sql.tokens import Fragment, Tokens, edited
+from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 
 _INNER = ("comma", "inner")
-
-
-@dataclass
-class Frame:
-    """The rows of the relations that are joined so far.
-
-    Attributes:
-        node: the node with the rows. physical: column of a relation -> its name in that node.
-        where: conditions that are still to be applied.
-    """
-
-    node: str
-    physical: dict[Reference, str]
-    where: list[Tokens] = field(default_factory=list)
-
-    def name(self, reference: Reference) -> str:
-        return self.physical[reference]
-
-
-@dataclass(frozen=True, slots=True)
-class _Within:
-    """Constant time bounds of a join, and the offsets of the conditions that state them."""
-
-    bounds: tuple[str, str]
-    runs: frozenset[int]
+_PADDED = ("left", "asof left", "explode", "scalar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +30,7 @@ class _Match:
 
     pairs: list[tuple[Tokens | Reference, Tokens | Reference]]
     compared: list[tuple[Tokens, str, Tokens]]
-    within: _Within | None
+    within: Within | None
 
     @property
     def sides(self) -> list[tuple[Tokens | Reference, Tokens | Reference]]:
@@ -88,7 +67,7 @@ class FrameCompiler:
     def compile(self) -> Frame:
         """Return the joined rows. Raises SqlProblem: a join that is not available."""
         relations, pool = self.scope.relations, list(self.where)
-        padded = {index for index, one in enumerate(relations) if one.item.join in ("left", "asof left", "explode")}
+        padded = {index for index, one in enumerate(relations) if one.item.join in _PADDED}
         for relation in relations:
             if relation.item.join in ("right", "full"):
                 how = relation.item.join
@@ -142,17 +121,21 @@ class FrameCompiler:
 
     def _step(self, index: int, columns: list[Column], where: Sequence[Tokens]) -> str:
         relation = self.scope.relations[index]
-        conditions = [self.scope.rewritten(run, lambda reference: reference[1]) for run in where]
+        conditions = [self.scope.rewritten(run, own_name) for run in where]
         uid = f"{self.prefix}__{relation.label}"
         return self.emitter.sql(uid, relation.node, columns, conditions, relation.item.tokens)
 
     def _join(self, frame: Frame, joined: set[int], index: int, pushed: list[Tokens]) -> None:
         relation = self.scope.relations[index]
         item = relation.item
-        self.scope.shown = index
+        self.scope.shown = index if item.equals is None and item.scalar is None else None
         how = {"comma": "inner"}.get(item.join, item.join)
         conditions = [*conjuncts(item.on), *item.conditions] if item.join not in _INNER else []
-        if item.join in _INNER:
+        if item.scalar is not None:
+            conditions = self._filters(item.scalar, frame, joined, index)
+            how = "semi" if conditions else "left"
+            frame.where = [run for run in frame.where if run not in conditions]
+        elif item.join in _INNER:
             conditions = [run for run in frame.where if self._applies(run, joined, index)]
             frame.where = [run for run in frame.where if run not in conditions]
         pairs: list[tuple[Tokens | Reference, Tokens | Reference]] = []
@@ -161,7 +144,8 @@ class FrameCompiler:
             pairs.append((self.scope.merged[name], (index, relation.folded[name])))
         if item.equals is not None:
             pairs.append((item.equals, (index, relation.columns[0])))
-        within = self._within(frame, index, conditions) if not how.startswith("asof") else None
+        pairs += [(run, (index, column)) for run, column in relation.pairs]
+        within = read_within(self.emitter, self.scope, frame, index, conditions) if not how.startswith("asof") else None
         compared: list[tuple[Tokens, str, Tokens]] = []
         for run in conditions:
             pair = equality(self.scope, run, joined, index)
@@ -183,32 +167,62 @@ class FrameCompiler:
         else:
             self._stateful(frame, index, how, _Match(pairs, compared, within), pushed)
         self.scope.shown = None
+        if item.scalar is not None and not item.scalar.is_null_if_empty:
+            self._value(item.scalar, frame, index)
+
+    def _filters(self, scalar: Scalar, frame: Frame, joined: set[int], index: int) -> list[Tokens]:
+        """Return the conditions of WHERE that compare a query's value, if nothing else reads it; otherwise [].
+
+        A semi join then emits only rows whose comparison has another result, whenever the value changes.
+        """
+        runs = [run for run in frame.where if index in {owner for owner, _ in self.scope.references(run)}]
+        if not (scalar.only_filters and scalar.is_null_if_empty):
+            return []
+        compared = [comparison(self.scope, run, joined, index) for run in runs]
+        pairs = [(one[0], one[2]) for one in compared if one is not None and self._is_false_without_row(one, index)]
+        sides = [both_sides(self.emitter, self.scope, frame, index, pair) for pair in pairs]
+        return runs if len(pairs) == len(runs) and all(one.is_comparable for one in sides) else []
+
+    def _is_false_without_row(self, compared: tuple[Tokens, str, Tokens], index: int) -> bool:
+        """Return whether a comparison never holds where a correlated query has no row."""
+        _, symbol, side = compared
+        scalar = self.scope.relations[index].item.scalar
+        is_strict = is_null_with(Expression(side).tree, lambda node: scalar is not None and node.name == scalar.name)
+        return not self.scope.relations[index].pairs or (symbol != "<=>" and is_strict)
+
+    def _value(self, scalar: Scalar, frame: Frame, index: int) -> None:
+        """Add the step that computes a query's value from its aggregates. Those of no rows are null, and counts 0."""
+        relation = self.scope.relations[index]
+        edits = []
+        for column, call in scalar.calls.items():
+            text = quote(frame.name((index, column)))
+            is_count = AGGREGATES[call.word(0).lower()] == "count"
+            edits.append((call.start, int(call.items[-1].end), f"coalesce({text}, 0)" if is_count else text))
+        at = scalar.run
+        columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
+        name = f"{relation.alias}__{VALUE}"
+        uid = f"{self.prefix}__value_{relation.label}"
+        frame.node = self.emitter.sql(uid, frame.node, [*columns, Column(name, edited(at, edits))], [], at)
+        frame.physical[index, VALUE] = name
 
     def _applies(self, run: Tokens, joined: set[int], index: int) -> bool:
         owners = {number for number, _ in self.scope.references(run)}
         return index in owners and len(owners) > 1 and owners <= joined | {index}
 
-    def _left_columns(self, frame: Frame, index: int, sides: Sequence[Tokens | Reference]) -> list[str]:
-        """Return the columns of expressions over the left side, which a step of its own computes."""
-        names, computed = [], []
+    def _left_step(self, frame: Frame, index: int, sides: Sequence[Column]) -> list[str]:
+        """Return the names of expressions over the left side, which a step of its own computes."""
+        computed: list[Column] = []
         for side in sides:
-            reference = self.scope.column(side) if isinstance(side, Tokens) else side
-            if reference is not None:
-                names.append(frame.name(reference))
-                continue
-            assert isinstance(side, Tokens)
-            names.append(f"key_{digest(side.normalized)}")
-            if names[-1] in self.computed:
-                continue
-            self.computed.add(names[-1])
-            computed.append(Column(names[-1], self.scope.rewritten(side, frame.name)))
+            if not side.is_plain and side.name not in self.computed:
+                self.computed.add(side.name)
+                computed.append(side)
         if computed:
             relation = self.scope.relations[index]
             at = relation.item.keyword
             columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
             uid = f"{self.prefix}__left_{relation.label}"
             frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], [], at)
-        return names
+        return [side.name for side in sides]
 
     def _lookup(
         self, frame: Frame, index: int, how: str, pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]]
@@ -221,7 +235,7 @@ class FrameCompiler:
         if rows.kind != APPEND:
             message = f"the rows before this join are {described(rows)}, and a static source joins append rows only"
             raise keyword.problem(message)
-        keys = self._left_columns(frame, index, [left for left, _ in pairs])
+        keys = self._left_step(frame, index, [left_side(self.scope, frame, left, keyword) for left, _ in pairs])
         if not keys:
             raise keyword.problem(
                 f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = other.id"
@@ -250,7 +264,7 @@ class FrameCompiler:
         left_rows, right_rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
         kind, options = "join", dict[str, object]()
         if how.startswith("asof"):
-            self._check_match(frame, index)
+            check_match(self.emitter, self.scope, frame, index)
             kind, how = "asof", "left" if how == "asof left" else "inner"
             for name, rows in (("left", left_rows), ("right", right_rows)):
                 if rows.kind != APPEND:
@@ -260,19 +274,14 @@ class FrameCompiler:
             options["within"] = list(match.within.bounds)
         elif not match.pairs:
             self.warnings.append((keyword, "this join has no equality, so it runs in one task"))
-        keys = self._left_columns(frame, index, [left for left, _ in (*match.pairs, *match.sides)])
+        sides = [both_sides(self.emitter, self.scope, frame, index, pair) for pair in (*match.pairs, *match.sides)]
+        keys = self._left_step(frame, index, [side.left for side in sides])
         if not match.pairs and (kind == "asof" or match.within is not None):
             raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "
                                   "other.id")  # fmt: skip
         columns = {name: Column.plain(name, at.start) for name in self._columns(index)}
-        right: list[str] = []
-        for _, side in (*match.pairs, *match.sides):
-            reference = self.scope.column(side) if isinstance(side, Tokens) else side
-            if reference is None:
-                assert isinstance(side, Tokens)
-                name = f"key_{digest(side.normalized)}"
-                columns[name] = Column(name, self.scope.rewritten(side, lambda one: one[1]))
-            right.append(reference[1] if reference is not None else name)
+        columns |= {side.right.name: side.right for side in sides}
+        right = [side.right.name for side in sides]
         count = len(match.pairs)
         for left_name, name in zip(keys[:count], right[:count], strict=True):
             types = self.emitter.rows[frame.node].type_of(left_name), right_rows.type_of(name)
@@ -285,8 +294,14 @@ class FrameCompiler:
         if match.sides:
             triples = zip(keys[count:], match.symbols, right[count:], strict=True)
             options["condition"] = sorted({f"{one} {symbol} right.{two}" for one, symbol, two in triples})
+        before = frame.node
         node = self._step(index, list(columns.values()), pushed)
+        if relation.item.equals is not None and how == "anti":
+            check_not_in(self.emitter, before, node, relation.item, sides[0])
         self._add(frame, index, kind, how, keys[:count], right[:count], node, options)
+        pairs = [pair for side in sides[:count] for pair in ((side.left.name, side.right.name), side.names)]
+        if (unique := self._unique(before, node, relation.alias, pairs, how)) is not None:
+            self.emitter.unique[frame.node] = unique
 
     def _add(
         self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,
@@ -308,10 +323,7 @@ class FrameCompiler:
             operator["columns"] = {f"{relation.alias}__{name}": f"right.{name}" for name in others}
             for name in others:
                 frame.physical.setdefault((index, name), f"{relation.alias}__{name}")
-        before = frame.node
         frame.node = self.emitter.add(operator, relation.item.keyword)
-        if (unique := self._unique(before, node, relation.alias, pairs, how)) is not None:
-            self.emitter.unique[frame.node] = unique
 
     def _unique(
         self, left: str, right: str, alias: str, pairs: Sequence[tuple[str, str]], how: str
@@ -327,43 +339,6 @@ class FrameCompiler:
         if how == "inner" and mine is not None and {*mine} <= {*same.values()}:
             return renamed
         return None if mine is None else tuple(dict.fromkeys([*mine, *renamed]))
-
-    def _within(self, frame: Frame, index: int, conditions: Sequence[Tokens]) -> _Within | None:
-        """Return the constant bounds on the event times of both sides, or None: rows match whatever their time."""
-        relation = self.scope.relations[index]
-        rows = self.emitter.read(frame.node), self.emitter.read(relation.node)
-        if any(one.kind != APPEND or one.event_time is None for one in rows) or rows[0].shift_us != rows[1].shift_us:
-            return None
-        low: list[int] = []
-        high: list[int] = []
-        runs: dict[int, Tokens] = {}
-        for run in conditions:
-            bounds = time_bounds(run, index, self.scope.resolve)
-            times = {(frame.name(bound.left), bound.right[1]) for bound in bounds}
-            if times == {(rows[0].event_time, rows[1].event_time)}:
-                low += [bound.low for bound in bounds if bound.low is not None]
-                high += [bound.high for bound in bounds if bound.high is not None]
-                runs[run.start] = run
-                if any(bound.is_strict for bound in bounds):
-                    raise run.problem("a bound of a join includes its end; write <= or >=, or BETWEEN")
-        if not (low and high):
-            return None
-        if max(low) > min(high):
-            raise relation.item.keyword.problem("the time bounds of this join exclude each other: no rows could match")
-        return _Within((duration_text(max(low)), duration_text(min(high))), frozenset(runs))
-
-    def _check_match(self, frame: Frame, index: int) -> None:
-        relation = self.scope.relations[index]
-        match = relation.item.match
-        times = self.emitter.read(frame.node).event_time, self.emitter.read(relation.node).event_time
-        expected = f"expected MATCH_CONDITION (left.{times[0] or 'time'} >= {relation.alias}.{times[1] or 'time'}): "
-        if match is None:
-            raise relation.item.keyword.problem(expected + "the event times of both sides")
-        bounds = time_bounds(match, index, self.scope.resolve)
-        same = self.emitter.read(frame.node).shift_us == self.emitter.read(relation.node).shift_us
-        fits = same and len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
-        if not fits or (frame.name(bounds[0].left), bounds[0].right[1]) != times:
-            raise match.problem(expected + "the event times of both sides")
 
     def _explode(self, frame: Frame, index: int) -> None:
         relation = self.scope.relations[index]

@@ -4,10 +4,12 @@ The steps with state, and the steps that they read, have the same names in every
 
     <s>__<relation>        filter and columns of one relation of a join
     <s>__left_<relation>   expressions over the relations before it, for its conditions
+    <s>__value_<relation>  value of a query in an expression, whose rows are the relation
     <s>__join_<relation>   join with the relations before it
     <s>__explode_<alias>   rows of LATERAL VIEW explode
     <s>__rows              input of __agg, __top or __distinct
     <s>__agg               GROUP BY
+    <s>__grouped           output of __agg, before joins with queries of HAVING and SELECT
     <s>__top_in            input of __top after __agg
     <s>__top               QUALIFY, or ORDER BY … LIMIT
     <s>__distinct          DISTINCT
@@ -23,26 +25,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.jobspec.sql.clauses import FromItem, Query, Select, read_query
-from milepost.jobspec.sql.conditions import equality
+from milepost.jobspec.sql.clauses import VALUE, FromItem, Query, Select, read_query
+from milepost.jobspec.sql.correlation import Correlation
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import (
-    RANKS,
-    Expression,
-    aggregate_calls,
-    check_aggregates,
-    conjuncts,
-)
+from milepost.jobspec.sql.expressions import RANKS
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
-from milepost.jobspec.sql.joins import Frame, FrameCompiler
+from milepost.jobspec.sql.joins import FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
-from milepost.jobspec.sql.ranking import RankCompiler, Ranking, read_order, read_ranking
-from milepost.jobspec.sql.scope import Reference, Relation, Scope
+from milepost.jobspec.sql.ranking import RankCompiler, read_order, read_ranking
+from milepost.jobspec.sql.resolution import columns_outside, resolve_all
+from milepost.jobspec.sql.scalars import GROUPED, scalars_joined
+from milepost.jobspec.sql.scope import Relation, Scope
+from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
 from milepost.jobspec.sql.subqueries import subqueries_joined
 from milepost.jobspec.sql.tokens import Fragment, Tokens
 from milepost.language import check_node_name, did_you_mean
-from milepost.language.sql import SqlProblem
 from milepost.operators.base import APPEND, RETRACTIONS
 
 
@@ -102,12 +100,12 @@ class QueryCompiler:
             self.options.add(option)
         return self.statement.duration(option)
 
-    def _query(self, name: str, query: Query, outer: Names) -> str:
+    def _query(self, name: str, query: Query, outer: Names, correlation: Correlation | None = None) -> str:
         names, used = dict(outer), set[str]()
         for cte, at, body in query.ctes:
             self._check_cte(cte, at, [other for other, _, _ in query.ctes])
             names[cte] = self._lazy(f"{self.statement.name}__{cte}", cte, body, dict(names), used)
-        node = self._selects(name, query, names)
+        node = self._selects(name, query, names, correlation)
         for cte, at, _ in query.ctes:
             if cte not in used:
                 raise at.problem(f"nothing reads {cte}; remove it")
@@ -134,9 +132,9 @@ class QueryCompiler:
         if all_names.count(name) > 1:
             raise at.problem(f"the name {name} occurs twice")
 
-    def _selects(self, name: str, query: Query, names: Names) -> str:
+    def _selects(self, name: str, query: Query, names: Names, correlation: Correlation | None) -> str:
         if len(query.selects) == 1:
-            return self._select(name, query.selects[0], names)
+            return self._select(name, query.selects[0], names, correlation=correlation)
         taken: list[str] = []
         branches: list[tuple[str, list[Column], list[Fragment]]] = []
         columns: list[str] = []
@@ -158,9 +156,16 @@ class QueryCompiler:
         rows = self.emitter.select_all(f"{name}__rows", branches, query.tokens)
         return self._distinct(name, rows, query.tokens)
 
-    def _select(self, name: str, select: Select, names: Names, columns_of_first: Sequence[str] = ()) -> str:
-        select = subqueries_joined(self._ranked_subquery(select))
+    def _select(
+        self, name: str, select: Select, names: Names, columns_of_first: Sequence[str] = (), prefix: str = "",
+        correlation: Correlation | None = None,
+    ) -> str:  # fmt: skip
+        """Add the steps of a SELECT, whose names begin with `prefix` or `name`; return the last, `name`."""
+        select = scalars_joined(subqueries_joined(self._ranked_subquery(select)))
         scope = self._scope(name, select, names)
+        if correlation is not None:
+            select = correlation.without(select, scope)
+        prefix = prefix or name
         outputs = select_outputs(select, scope, columns_of_first)
         grouping = read_grouping(select, outputs, scope)
         ranking = read_ranking(select, outputs)
@@ -168,14 +173,15 @@ class QueryCompiler:
         for run, _ in order:
             if by_name_or_position(run, outputs, scope, prefers_input=False) is None and grouping is None:
                 scope.references(run)
-        self._resolve_all(select, scope, outputs, ranking, is_grouped=grouping is not None)
-        frame = self._frame(name, select, scope)
+        resolve_all(select, scope, outputs, ranking, is_grouped=grouping is not None)
+        frames = FrameCompiler(self.emitter, scope, prefix, select.where, columns_outside(scope), self.warnings)
+        frame = frames.compile()
         if any(output.from_star for output in outputs) and (ranking is not None or select.distinct):
             self.warnings.append((select.tokens, "* decides which columns the state holds"))
         group = None
         if grouping is not None:
             lateness = self._duration("milepost.allowed_lateness") if grouping.window is not None else None
-            group = GroupCompiler(self.emitter, scope, name, frame, grouping, select.tokens, lateness)
+            group = GroupCompiler(self.emitter, scope, prefix, frame, grouping, select.tokens, lateness)
             ranked = [] if ranking is None else ranking.expressions(outputs, scope)
             node = group.compile(outputs, select.having, ranked)
             where = [] if select.having is None else [group.rewritten(select.having)]
@@ -190,9 +196,9 @@ class QueryCompiler:
         if ranking is None and not select.distinct:
             return self.emitter.sql(name, node, columns, where, select.tokens)
         if ranking is not None:
-            step = f"{name}__{'rows' if group is None else 'top_in'}"
+            step = self._step_before(prefix) if group is None else f"{prefix}__top_in"
             ranks = RankCompiler(self.emitter, scope, outputs, expression, ranking, columns)
-            node = ranks.compile(f"{name}__top", step, node, where)
+            node = ranks.compile(f"{prefix}__top", step, node, where)
             at = select.tokens.start
             columns, where = [Column.plain(output.name, at) for output in outputs], []
             if ranks.ranks_are_one:
@@ -201,8 +207,12 @@ class QueryCompiler:
                 columns = [Column(column.name, one) if column.name in ranks_of else column for column in columns]
             if not select.distinct:
                 return self.emitter.sql(name, node, columns, where, select.tokens)
-        last = f"{name}__rows" if f"{name}__rows" not in self.emitter.rows else f"{name}__top_in"
-        return self._distinct(name, self.emitter.sql(last, node, columns, where, select.tokens), select.tokens)
+        node = self.emitter.sql(self._step_before(prefix), node, columns, where, select.tokens)
+        return self._distinct(name, node, select.tokens)
+
+    def _step_before(self, prefix: str) -> str:
+        """Return the name of the step before __top or __distinct: __rows, unless a GROUP BY has it."""
+        return f"{prefix}__rows" if f"{prefix}__rows" not in self.emitter.rows else f"{prefix}__top_in"
 
     def _column(
         self, output: Output, group: GroupCompiler | None, frame: Frame, expression: Callable[[Tokens], Fragment]
@@ -215,76 +225,6 @@ class QueryCompiler:
             raise output.run.problem("* is not available with GROUP BY; name the columns")
         return Column(output.name, expression(output.run))
 
-    def _resolve_all(
-        self, select: Select, scope: Scope, outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool
-    ) -> None:
-        """Resolve all expressions, so that the steps of relations know which columns they read."""
-        runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
-        runs += select.where
-        renamed = [one for one in outputs if one.reference is None or one.reference[1] != one.name]
-        aliases = {output.name.casefold() for output in renamed}
-        if select.having is not None:
-            runs.append(select.having)
-        for run in select.group:
-            if by_name_or_position(run, outputs, scope, prefers_input=True) is None and run.word(0) != "ALL":
-                runs.append(run)
-        if ranking is not None:
-            runs += ranking.expressions(outputs, scope)
-        for run in runs:
-            if is_grouped and run.word(0).lower() in ("window", "session_window") and run.kind(1) != "L_PAREN":
-                continue
-            try:
-                self._references(run, scope)
-            except SqlProblem as problem:
-                named = [token for token in run.items if str(token.text).casefold() in aliases]
-                if named and "there is no column" in problem.reason:
-                    hint = "; a name that SELECT gives is not visible here: repeat its expression, or use a common "
-                    raise SqlProblem(f"{problem.reason}{hint}table expression", problem.line, problem.column) from None
-                raise
-            check_aggregates(run)
-        for run in select.where:
-            if calls := aggregate_calls(run):
-                raise calls[0].tokens.problem(f"{calls[0].tokens.text} in WHERE: a condition on an aggregate is HAVING")
-
-    def _references(self, run: Tokens, scope: Scope) -> None:
-        expression = Expression(run)
-        for parts in expression.columns():
-            first = parts[0].name.lower()
-            if first in ("window", "session_window") and len(parts) == 2 and not scope.has(first):
-                continue
-            scope.resolve(expression, parts)
-
-    def _frame(self, name: str, select: Select, scope: Scope) -> Frame:
-        outside = set(scope.used)
-        for index, relation in enumerate(scope.relations):
-            scope.shown = index
-            if relation.item.join == "explode":
-                outside |= scope.references(relation.item.tokens)
-                scope.shown = None
-                continue
-            read: set[Reference] = set()
-            if relation.item.equals is not None:
-                read |= scope.references(relation.item.equals)
-                scope.used.add((index, relation.columns[0]))
-                if len(relation.columns) > 1:
-                    raise relation.item.tokens.problem(f"IN takes one column, got {len(relation.columns)}")
-            for run in (
-                *conjuncts(relation.item.on),
-                *relation.item.conditions,
-                *([relation.item.match] if relation.item.match else []),
-            ):
-                columns = scope.references(run)
-                is_key = equality(scope, run, set(range(index)), index) is not None
-                read |= {one for one in columns if one[0] != index} if is_key else columns
-            for column in relation.item.using:
-                folded = column.name().casefold()
-                read.add(scope.merged[folded])
-                scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
-            inner = relation.item.join in ("inner", "comma")
-            outside |= {one for one in read if inner or one[0] != index}
-            scope.shown = None
-        return FrameCompiler(self.emitter, scope, name, select.where, outside, self.warnings).compile()
-
     def _scope(self, name: str, select: Select, names: Names) -> Scope:
         scope = Scope()
         tables = [item.tokens.name().lower() for item in select.relations if not item.is_query]
@@ -293,12 +233,14 @@ class QueryCompiler:
                 label = f"explode_{item.alias}"
                 relation = Relation(item, str(item.alias), label, "", list(item.columns))
             else:
-                relation = self._relation(name, item, names, tables)
-            relation.is_hidden = item.join in ("semi", "anti")
+                relation = self._relation(name, item, names, tables, scope)
+            relation.is_hidden = item.join in ("semi", "anti", "scalar")
             if any(relation.alias == other.alias for other in scope.relations):
                 raise item.tokens.problem(f"two relations have the name {relation.alias}; give one an alias with AS")
             index = len(scope.relations)
             scope.relations.append(relation)
+            if item.scalar is not None:
+                scope.scalars[item.scalar.name] = (index, VALUE)
             for column in item.using:
                 self._merge(scope, index, column, item)
         return scope
@@ -315,15 +257,25 @@ class QueryCompiler:
             raise column.problem(f"{column.name()} is a column of several relations on the left; write ON")
         scope.merged.setdefault(folded, owners[0])
 
-    def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str]) -> Relation:
-        if item.is_query:
+    def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str], scope: Scope) -> Relation:
+        pairs: list[tuple[Tokens, str]] = []
+        if item.grouped is not None:
+            table, alias = Table(self._select(f"{name}__{GROUPED}", item.grouped, names, prefix=name)), GROUPED
+            label = f"from_{alias}"
+        elif item.is_query:
             if item.alias is None:
                 raise item.tokens.problem("a query in FROM needs a name: (SELECT …) AS name")
             self._check_cte(item.alias, item.tokens, [])
             query = read_query(item.tokens)
             if item.qualify is not None:
                 query = replace(query, selects=[replace(query.selects[0], qualify=item.qualify)])
-            table, alias = Table(self._query(f"{name}__{item.alias}", query, names)), item.alias
+            correlation = None
+            if item.scalar is not None or item.equals is not None:
+                correlation = Correlation(scope, item.scalar is not None)
+                pairs = correlation.pairs
+            if item.scalar is not None:
+                query = replace(query, selects=[replace(query.selects[0], items=item.scalar.items, order=None)])
+            table, alias = Table(self._query(f"{name}__{item.alias}", query, names, correlation)), item.alias
             label = f"from_{alias}"
         else:
             read = item.tokens.name().lower()
@@ -339,7 +291,7 @@ class QueryCompiler:
         if not rows.columns_known:
             message = f"the columns of {alias} are not known before its class is loaded"
             raise item.tokens.problem(f"{message}; select them in a `sql` operator of the spec first")
-        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static)
+        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs)
 
     def _ranked_subquery(self, select: Select) -> Select:
         """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""

@@ -24,6 +24,7 @@ class Relation:
         alias: the name by which columns are qualified. label: part of the names of its steps.
         node: the node that it reads. columns: in order. is_static: whether only lookups read it.
         is_hidden: whether only the condition of its semi or anti join sees it.
+        pairs: (expression over the relations before it, column of this one) that are equal in a correlated subquery.
     """
 
     item: FromItem
@@ -33,6 +34,7 @@ class Relation:
     columns: list[str]
     is_static: bool = False
     is_hidden: bool = False
+    pairs: list[tuple[Tokens, str]] = field(default_factory=list)
     folded: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,12 +47,13 @@ class Scope:
 
     Attributes:
         merged: folded name of a USING column -> its reference in the left relation.
-        used: every column that was resolved.
+        used: every column that was resolved. scalars: column that stands for a query -> its reference.
     """
 
     relations: list[Relation] = field(default_factory=list)
     merged: dict[str, Reference] = field(default_factory=dict)
     used: set[Reference] = field(default_factory=set)
+    scalars: dict[str, Reference] = field(default_factory=dict)
     shown: int | None = None
     """The number of the hidden relation whose join condition is being resolved."""
 
@@ -99,6 +102,8 @@ class Scope:
         first = parts[0].name.casefold()
         offset = expression.offsets(parts[0])[0]
         sql = expression.tokens.sql
+        if first in self.scalars:
+            return self._use(self.scalars[first]), 1
         if len(parts) > 1:
             for index, relation in enumerate(self.relations):
                 if relation.alias == first and self.sees(index):
@@ -119,7 +124,8 @@ class Scope:
             message = f"{parts[0].name} is a column of {owners}; write {self.relations[found[0][0]].alias}."
             raise problem_from(sql, offset, message + parts[0].name)
         if not found:
-            known = [column for relation in self.relations for column in relation.columns]
+            shown = [relation for index, relation in enumerate(self.relations) if self.sees(index)]
+            known = [column for relation in shown for column in relation.columns]
             raise problem_from(sql, offset, f"there is no column {parts[0].name}; {did_you_mean(parts[0].name, known)}")
         return self._use(found[0]), 1
 
@@ -129,4 +135,10 @@ class Scope:
 
     def has(self, name: str) -> bool:
         """Return whether a bare name is a column of a relation."""
-        return any(name.casefold() in relation.folded for relation in self.relations)
+        return any(name.casefold() in one.folded and self.sees(index) for index, one in enumerate(self.relations))
+
+    def knows(self, parts: Sequence[Any]) -> bool:
+        """Return whether the first part of a reference is a relation, if others follow it, or a column."""
+        first = parts[0].name.casefold()
+        is_relation = any(one.alias == first and self.sees(index) for index, one in enumerate(self.relations))
+        return (len(parts) > 1 and is_relation) or first in self.scalars or self.has(first)

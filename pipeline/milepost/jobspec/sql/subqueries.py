@@ -10,7 +10,6 @@ from milepost.jobspec.sql.expressions import aggregate_calls
 from milepost.jobspec.sql.tokens import Tokens
 
 _CONNECTING = ("OR", "AND", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ", "IS", "LIKE", "BETWEEN", "CASE")
-_NOT_IN = "NOT IN is not available in this version: a null on either side would decide; write NOT EXISTS (SELECT …)"
 
 
 def subqueries_joined(select: Select) -> Select:
@@ -55,10 +54,10 @@ def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
     ):
         return None
     at = cuts[0]
-    if run.kind(at - 1) == "NOT" or run.kind(0) == "NOT":
-        raise run.problem(_NOT_IN)
     if run.closing(at + 1) != len(run) - 1 or not at:
         return None
+    compared = run.part(0, at - 1) if run.kind(at - 1) == "NOT" else run.part(1, at) if run.kind(0) == "NOT" else None
+    join = "semi" if compared is None else "anti"
     tokens = run.part(at + 2, len(run) - 1)
     query = read_query(tokens)
     first = query.selects[0].relations[0]
@@ -66,4 +65,4 @@ def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
     alias = f"in_{name}"
     if any(one.alias == alias for one in relations):
         raise run.problem(f"two terms read {name}; put one of the queries into a common table expression")
-    return FromItem(tokens, "semi", run, alias, is_query=True, equals=run.part(0, at))
+    return FromItem(tokens, join, run, alias, is_query=True, equals=compared or run.part(0, at))

@@ -7,12 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.language.sql import SqlProblem, problem_from, sql_tokens
+from milepost.language.sql import SqlProblem, problem_from, quote, sql_tokens
 
 _OPENING = ("L_PAREN", "L_BRACKET", "L_BRACE")
 _CLOSING = ("R_PAREN", "R_BRACKET", "R_BRACE")
 _NO_WORDS = ("STRING", "RAW_STRING", "NUMBER", "IDENTIFIER")
 _DIGEST_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """A token in place of several: the name of a column with the value of what is there."""
+
+    # amount > (SELECT avg(amount) FROM orders)  ->  amount > `scalar(orders)`
+    token_type: Any
+    text: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +77,24 @@ class Tokens:
     def text(self) -> str:
         """The user's own text of the run."""
         return self.sql[self.start : self.items[-1].end + 1] if self.items else ""
+
+    def substituted(self, ranges: Sequence[tuple[int, int, str]]) -> Tokens:
+        """Return the run with a column in place of each range of tokens, (first, index after the last, name)."""
+        from sqlglot.tokens import TokenType
+
+        items, at = list[Any](), 0
+        for first, last, name in sorted(ranges):
+            start, end = int(self.items[first].start), int(self.items[last - 1].end)
+            items += [*self.items[at:first], Substitute(TokenType.IDENTIFIER, name, start, end)]
+            at = last
+        return Tokens(self.sql, (*items, *self.items[at:]), self.end)
+
+    @property
+    def fragment(self) -> Fragment:
+        """The user's text, with the names of substitutes."""
+        named = [token for token in self.items if isinstance(token, Substitute)]
+        edits = [(token.start, token.end, quote(token.text)) for token in named]
+        return edited(self, edits) if self.items else Fragment(())
 
     @property
     def start(self) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from milepost.operators.base.edges import edge_names as edge_names
     from milepost.operators.base.edges import late_output as late_output
     from milepost.operators.base.edges import user_columns as user_columns
+    from milepost.operators.base.key_types import key_family as key_family
     from milepost.operators.base.operator_spec import FOR_EVER as FOR_EVER
     from milepost.operators.base.operator_spec import REMEMBERS as REMEMBERS
     from milepost.operators.base.operator_spec import EventTimeRule as EventTimeRule

@@ -122,9 +122,29 @@ REFUSED = {
     'SELECT id FROM range(10)':
         '2:16: expected the name of a source or statement: one part, no function',
     'SELECT id FROM orders WHERE id NOT IN (SELECT order_id FROM payments)':
-        '2:29: NOT IN is not available in this version: a null on either side would decide',
+        '2:29: NOT IN: a null of the left side would decide; add `id IS NOT NULL` to the WHERE there',
     'SELECT id FROM orders o WHERE NOT EXISTS (SELECT max(order_id) FROM payments WHERE order_id = o.id)':
         '2:50: an aggregate without GROUP BY always has a row, so EXISTS of it is always true',
+    'SELECT id FROM orders WHERE id IS NOT NULL AND id NOT IN (SELECT order_id FROM payments)':
+        '2:48: NOT IN: a null of the query would decide; add `order_id IS NOT NULL` to the WHERE there',
+    'SELECT id FROM orders WHERE id > (SELECT order_id FROM payments)':
+        '2:42: a query in an expression is one aggregate without GROUP BY: this one may return two rows; write max(',
+    'SELECT id FROM orders WHERE id > (SELECT max(order_id) FROM payments GROUP BY method)':
+        '2:79: a query in an expression is one aggregate without GROUP BY, HAVING, QUALIFY and LIMIT; put this',
+    'SELECT id FROM orders WHERE id > (SELECT max(order_id), min(order_id) FROM payments)':
+        '2:57: a query in an expression returns one column, got 2',
+    'SELECT id FROM orders o WHERE amount > (SELECT max(amount) FROM payments p WHERE p.order_id < o.id)':
+        '2:82: a subquery compares columns of the query around it by `=` alone: inner.column = outer.column',
+    'SELECT id FROM orders WHERE amount > (SELECT amount + max(amount) FROM payments)':
+        '2:46: amount is not in an aggregate; write max(amount)',
+    'SELECT id FROM orders WHERE amount > (SELECT max(amount) FROM payments) OR 2 < (SELECT count(*) FROM payments)':
+        '2:80: two queries in expressions read payments; put one into a common table expression',
+    'SELECT id FROM orders WHERE amount > (SELECT max(amont) FROM payments)':
+        '2:50: there is no column amont; did you mean "amount"?',
+    'SELECT customer FROM orders GROUP BY customer HAVING sum(quantity) > (SELECT max(quantity) FROM orders) + id':
+        '2:107: id is neither in GROUP BY nor in an aggregate; add it to GROUP BY, or write max(id)',
+    'SELECT id FROM orders o WHERE quantity IN (SELECT count(*) FROM payments p WHERE p.order_id = o.id)':
+        '2:44: an aggregate without GROUP BY always has a row; compare it with =',
     'SELECT id FROM orders WHERE id > 3 OR id IN (SELECT order_id FROM payments)':
         '2:46: a query in an expression is not available in this version',
     'SELECT id FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY 1) = 1':

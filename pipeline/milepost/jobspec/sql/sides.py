@@ -1,0 +1,103 @@
+"""Read the two sides of what a join compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from milepost.jobspec.sql.clauses import FromItem
+from milepost.jobspec.sql.emitter import Column, Emitter
+from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.tokens import Tokens, digest
+from milepost.jobspec.sql.types import common_type, sql_type
+from milepost.operators.base import key_family
+
+
+@dataclass
+class Frame:
+    """The rows of the relations that are joined so far.
+
+    Attributes:
+        node: the node with the rows. physical: column of a relation -> its name in that node.
+        where: conditions that are still to be applied.
+    """
+
+    node: str
+    physical: dict[Reference, str]
+    where: list[Tokens] = field(default_factory=list)
+
+    def name(self, reference: Reference) -> str:
+        return self.physical[reference]
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The two sides of a comparison, as a join compares them.
+
+    Attributes:
+        names: columns with values that are equal if those of the sides are; "" if there are none.
+        is_comparable: whether their types are known and can be compared.
+    """
+
+    left: Column
+    right: Column
+    names: tuple[str, str]
+    is_comparable: bool = False
+
+
+def own_name(reference: Reference) -> str:
+    """Return the name of a column in its relation."""
+    return reference[1]
+
+
+def left_side(scope: Scope, frame: Frame, side: Tokens | Reference, at: Tokens) -> Column:
+    """Return an expression over the relations that are joined so far."""
+    shown, scope.shown = scope.shown, None
+    reference = scope.column(side) if isinstance(side, Tokens) else side
+    column = Column.plain(frame.name(reference), at.start) if reference is not None else None
+    if column is None:
+        assert isinstance(side, Tokens)
+        column = Column(f"key_{digest(side.normalized)}", scope.rewritten(side, frame.name))
+    scope.shown = shown
+    return column
+
+
+def right_side(scope: Scope, side: Tokens | Reference, at: Tokens) -> Column:
+    """Return an expression over the relation that is joined."""
+    reference = scope.column(side) if isinstance(side, Tokens) else side
+    if reference is not None:
+        return Column.plain(reference[1], at.start)
+    assert isinstance(side, Tokens)
+    return Column(f"key_{digest(side.normalized)}", scope.rewritten(side, own_name))
+
+
+def both_sides(
+    emitter: Emitter, scope: Scope, frame: Frame, index: int, pair: tuple[Tokens | Reference, Tokens | Reference]
+) -> Sides:
+    """Return both sides of a comparison with relation `index`, cast to the type in which Spark compares them."""
+    # amount (decimal(10,2)) = id (int64)  ->  CAST(`amount` AS DECIMAL(22, 2)), CAST(`id` AS DECIMAL(22, 2))
+    relation = scope.relations[index]
+    left = left_side(scope, frame, pair[0], relation.item.keyword)
+    right = right_side(scope, pair[1], relation.item.tokens)
+    names = left.name, right.name
+    left_type = emitter.derived.type_at(frame.node, str(left.text))
+    right_type = emitter.derived.type_at(relation.node, str(right.text))
+    if left_type is None or right_type is None:
+        return Sides(left, right, names)
+    if key_family(left_type) == key_family(right_type):
+        return Sides(left, right, names, is_comparable=True)
+    common = common_type(left_type, right_type)
+    if common is None:
+        return Sides(left, right, names)
+    names = names if common.kind == "decimal" else ("", "")  # several integers may be one float
+    return Sides(left.cast(sql_type(common)), right.cast(sql_type(common)), names, is_comparable=True)
+
+
+def check_not_in(emitter: Emitter, left: str, right: str, item: FromItem, sides: Sides) -> None:
+    """Raise SqlProblem if a null could decide NOT IN: its sides may have nulls."""
+    assert item.equals is not None
+    texts = item.equals.text, sides.names[1]
+    for node, column, text in zip((left, right), sides.names, texts, strict=True):
+        if not emitter.derived.is_never_null(node, column):
+            whose = "the query" if node == right else "the left side"
+            raise item.keyword.problem(f"NOT IN: a null of {whose} would decide; add `{text} IS NOT NULL` to the WHERE "
+                                       "there, or write NOT EXISTS (SELECT …)")  # fmt: skip
