@@ -21,6 +21,7 @@ resolved as in Spark: without regard to case, GROUP BY prefers a column of the i
 _OPERATORS = {
     "SELECT, WHERE, CASE, functions over one row, LATERAL VIEW explode, UNION ALL": "`sql`",
     "SELECT DISTINCT, UNION": "`deduplicate` over append rows, `aggregate` over updates",
+    "INTERSECT [ALL], EXCEPT [ALL], MINUS": "`aggregate`, which counts each row per SELECT",
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
     "GROUP BY window(time, …); window.start, window.end": "`window`",
     "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join` with `within`",

@@ -11,14 +11,14 @@ from milepost.jobspec.sql.tokens import Tokens
 _CLAUSES = ("FROM", "WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT")
 """Clauses after the SELECT list, in their order."""
 
+SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
+
 REFUSED_CLAUSES = {
     "OFFSET": "OFFSET is not available in this version",
     "WINDOW": "a WINDOW clause is not available in this version; write OVER (…) in full",
     "SORT_BY": "a table has no order; remove SORT BY",
     "CLUSTER_BY": "a table has no order; remove CLUSTER BY",
     "DISTRIBUTE_BY": "Milepost decides how rows are distributed; remove DISTRIBUTE BY",
-    "INTERSECT": "INTERSECT is not available in this version; write SELECT DISTINCT and a join",
-    "EXCEPT": "EXCEPT is not available in this version",
     "PIVOT": "PIVOT is not available in this version; write an aggregate with FILTER per column",
     "TABLE_SAMPLE": "a sample depends on chance; filter by a hash of a column instead",
     "GROUPING_SETS": "GROUPING SETS is not available in this version; write a SELECT per grouping and UNION ALL",
@@ -131,16 +131,18 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """SELECTs combined by UNION, with the common table expressions that they read.
+    """SELECTs combined by a set operation, with the common table expressions that they read.
 
     Attributes:
-        ctes: (name, its token, body) in order. selects: at least one. distinct: whether a UNION has no ALL.
+        ctes: (name, its token, body) in order. selects: at least one.
+        operation: UNION, INTERSECT or EXCEPT. distinct: whether it has no ALL.
     """
 
     tokens: Tokens
     ctes: list[tuple[str, Tokens, Tokens]]
     selects: list[Select]
     distinct: bool = False
+    operation: str = "UNION"
 
 
 def read_query(run: Tokens) -> Query:
@@ -162,17 +164,17 @@ def read_query(run: Tokens) -> Query:
             if run.kind(at) != "COMMA":
                 break
             at += 1
-    body, begins, distinct = run.part(at), [0], False
+    body, begins = run.part(at), [0]
     for index in body.top():
         kind = body.kind(index)
-        if kind == "UNION":
-            distinct |= body.kind(index + 1) != "ALL"
+        if kind in SET_OPERATIONS and not _is_named(body, index):
             begins.append(index)
         elif kind in REFUSED_CLAUSES and not _is_named(body, index):
             raise body.problem(REFUSED_CLAUSES[kind], index)
-    kinds = {body.kind(index + 1) != "ALL" for index in begins[1:]}
+    kinds = list(dict.fromkeys((body.kind(one), body.kind(one + 1) != "ALL") for one in begins[1:]))
     if len(kinds) > 1:
-        raise body.problem("UNION and UNION ALL in one query: put one of them in a common table expression", begins[1])
+        names = " and ".join(kind if is_distinct else f"{kind} ALL" for kind, is_distinct in kinds[:2])
+        raise body.problem(f"{names} in one query: put one of them in a common table expression", begins[1])
     selects = []
     for begin, end in zip(begins, [*begins[1:], None], strict=True):
         skipped = 0 if not begin else 2 if body.kind(begin + 1) in ("ALL", "DISTINCT") else 1
@@ -181,8 +183,9 @@ def read_query(run: Tokens) -> Query:
         for select in selects:
             clause = select.order or select.limit
             if clause is not None:
-                raise clause.problem("ORDER BY and LIMIT of a UNION: put the UNION in a common table expression")
-    return Query(run, ctes, selects, distinct)
+                raise clause.problem(f"ORDER BY and LIMIT of {kinds[0][0]}: put it in a common table expression")
+    operation, distinct = kinds[0] if kinds else ("UNION", False)
+    return Query(run, ctes, selects, distinct, operation)
 
 
 def _is_named(run: Tokens, index: int) -> bool:
@@ -200,6 +203,8 @@ def _select(run: Tokens) -> Select:
     found: dict[str, int] = {}
     for index in run.top():
         kind = run.kind(index)
+        if kind in SET_OPERATIONS and not _is_named(run, index):
+            raise run.problem(f"{kind} in brackets: put it in a common table expression", index)
         if kind in _CLAUSES and not (kind == "FROM" and run.kind(index - 1) == "DISTINCT"):
             if kind in found:
                 raise run.problem(f"{run.items[index].text} occurs twice", index)

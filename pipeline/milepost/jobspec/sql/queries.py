@@ -13,7 +13,8 @@ The steps with state, and the steps that they read, have the same names in every
     <s>__top_in            input of __top after __agg
     <s>__top               QUALIFY, or ORDER BY … LIMIT
     <s>__distinct          DISTINCT
-    <s>__union_<relation>  one SELECT of a UNION
+    <s>__union_<relation>  one SELECT of a UNION, INTERSECT or EXCEPT
+    <s>__times             rows of INTERSECT ALL and EXCEPT ALL, as often as they occur
     <s>__unkeyed, __keyed  the rows of a view without a key, and the operator that gives them one
     <s>                    the output columns
 
@@ -36,6 +37,7 @@ from milepost.jobspec.sql.ranking import RankCompiler, read_order, read_ranking
 from milepost.jobspec.sql.resolution import columns_outside, resolve_all
 from milepost.jobspec.sql.scalars import GROUPED, scalars_joined
 from milepost.jobspec.sql.scope import Relation, Scope
+from milepost.jobspec.sql.set_operations import compared
 from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
 from milepost.jobspec.sql.subqueries import subqueries_joined
@@ -151,6 +153,8 @@ class QueryCompiler:
             at = select.tokens.start
             named = [replace(Column.plain(new, at, old), name=new) for new, old in zip(columns, own, strict=True)]
             branches.append((node, named, []))
+        if query.operation != "UNION":
+            return compared(self.emitter, name, query, branches)
         if not query.distinct:
             return self.emitter.select_all(name, branches, query.tokens)
         rows = self.emitter.select_all(f"{name}__rows", branches, query.tokens)

@@ -36,7 +36,7 @@ REFUSED_STATEMENTS = {
 }
 """Beginning of a statement -> what to write instead."""
 
-SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed", "grouped"})
+SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed", "grouped", "times"})
 """Names of steps of a statement, which a CTE cannot have. `over` is for steps of a later version."""
 
 

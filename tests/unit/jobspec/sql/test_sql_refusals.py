@@ -65,8 +65,14 @@ REFUSED = {
         '2:60: rank() takes no frame',
     'SELECT id FROM orders GROUP BY CUBE (id)':
         '2:32: CUBE is not available in this version; write a SELECT per grouping and UNION ALL',
-    'SELECT id FROM orders INTERSECT SELECT id FROM orders':
-        '2:23: INTERSECT is not available in this version; write SELECT DISTINCT and a join',
+    'SELECT id FROM orders INTERSECT SELECT id FROM orders EXCEPT ALL SELECT id FROM orders':
+        '2:23: INTERSECT and EXCEPT ALL in one query: put one of them in a common table expression',
+    '(SELECT id FROM orders EXCEPT SELECT id FROM orders) UNION ALL SELECT id FROM orders':
+        '2:24: EXCEPT in brackets: put it in a common table expression',
+    'SELECT id FROM orders EXCEPT SELECT id FROM orders ORDER BY id':
+        '2:61: ORDER BY and LIMIT of EXCEPT: put it in a common table expression',
+    'SELECT id FROM orders EXCEPT ALL SELECT id FROM orders':
+        '1:1: the rows of v have no key by which a table could be updated: ',
     'SELECT current_timestamp() AS t, id FROM orders':
         '2:8: `current_timestamp` depends on the time or the machine; an epoch that runs again',
     'SELECT id, rand() AS r FROM orders':
