@@ -19,6 +19,7 @@ from milepost.sources.landed import (
     Reached,
     TableName,
     open_postgres_source,
+    slot_name,
     stored_position,
 )
 from milepost_testkit.servers.postgres_server import Database
@@ -62,9 +63,7 @@ class PostgresLog:
             lambda: PostgresAccess("the `dsn` of source t", dsn=dsn or self.database.dsn),
             declared | metadata,
             None if self.event_time is None else EventTimeSpec(column=self.event_time),
-            log="t",
-            job="shop",
-            job_identity=f"{self.database.name} {self.job_identity}",
+            slot=slot_name("shop", "t", f"{self.database.name} {self.job_identity}"),
             max_rows=self.max_rows,
             max_bytes=self.max_bytes,
             may_create=may_create,

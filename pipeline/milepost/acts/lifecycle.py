@@ -258,7 +258,7 @@ START = Act(
         switch(
             CLAIM,
             "Take ownership of the savepoint: it is deleted after the restore, and the job adopts existing tables of "
-            "the savepoint's job at the paths of its sinks.",
+            "the savepoint's job at the paths of its sinks, and the replication slots of its Postgres sources.",
         ),
     ),
     _plan_start,

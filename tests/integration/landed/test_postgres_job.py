@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.cli.workspace.doctor import job_checks
-from milepost.errors import InvalidRequest
+from milepost.errors import InvalidRequest, PositionExpired
 from milepost.jobmaster import JobMaster, LandingReport, NothingToDo, Session
 from milepost.jobspec.load.load import load_job
 from milepost.sources.landed.postgres import postgres_source
@@ -72,6 +73,15 @@ def create(folder: Path, database: Database, start: str = "copy") -> None:
     )
     (folder / "config").mkdir()
     (folder / "config" / "shop.yaml").write_text(SPEC.replace("START", start))
+
+
+def create_twice(folder: Path, database: Database, start: str) -> tuple[Path, Path]:
+    """Create the same job in two folders, over one table."""
+    first, second = folder / "first", folder / "second"
+    first.mkdir()
+    create(first, database, start)
+    shutil.copytree(first / "config", second / "config")
+    return first, second
 
 
 def land(folder: Path) -> LandingReport:
@@ -248,12 +258,7 @@ def test_doctor_warns_of_a_slot_that_can_fill_the_disk(tmp_path: Path, database:
 
 
 def test_a_savepoint_that_is_restored_elsewhere_does_not_take_the_slot(tmp_path: Path, database: Database) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    for folder in (first, second):
-        folder.mkdir()
-    create(first, database, "latest")
-    (second / "config").mkdir()
-    (second / "config" / "shop.yaml").write_text((first / "config" / "shop.yaml").read_text())
+    first, second = create_twice(tmp_path, database, "latest")
     land(first)
     database.run("INSERT INTO customers VALUES (1, 'a', 1, 'x')")
     land(first)
@@ -262,9 +267,76 @@ def test_a_savepoint_that_is_restored_elsewhere_does_not_take_the_slot(tmp_path:
     job(first).savepoints.export(checkpoint, str(tmp_path / "outside"))
     with pytest.raises(InvalidRequest) as refused:
         job(second).restores.start(str(tmp_path / "outside"))
-    assert "its log was begun for slot 'milepost_shop_customers_" in refused.value.message
-    assert refused.value.hint is not None and "--with-input" in refused.value.hint
+    assert "from replication slot milepost_shop_customers_" in refused.value.message
+    assert refused.value.hint is not None and "--claim" in refused.value.hint and "--with-input" in refused.value.hint
     (slots,) = database.run("SELECT count(*) FROM pg_replication_slots WHERE database = %s", database.name)
     assert slots == (1,)
     database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
+    assert [one.rows for one in land(first).landed] == [1]
+
+
+@pytest.mark.parametrize("with_input", [False, True])
+def test_a_savepoint_that_is_claimed_elsewhere_goes_on_with_the_slot(
+    tmp_path: Path, database: Database, with_input: bool
+) -> None:
+    first, second = create_twice(tmp_path, database, "copy")
+    database.run("INSERT INTO customers SELECT n, 'old', n, 'x' FROM generate_series(1, 30) n")
+    land(first)
+    epochs(first)
+    if with_input:
+        database.run("UPDATE customers SET paid = paid + 1 WHERE id < 9")
+        land(first)
+    where = str(tmp_path / "outside")
+    job(first).savepoints.create("saved", target=where, with_input=with_input)
+    job(first).savepoints.cancel()
+    database.run("UPDATE customers SET name = 'meanwhile' WHERE id > 25")
+    database.run("DELETE FROM customers WHERE id = 7")
+    job(second).restores.start(f"{where}/saved", claim=True)
+    land(second)
+    epochs(second)
+    assert_equal(second, database.run(ROWS))
+    database.run("INSERT INTO customers VALUES (99, 'after', 1, 'y')")
+    land(second)
+    epochs(second)
+    assert_equal(second, database.run(ROWS))
+    (slots,) = database.run("SELECT count(*) FROM pg_replication_slots WHERE database = %s", database.name)
+    assert slots == (1,)
+    job(first).restores.start()
+    (failed,) = job(first).landings.land().failed
+    assert failed.error == "PositionExpired" and "by another reader" in failed.message
+
+
+def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, database: Database) -> None:
+    first, second = create_twice(tmp_path, database, "latest")
+    land(first)
+    database.run("INSERT INTO customers VALUES (1, 'a', 1, 'x')")
+    land(first)
+    epochs(first)
+    where = str(tmp_path / "outside")
+    job(first).savepoints.create("saved", target=where)
+    database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
+    land(first)
+    with pytest.raises(PositionExpired, match="by another reader"):
+        job(second).restores.start(f"{where}/saved", claim=True)
+    assert not (second / "store").exists()
+    database.run("INSERT INTO customers VALUES (3, 'c', 3, 'z')")
+    assert [one.rows for one in land(first).landed] == [1]
+
+
+def test_with_input_and_without_a_claim_only_what_was_landed_is_processed(tmp_path: Path, database: Database) -> None:
+    first, second = create_twice(tmp_path, database, "latest")
+    land(first)
+    database.run("INSERT INTO customers VALUES (1, 'a', 1, 'x')")
+    land(first)
+    epochs(first)
+    database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
+    land(first)
+    where = str(tmp_path / "outside")
+    job(first).savepoints.create("saved", target=where, with_input=True)
+    job(second).restores.start(f"{where}/saved")
+    (failed,) = job(second).landings.land().failed
+    assert failed.error == "SourceReplaced"
+    epochs(second)
+    assert published(second, "customers").num_rows == 2
+    database.run("INSERT INTO customers VALUES (3, 'c', 3, 'z')")
     assert [one.rows for one in land(first).landed] == [1]

@@ -37,7 +37,7 @@ from milepost.jobspec.job import (
 )
 from milepost.language import start_time_ms, to_arrow
 from milepost.operators.process import read_function
-from milepost.protocol.landed import LogPosition
+from milepost.protocol.landed import SLOT, LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.sources.landed import (
@@ -270,11 +270,14 @@ def _ended(state: ManifestState) -> str | None:
     return job_ended_error(state).message if state.status in ENDED_STATUSES else None
 
 
-def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_create: bool = False) -> LandedSource:
+def open_source(
+    context: JobContext, name: str, spec: LandedSourceSpec, *, may_create: bool = False, slot: str | None = None
+) -> LandedSource:
     """Open the external system of a source for one landing. What needs an extra is imported here.
 
     Args:
         may_create: whether a new log may create what it needs there, such as a replication slot.
+        slot: replication slot that is read; None: that of the source's log.
     Raises: InvalidRequest, SourceUnreachable.
     """
     schema = _declared_schema(spec)
@@ -339,7 +342,7 @@ def open_source(context: JobContext, name: str, spec: LandedSourceSpec, *, may_c
         folder = context.job.module_dir
         return open_dlt_source(name, spec.identity, spec.resource, folder, spec.columns, spec.event_time)
     if isinstance(spec, PostgresSourceSpec):
-        return _open_postgres(context, name, spec, may_create=may_create)
+        return _open_postgres(context, name, spec, may_create=may_create, slot=slot)
     assert isinstance(spec, PythonSourceSpec), spec
     require("spark", f"source {name} (format: python)")
     from milepost.sources.landed import open_python_source
@@ -363,7 +366,9 @@ def _registry(context: JobContext, name: str, value: MessageValue) -> SchemaRegi
     return SchemaRegistry(name, value.format.upper(), access.url, access.username, access.password, access.ca_location)
 
 
-def _open_postgres(context: JobContext, name: str, spec: PostgresSourceSpec, *, may_create: bool) -> LandedSource:
+def _open_postgres(
+    context: JobContext, name: str, spec: PostgresSourceSpec, *, may_create: bool, slot: str | None
+) -> LandedSource:
     require("postgres", f"source {name} (format: postgres)")
     from milepost.sources.landed import PostgresTable, TableName, open_postgres_source
 
@@ -381,13 +386,22 @@ def _open_postgres(context: JobContext, name: str, spec: PostgresSourceSpec, *, 
         partial(context.job.source_access, name),
         spec.columns,
         spec.event_time,
-        job=context.spec.name,
-        log=context.stored_name(name),
-        job_identity=None if head_within_deadline(context) is None else context.identity,
+        slot=slot or _slot(context, name),
         max_rows=spec.land.max_rows,
         max_bytes=spec.land.max_bytes,
         may_create=may_create,
     )
+
+
+def _slot(context: JobContext, name: str) -> str:
+    """Return the replication slot of a source: the one that its log was begun with, or has from a savepoint."""
+    from milepost.sources.landed import slot_name
+
+    newest = context.source_log(name).newest()
+    if newest is not None and SLOT in newest.record.identity:
+        return str(newest.record.identity[SLOT])
+    identity = "" if head_within_deadline(context) is None else context.identity
+    return slot_name(context.spec.name, context.stored_name(name), identity)
 
 
 def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:

@@ -7,6 +7,7 @@ restore that failed in between is repeated, and goes on with the same log.
 
 from __future__ import annotations
 
+import copy
 import uuid
 from collections.abc import Mapping
 
@@ -19,6 +20,7 @@ from milepost.jobmaster.savepoints.reader import SavedCheckpoint
 from milepost.jobmaster.savepoints.saved_logs import object_handles
 from milepost.protocol.landed import (
     JOB,
+    SLOT,
     LogPosition,
     StoredRecord,
     continuing_record,
@@ -37,10 +39,13 @@ class ContinuedLogs:
     Attributes:
         elsewhere: positions that continue in a log of their own, by the name under which it is stored. The others are
             on the job's logs.
+        claim: whether these logs take over the replication slots.
     """
 
-    def __init__(self, context: JobContext, saved: SavedCheckpoint, elsewhere: Mapping[str, LogPosition]) -> None:
-        self._context, self._saved, self.elsewhere = context, saved, elsewhere
+    def __init__(
+        self, context: JobContext, saved: SavedCheckpoint, elsewhere: Mapping[str, LogPosition], *, claim: bool
+    ) -> None:
+        self._context, self._saved, self.elsewhere, self._claim = context, saved, elsewhere, claim
 
     def objects(self) -> list[ObjectHandle]:
         """Return the landed objects to copy, with the keys that they have in the savepoint and in the job."""
@@ -59,7 +64,9 @@ class ContinuedLogs:
         log = SourceLog(context.store, source)
         newest = log.newest()
         if newest is None:
-            identity, now_ms = self._saved.document.logs[source].identity, context.store.clock_ms()
+            identity, now_ms = dict(self._saved.document.logs[source].identity), context.store.clock_ms()
+            if not self._claim:
+                identity.pop(SLOT, None)
             newest = log.begin(continuing_record(uuid.uuid4().hex, context.identity, identity, position, now_ms))
         begin = newest if newest.record.sequence == newest.record.first else log.record(newest.record.first)
         log.require_only_begin(begin)
@@ -69,11 +76,11 @@ class ContinuedLogs:
         return begin.position
 
 
-def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool) -> ContinuedLogs:
+def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool, claim: bool) -> ContinuedLogs:
     """Decide how the job continues each log of a savepoint. Writes nothing.
 
     Args:
-        has_run: whether the job has a manifest.
+        has_run: whether the job has a manifest. claim: whether the job takes over what only one log can use.
     Raises:
         InvalidRequest: the job has another log of the source, or its external system is another one.
         SourceReplaced: the log is of an earlier life of the job. SourceUnreachable: the external system failed.
@@ -97,7 +104,7 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
                 source=source,
             )
         if newest is None:
-            _require_continuable(context, saved, source, position, readers.get(source))
+            _require_continuable(context, saved, source, position, readers.get(source), claim=claim)
             elsewhere[source] = position
             continue
         if not has_run or not _continues(log, newest, position):
@@ -111,7 +118,7 @@ def continued_logs(context: JobContext, saved: SavedCheckpoint, *, has_run: bool
         if source not in saved.document.logs:
             raise _made_earlier(context, saved, source, position)
         elsewhere[source] = position
-    return ContinuedLogs(context, saved, elsewhere)
+    return ContinuedLogs(context, saved, elsewhere, claim=claim)
 
 
 def _continues(log: SourceLog, newest: StoredRecord, position: LogPosition) -> bool:
@@ -151,7 +158,7 @@ def _require_own_name(
 
 
 def _require_continuable(
-    context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition, reader: str | None
+    context: JobContext, saved: SavedCheckpoint, source: str, position: LogPosition, reader: str | None, *, claim: bool
 ) -> None:
     """Check that the external system, if it is needed, is the same and still has what follows the position.
 
@@ -160,19 +167,29 @@ def _require_continuable(
     """
     if source not in saved.document.logs:
         raise _made_earlier(context, saved, source, position)
-    log = saved.document.logs[source]
-    if log.with_input or reader is None:
+    log, records = saved.document.logs[source], saved.records[source]
+    slot = log.identity.get(SLOT)
+    if reader is None or (log.with_input and not (claim and slot)):
         return
+    if slot and not claim:
+        raise InvalidRequest(
+            f"{_what(context, saved, source, position)}, from replication slot {slot}, which can serve one log only. "
+            "Nothing was changed.",
+            hint=f"cancel job {saved.document.job}, then restore with `--claim`, which takes over the slot. Or take a "
+            f"savepoint with what was landed: milepost savepoint create {saved.document.job} --with-input",
+            source=source,
+        )
+    at = records[-1].record.end if records else position.at
     spec = context.spec.landed[reader]
     hint = (
         f"if the external system is gone, take a savepoint with what was landed: milepost savepoint create "
         f"{saved.document.job} --with-input"
     )
     try:
-        opened = open_source(context, reader, spec)
+        opened = open_source(context, reader, spec, slot=slot)
         require_identity(source, {**log.identity, JOB: ""}, {**opened.identity(), JOB: ""})
-        with named_positions(source, position.at):
-            pull = opened.next_pull(position.at)
+        with named_positions(source, at):
+            pull = opened.next_pull(copy.deepcopy(at))
             for split in pull.splits[:1] if pull is not None else ():
                 next(iter(opened.read(split)), None)
     except (SourceReplaced, InvalidRequest) as error:

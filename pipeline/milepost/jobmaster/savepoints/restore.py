@@ -181,7 +181,7 @@ class Restores:
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
-        logs = continued_logs(context, saved, has_run=state is not None)
+        logs = continued_logs(context, saved, has_run=state is not None, claim=claim)
         code = read_code(context)
         loaded = code.load(context)
         self._check_fit(saved, code, loaded)

@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.protocol.landed.appends import JOB as JOB
+    from milepost.protocol.landed.appends import SLOT as SLOT
     from milepost.protocol.landed.appends import first_record as first_record
     from milepost.protocol.landed.appends import next_record as next_record
     from milepost.protocol.landed.appends import require_identity as require_identity

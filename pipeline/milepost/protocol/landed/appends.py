@@ -27,6 +27,9 @@ from milepost.protocol.records import LANDED_PREFIX
 JOB = "job"
 """Name in a log's identity of the identity of the job's life."""
 
+SLOT = "slot"
+"""Name in a log's identity of the replication slot that the log is read from. It can serve one log only."""
+
 EMPTY_RECORD_MS = 600_000
 """A landing without rows moves the position at most this often, so that an idle log does not grow (L10)."""
 

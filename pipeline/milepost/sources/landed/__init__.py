@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.nexmark_source import open_nexmark_source as open_nexmark_source
     from milepost.sources.landed.postgres.postgres_source import PostgresTable as PostgresTable
     from milepost.sources.landed.postgres.postgres_source import open_postgres_source as open_postgres_source
+    from milepost.sources.landed.postgres.postgres_source import slot_name as slot_name
     from milepost.sources.landed.postgres.table import TableName as TableName
     from milepost.sources.landed.python_source import open_python_source as open_python_source
     from milepost.sources.landed.registry_schemas import HEADER_BYTES as HEADER_BYTES

@@ -18,7 +18,7 @@ import pyarrow as pa
 from milepost.errors import CheckpointError, SourceReplaced
 from milepost.jobspec.job import EventTimeSpec, PostgresAccess
 from milepost.language import ColumnType
-from milepost.protocol.landed import Identity, Position, SourceBacklog
+from milepost.protocol.landed import SLOT, Identity, Position, SourceBacklog
 from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, Pull, Reached
 from milepost.sources.landed.postgres.change_rows import End, Limits, TableRows, UnlandableChange, read_changes
 from milepost.sources.landed.postgres.failures import Failures
@@ -87,9 +87,7 @@ def open_postgres_source(
     types: Mapping[str, ColumnType],
     event_time: EventTimeSpec | None,
     *,
-    job: str,
-    log: str,
-    job_identity: str | None,
+    slot: str,
     max_rows: int,
     max_bytes: int,
     may_create: bool,
@@ -99,24 +97,25 @@ def open_postgres_source(
     Args:
         name: of the source, for messages. types: all columns of its rows.
         find_access: returns how to reach the database.
-        job, job_identity: the slot belongs to this life of the job; None: the job has never run.
-        log: name under which the log of the source is stored, and which the name of its slot has.
+        slot: name of its replication slot.
         max_rows, max_bytes: of one record. may_create: whether a new log may create its slot.
     """
-    slot = slot_name(job, log, job_identity or "")
     failures = Failures(name, str(table.name), slot)
     server = Server(name, failures, find_access)
     limits = Limits(max_rows, max_bytes)
     return PostgresSource(name, table, server, failures, slot, types, event_time, limits, may_create)
 
 
-def slot_name(job: str, source: str, job_identity: str) -> str:
-    """Return the name of the slot of a source's log: milepost_shop_orders_4f1d09a2b6c3.
+def slot_name(job: str, log: str, job_identity: str) -> str:
+    """Return the name of the slot that a new log creates: milepost_shop_orders_4f1d09a2b6c3.
 
     It differs for each life of a job, so that a test environment with the same spec does not take its changes.
+
+    Args:
+        log: name under which the log is stored.
     """
-    digest = hashlib.sha256(f"{job}\n{source}\n{job_identity}".encode()).hexdigest()[:12]
-    parts = (re.sub(r"[^a-z0-9_]", "_", part.lower())[:20] for part in (job, source))
+    digest = hashlib.sha256(f"{job}\n{log}\n{job_identity}".encode()).hexdigest()[:12]
+    parts = (re.sub(r"[^a-z0-9_]", "_", part.lower())[:20] for part in (job, log))
     return "_".join(("milepost", *parts, digest))
 
 
@@ -174,7 +173,7 @@ class PostgresSource:
                 "database": f"{facts.system_id}/{facts.database}",
                 "table": f"{self.table.name}/{oid}",
                 "publication": f"{self.table.publication}/{publication.oid}/{publication.member}",
-                "slot": self.slot,
+                SLOT: self.slot,
             }
 
     def initial_position(self) -> Position:
