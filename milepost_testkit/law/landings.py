@@ -9,7 +9,7 @@ from functools import partial
 from milepost.errors import CheckpointError
 from milepost.jobmaster import JobMaster
 from milepost.jobmaster.landing.lander import Lander
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobspec.load.load import LoadedJob
 from milepost.storage.log.source_log import SourceLog
 from milepost_testkit.stores.called_store import WRITES

@@ -15,7 +15,7 @@ import pytest
 from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session
 from milepost.jobmaster.landing.lander import Lander
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ForkRequest, FreezeRequest
 from milepost.protocol.records.ids import CheckpointId

@@ -6,8 +6,9 @@ import copy
 
 from milepost.errors import NotFound, PlanOutdated, PositionExpired
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.landing.landings import open_source, require_landed, require_log_of_head
+from milepost.jobmaster.landing.landings import require_landed, require_log_of_head
 from milepost.jobmaster.landing.lost_positions import clause, named_positions
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.protocol.landed import JOB, LogRecord, Position, StoredRecord, require_identity
 from milepost.protocol.manifest.transaction import job_ended_error
 from milepost.protocol.records import ENDED_STATUSES

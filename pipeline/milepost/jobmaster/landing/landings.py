@@ -10,7 +10,6 @@ from functools import partial
 import pyarrow as pa
 
 from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound
-from milepost.extras import require
 from milepost.jobmaster.job.checks.landed_source_checks import require_no_unread_log, require_renamed, require_restored
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
@@ -21,36 +20,14 @@ from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
 from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.landing.lost_positions import lost_hints
-from milepost.jobmaster.landing.upstream_tables import open_upstream_table
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobspec.job import (
-    DeltaSourceSpec,
-    DltSourceSpec,
-    IcebergSourceSpec,
-    KafkaSourceSpec,
-    LandedSourceSpec,
-    MessageValue,
-    MilepostSourceSpec,
-    NexmarkSourceSpec,
-    PostgresSourceSpec,
-    PythonSourceSpec,
-)
-from milepost.language import start_time_ms, to_arrow
-from milepost.operators.process import read_function
-from milepost.protocol.landed import SLOT, LogPosition
+from milepost.jobspec.job import LandedSourceSpec
+from milepost.language import to_arrow
+from milepost.protocol.landed import LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
-from milepost.sources.landed import (
-    MESSAGE_SCHEMA,
-    GivenRows,
-    LandedSource,
-    SchemaRegistry,
-    WithSchemas,
-    open_dlt_source,
-    open_kafka_source,
-    open_nexmark_source,
-)
-from milepost.storage import open_store
+from milepost.sources.landed import MESSAGE_SCHEMA, GivenRows
 from milepost.storage.log import SourceLog
 
 _LOG = logging.getLogger(__name__)
@@ -268,140 +245,6 @@ def require_landed(context: JobContext, name: str) -> None:
 def _ended(state: ManifestState) -> str | None:
     """Return that a job has ended, and so lands nothing; None: it has not."""
     return job_ended_error(state).message if state.status in ENDED_STATUSES else None
-
-
-def open_source(
-    context: JobContext, name: str, spec: LandedSourceSpec, *, may_create: bool = False, slot: str | None = None
-) -> LandedSource:
-    """Open the external system of a source for one landing. What needs an extra is imported here.
-
-    Args:
-        may_create: whether a new log may create what it needs there, such as a replication slot.
-        slot: replication slot that is read; None: that of the source's log.
-    Raises: InvalidRequest, SourceUnreachable.
-    """
-    schema = _declared_schema(spec)
-    if isinstance(spec, NexmarkSourceSpec):
-        return open_nexmark_source(
-            spec.identity,
-            schema,
-            events=spec.events,
-            seed=spec.seed,
-            events_per_second=spec.events_per_second,
-            total=spec.total,
-            max_rows=spec.land.max_rows,
-            max_bytes=spec.land.max_bytes,
-        )
-    if isinstance(spec, KafkaSourceSpec):
-        require("kafka", f"source {name} (format: kafka)")
-        is_time = isinstance(spec.start, str) and spec.start not in ("earliest", "latest")
-        source = open_kafka_source(
-            name,
-            spec.topics,
-            {**spec.client, "bootstrap.servers": spec.bootstrap_servers},
-            start_time_ms(spec.start) if is_time else spec.start,
-            max_rows=spec.land.max_rows,
-            max_bytes=spec.land.max_bytes,
-        )
-        return source if spec.value.registry is None else WithSchemas(source, _registry(context, name, spec.value))
-    if isinstance(spec, DeltaSourceSpec):
-        require("delta", f"source {name} (format: delta)")
-        from milepost.sources.landed import open_delta_source
-
-        store = context.store_at(spec.path)
-        return open_delta_source(
-            name,
-            store.config.url,
-            store,
-            spec.columns,
-            spec.event_time,
-            start=spec.start,
-            max_bytes=spec.land.max_bytes,
-            by_reference=spec.land.by == "reference",
-        )
-    if isinstance(spec, MilepostSourceSpec):
-        return open_upstream_table(context, name, spec)
-    if isinstance(spec, IcebergSourceSpec):
-        require("iceberg", f"source {name} (format: iceberg)")
-        from milepost.sources.landed import open_iceberg_source
-
-        return open_iceberg_source(
-            name,
-            spec.catalog,
-            spec.table,
-            lambda url: open_store(context.job.store_config(url)),
-            spec.columns,
-            spec.event_time,
-            branch=spec.branch,
-            start=spec.start,
-            max_bytes=spec.land.max_bytes,
-            by_reference=spec.land.by == "reference",
-        )
-    if isinstance(spec, DltSourceSpec):
-        require("dlt", f"source {name} (format: dlt)")
-        folder = context.job.module_dir
-        return open_dlt_source(name, spec.identity, spec.resource, folder, spec.columns, spec.event_time)
-    if isinstance(spec, PostgresSourceSpec):
-        return _open_postgres(context, name, spec, may_create=may_create, slot=slot)
-    assert isinstance(spec, PythonSourceSpec), spec
-    require("spark", f"source {name} (format: python)")
-    from milepost.sources.landed import open_python_source
-
-    code = read_function(name, spec.source, context.job.module_dir, owner=f"source {name}")
-    return open_python_source(
-        name,
-        spec.identity,
-        code,
-        spec.options,
-        spec.columns,
-        spec.event_time,
-        max_rows=spec.land.max_rows,
-        max_bytes=spec.land.max_bytes,
-    )
-
-
-def _registry(context: JobContext, name: str, value: MessageValue) -> SchemaRegistry:
-    require("registry", f"source {name} (value: {{format: {value.format}}})")
-    access = context.job.registry_access(name)
-    return SchemaRegistry(name, value.format.upper(), access.url, access.username, access.password, access.ca_location)
-
-
-def _open_postgres(
-    context: JobContext, name: str, spec: PostgresSourceSpec, *, may_create: bool, slot: str | None
-) -> LandedSource:
-    require("postgres", f"source {name} (format: postgres)")
-    from milepost.sources.landed import PostgresTable, TableName, open_postgres_source
-
-    table = PostgresTable(
-        TableName(*spec.table.split(".")),
-        spec.publication,
-        tuple(spec.key),
-        spec.table_columns,
-        spec.metadata,
-        copies=spec.start == "copy",
-    )
-    return open_postgres_source(
-        name,
-        table,
-        partial(context.job.source_access, name),
-        spec.columns,
-        spec.event_time,
-        slot=slot or _slot(context, name),
-        max_rows=spec.land.max_rows,
-        max_bytes=spec.land.max_bytes,
-        may_create=may_create,
-    )
-
-
-def _slot(context: JobContext, name: str) -> str:
-    """Return the replication slot of a source: the one that its log was begun with, or has from a savepoint."""
-    from milepost.sources.landed import slot_name
-
-    newest = context.source_log(name).newest()
-    if newest is not None and SLOT in newest.record.identity:
-        return str(newest.record.identity[SLOT])
-    identity = "" if head_within_deadline(context) is None else context.identity
-    return slot_name(context.spec.name, context.stored_name(name), identity)
 
 
 def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:

@@ -13,8 +13,8 @@ from milepost.epoch import counted, iso_ms
 from milepost.errors import CheckpointError, SourceUnreachable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.landing_failures import last_failure
-from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import lost_hints, named_positions
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.landing.table_retention import retention_notes
 from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
 from milepost.sources.landed import NotedSource, Pull, ReferencedSource, stored_position

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from milepost.epoch import with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.landing.landings import open_source
 from milepost.jobmaster.landing.lost_positions import named_positions
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint
 from milepost.jobmaster.savepoints.saved_logs import object_handles
 from milepost.protocol.landed import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import SourceWentBack
 from milepost.jobmaster.landing.lander import Lander
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.sinks.staging import small_files
 from milepost_testkit import profiles
 from milepost_testkit.jobs.landed_table import AFTER, BEFORE, WHOLE, Killed, KilledLog, TableLog

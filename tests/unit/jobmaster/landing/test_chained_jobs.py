@@ -16,7 +16,7 @@ import pytest
 from milepost.errors import InvalidRequest, QualityGateFailed, SourceUnreachable
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.landing.lander import Lander
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
 from milepost.jobspec.load.load import load_job
 from milepost.openlineage.dataset_names import sink_name, source_name
@@ -360,7 +360,7 @@ def test_a_store_that_does_not_answer_is_named_and_the_next_landing_succeeds(
         return FaultyStore(open_store(config), [down]) if config.url.endswith(store) else open_store(config)
 
     with monkeypatch.context() as patched:
-        for module in ("milepost.jobmaster.job.context", "milepost.jobmaster.landing.upstream_tables"):
+        for module in ("milepost.jobmaster.job.context", "milepost.jobmaster.landing.open_sources"):
             patched.setattr(f"{module}.open_store", opener)
         failed = jobs.failed_landing()
     assert (failed.error, failed.may_pass) == ("SourceUnreachable", True)
@@ -388,7 +388,7 @@ def test_contents_that_are_deleted_while_the_table_moves_on_are_read_again(
         (jobs.folder / "store" / "orders" / key).unlink(missing_ok=True)
 
     monkeypatch.setattr(
-        "milepost.jobmaster.landing.upstream_tables.open_store",
+        "milepost.jobmaster.landing.open_sources.open_store",
         lambda config: HookedStore(open_store(config), before=delete),
     )
     if error is None:

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from milepost.errors import CheckpointError, InputVoided, InvalidRequest, PlanOutdated
 from milepost.jobmaster import NothingToDo
 from milepost.jobmaster.landing.lander import Lander
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.landed.voids import false_span, live_sequences
 from milepost.protocol.records.ids import SessionId

@@ -102,7 +102,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry) -> Shop:
     made = Shop(tmp_path / "job")
-    monkeypatch.setattr("milepost.jobmaster.landing.landings.open_kafka_source", lambda *_, **__: made.feed)
+    monkeypatch.setattr("milepost.jobmaster.landing.open_sources.open_kafka_source", lambda *_, **__: made.feed)
     return made
 
 

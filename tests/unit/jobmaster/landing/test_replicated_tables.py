@@ -147,7 +147,7 @@ class Shop:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Shop:
     made = Shop(tmp_path, getattr(request, "param", "fail"))
-    monkeypatch.setattr("milepost.jobmaster.landing.landings.open_kafka_source", lambda *_, **__: made.feed)
+    monkeypatch.setattr("milepost.jobmaster.landing.open_sources.open_kafka_source", lambda *_, **__: made.feed)
     return made
 
 

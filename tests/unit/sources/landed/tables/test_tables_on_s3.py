@@ -10,7 +10,7 @@ import pytest
 
 from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, SourceChanged, SourceUnreachable
 from milepost.jobmaster import JobMaster, Session
-from milepost.jobmaster.landing.landings import open_source
+from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobspec.job import CatalogSpec
 from milepost.jobspec.load.load import load_job
 from milepost.language import parse_type
