@@ -24,8 +24,9 @@ _OPERATORS = {
     "INTERSECT [ALL], EXCEPT [ALL], MINUS": "`aggregate`, which counts each row per SELECT",
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
     "GROUP BY window(time, …); window.start, window.end": "`window`",
-    "[LEFT, SEMI, ANTI] JOIN with equalities and constant bounds on both event times": "`join` with `within`",
-    "other [LEFT, SEMI, ANTI, CROSS] JOIN; [NOT] EXISTS (SELECT …) and [NOT] IN (SELECT …) as terms of WHERE": "`join`",
+    "[LEFT, RIGHT, FULL, SEMI, ANTI] JOIN with equalities and constant bounds on event times": "`join` with `within`",
+    "other [LEFT, RIGHT, FULL, SEMI, ANTI, CROSS] JOIN": "`join`",
+    "[NOT] EXISTS (SELECT …) and [NOT] IN (SELECT …) as terms of WHERE": "`join`",
     "a query in an expression, of one aggregate without GROUP BY: `(SELECT max(x) FROM …)`": "`aggregate`, `join`",
     "[LEFT] JOIN with a source that has `static: true`": "`lookup`",
     "[LEFT] ASOF JOIN … MATCH_CONDITION (left.time >= right.time)": "`asof`",
@@ -44,7 +45,8 @@ _RULES = """
 * `CREATE STREAMING TABLE` takes appended rows only. `CREATE MATERIALIZED VIEW` upserts updates by their key, which the
   query must select, and appends appended rows.
 * The key of a join is that of the side whose partner is unique per join key, otherwise both. Rows of a source have no
-  key before a GROUP BY, a ranking or DISTINCT gives them one.
+  key before a GROUP BY, a ranking or DISTINCT gives them one. A FULL JOIN has a key if a unique column of one side is
+  never null: filter it by IS NOT NULL.
 * A join compares numbers of different types as Spark does: both sides are cast to the type that holds them.
 * A query in an expression may compare columns of its own with columns of the query around it by `=`. Over no rows its
   counts are 0 and its other aggregates null. One that WHERE only compares is compared inside the join, so that a new
@@ -60,9 +62,9 @@ _STATEMENT_NOTES = """\
 `STREAM name` and `STREAM(name)` mean `name`.
 """
 _ALSO_REFUSED = """\
-Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), RIGHT and
-FULL joins, NOT IN where a null would decide, other queries in expressions, other functions with OVER, lateral aliases,
-aliases in HAVING, NATURAL, and an output column that occurs twice.
+Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), NOT IN
+where a null would decide, other queries in expressions, other functions with OVER, lateral aliases, aliases in HAVING,
+NATURAL, and an output column that occurs twice.
 """
 
 

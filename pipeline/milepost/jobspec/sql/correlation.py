@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from milepost.jobspec.sql.clauses import Item, Select
 from milepost.jobspec.sql.conditions import sides_of
 from milepost.jobspec.sql.expressions import Expression, aggregate_calls
-from milepost.jobspec.sql.scope import Scope
+from milepost.jobspec.sql.scope import Scope, shown_name
 from milepost.jobspec.sql.tokens import Tokens, digest
 
 
@@ -46,7 +46,7 @@ class Correlation:
                                   "inner.column = outer.column")  # fmt: skip
             other = sides[2] if own[0] is sides[0] else sides[0]
             reference = scope.column(own[0])
-            name = f"key_{digest(own[0].normalized) if reference is None else reference[1]}"
+            name = f"key_{digest(own[0].normalized) if reference is None else shown_name(reference)}"
             keys[name] = own[0]
             self.outer.references(other)
             self.pairs.append((other, name))

@@ -64,9 +64,14 @@ class Derived:
         if operator["kind"] == "aggregate" and column in operator["aggregates"]:
             return str(operator["aggregates"][column]).startswith("count(")
         origin = self._origin(operator, column)
-        if origin is None or (operator.get("how") == "left" and origin[0] != operator["inputs"][0]):
+        if origin is None:
             return False
-        return self.is_never_null(*origin)
+        how, is_left = operator.get("how"), origin[0] == operator["inputs"][0]
+        if how in ("right", "full") and is_left:  # a key has the value of the right row if no left row matches
+            keys = [pair if isinstance(pair, dict) else {pair: pair} for pair in operator["key"]]
+            others = [pair[column] for pair in keys if column in pair]
+            return bool(others) and self.is_never_null(*origin) and self.is_never_null(operator["inputs"][1], others[0])
+        return not (how in ("left", "full") and not is_left) and self.is_never_null(*origin)
 
     def _aggregate_type(self, operator: Mapping[str, Any], column: str) -> ColumnType | None:
         match = _CALL.fullmatch(operator["aggregates"][column])

@@ -38,6 +38,10 @@ class Column:
         """Whether it is an input column under its own name."""
         return str(self.text) == quote(self.name)
 
+    def renamed(self, name: str) -> Column:
+        """Return its value under another name."""
+        return Column(name, self.text)
+
     def cast(self, type_: str) -> Column:
         """Return its value in another type, under a name of its own."""
         at = self.text.start

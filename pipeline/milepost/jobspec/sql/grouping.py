@@ -9,7 +9,7 @@ from milepost.jobspec.sql.clauses import Select
 from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import AGGREGATES, Call, aggregate_calls, duration_ms, duration_text
 from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_position, window_field
-from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language import ColumnType
@@ -277,8 +277,9 @@ class GroupCompiler:
 
         def name(reference: Reference) -> str:
             if reference not in grouped:
-                raise run.problem(f"{reference[1]} is neither in GROUP BY nor in an aggregate; add it to GROUP BY, or "
-                                  f"write max({reference[1]})")  # fmt: skip
+                shown = shown_name(reference)
+                raise run.problem(f"{shown} is neither in GROUP BY nor in an aggregate; add it to GROUP BY, or write "
+                                  f"max({shown})")  # fmt: skip
             return grouped[reference]
 
         return self.scope.rewritten(run, name, edits)

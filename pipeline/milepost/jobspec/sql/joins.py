@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.clauses import VALUE, Scalar
 from milepost.jobspec.sql.conditions import comparison, equality
 from milepost.jobspec.sql.emitter import Column, Emitter, described
 from milepost.jobspec.sql.expressions import AGGREGATES, Expression, conjuncts, is_null_with, shared_conjuncts
 from milepost.jobspec.sql.join_times import Within, check_match, read_within
-from milepost.jobspec.sql.scope import Reference, Scope
-from milepost.jobspec.sql.sides import Frame, both_sides, check_not_in, left_side, own_name
+from milepost.jobspec.sql.scope import Reference, Scope, merged_name
+from milepost.jobspec.sql.sides import (
+    RIGHT_UNMATCHED,
+    Frame,
+    UnmatchedRight,
+    both_sides,
+    check_not_in,
+    left_side,
+    own_name,
+)
 from milepost.jobspec.sql.tokens import Fragment, Tokens, edited
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
@@ -25,12 +33,13 @@ class _Match:
     """What matching rows have in common: equal pairs, comparisons, and time bounds.
 
     Attributes:
-        compared: (left expression, symbol, right expression).
+        compared: (left expression, symbol, right expression). of_left: conditions over the left side of a right join.
     """
 
     pairs: list[tuple[Tokens | Reference, Tokens | Reference]]
     compared: list[tuple[Tokens, str, Tokens]]
     within: Within | None
+    of_left: list[Tokens]
 
     @property
     def sides(self) -> list[tuple[Tokens | Reference, Tokens | Reference]]:
@@ -39,12 +48,6 @@ class _Match:
     @property
     def symbols(self) -> list[str]:
         return [symbol for _, symbol, _ in self.compared]
-
-
-_INSTEAD = {
-    "right": "write the relations in the other order, with LEFT JOIN",
-    "full": "begin FROM with the keys of both, SELECT … UNION SELECT …, and LEFT JOIN both to them",
-}
 
 
 @dataclass
@@ -67,11 +70,13 @@ class FrameCompiler:
     def compile(self) -> Frame:
         """Return the joined rows. Raises SqlProblem: a join that is not available."""
         relations, pool = self.scope.relations, list(self.where)
-        padded = {index for index, one in enumerate(relations) if one.item.join in _PADDED}
-        for relation in relations:
-            if relation.item.join in ("right", "full"):
-                how = relation.item.join
-                raise relation.item.keyword.problem(f"a {how} join is not available in this version; {_INSTEAD[how]}")
+        padded = {index for index, one in enumerate(relations) if one.item.join in (*_PADDED, "full")}
+        for index, relation in enumerate(relations):
+            if relation.item.join in RIGHT_UNMATCHED:
+                padded |= {*range(index)}
+                if any(one.item.join in _INNER for one in relations[1:index]):
+                    message = f"a {relation.item.join} join after an inner join: put the joins before it into a common "
+                    raise relation.item.keyword.problem(f"{message}table expression")
             if relation.item.join in _INNER:
                 pool += conjuncts(relation.item.on)
         pool += [shared for run in pool for shared in shared_conjuncts(run)]
@@ -141,31 +146,37 @@ class FrameCompiler:
         pairs: list[tuple[Tokens | Reference, Tokens | Reference]] = []
         for column in item.using:
             name = column.name().casefold()
-            pairs.append((self.scope.merged[name], (index, relation.folded[name])))
+            pairs.append((relation.using[name], (index, relation.folded[name])))
         if item.equals is not None:
             pairs.append((item.equals, (index, relation.columns[0])))
         pairs += [(run, (index, column)) for run, column in relation.pairs]
         within = read_within(self.emitter, self.scope, frame, index, conditions) if not how.startswith("asof") else None
         compared: list[tuple[Tokens, str, Tokens]] = []
+        of_left: list[Tokens] = []
         for run in conditions:
+            owners = {number for number, _ in self.scope.references(run)}
             pair = equality(self.scope, run, joined, index)
             if within is not None and run.start in within.runs:
                 pairs += [pair] if pair is not None and len(conditions) == 1 else []
             elif pair is not None:
                 pairs.append(pair)
-            elif {number for number, _ in self.scope.references(run)} <= {index} and not relation.is_static:
+            elif owners <= {index} and not relation.is_static and how not in RIGHT_UNMATCHED:
                 pushed.append(run)
+            elif how == "right" and owners <= joined:
+                of_left.append(run)
             elif how == "inner":
                 frame.where.append(run)
             elif within is None and (sides := comparison(self.scope, run, joined, index)) is not None:
                 compared.append(sides)
             else:
+                over = {"full": "", "right": ", and conditions over the left relations"}
                 raise run.problem(f"this condition of the {how} join is not available in this version: expected "
-                                  "equalities, time bounds, and conditions over the right relation")  # fmt: skip
+                                  "comparisons of both sides, time bounds"
+                                  f"{over.get(how, ', and conditions over the right relation')}")  # fmt: skip
         if relation.is_static:
             self._lookup(frame, index, how, pairs)
         else:
-            self._stateful(frame, index, how, _Match(pairs, compared, within), pushed)
+            self._stateful(frame, index, how, _Match(pairs, compared, within, of_left), pushed)
         self.scope.shown = None
         if item.scalar is not None and not item.scalar.is_null_if_empty:
             self._value(item.scalar, frame, index)
@@ -209,19 +220,22 @@ class FrameCompiler:
         owners = {number for number, _ in self.scope.references(run)}
         return index in owners and len(owners) > 1 and owners <= joined | {index}
 
-    def _left_step(self, frame: Frame, index: int, sides: Sequence[Column]) -> list[str]:
+    def _left_step(
+        self, frame: Frame, index: int, sides: Sequence[Column], where: Sequence[Tokens] = ()
+    ) -> list[str]:  # fmt: skip
         """Return the names of expressions over the left side, which a step of its own computes."""
         computed: list[Column] = []
         for side in sides:
             if not side.is_plain and side.name not in self.computed:
                 self.computed.add(side.name)
                 computed.append(side)
-        if computed:
+        if computed or where:
             relation = self.scope.relations[index]
             at = relation.item.keyword
             columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
             uid = f"{self.prefix}__left_{relation.label}"
-            frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], [], at)
+            conditions = [self.scope.rewritten(run, frame.name) for run in where]
+            frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], conditions, at)
         return [side.name for side in sides]
 
     def _lookup(
@@ -274,34 +288,44 @@ class FrameCompiler:
             options["within"] = list(match.within.bounds)
         elif not match.pairs:
             self.warnings.append((keyword, "this join has no equality, so it runs in one task"))
-        sides = [both_sides(self.emitter, self.scope, frame, index, pair) for pair in (*match.pairs, *match.sides)]
-        keys = self._left_step(frame, index, [side.left for side in sides])
+        sides = [both_sides(self.emitter, self.scope, frame, index, pair, how) for pair in (*match.pairs, *match.sides)]
+        count = len(match.pairs)
+        shown = UnmatchedRight.of(relation.alias, left_rows, how, has_bounds=match.within is not None)
+        sides = [replace(side, left=shown.key(side.left)) for side in sides[:count]] + sides[count:]
+        computed = [*(side.left for side in sides), *shown.times]
+        keys = self._left_step(frame, index, computed, match.of_left)
         if not match.pairs and (kind == "asof" or match.within is not None):
             raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "
                                   "other.id")  # fmt: skip
         columns = {name: Column.plain(name, at.start) for name in self._columns(index)}
         columns |= {side.right.name: side.right for side in sides}
         right = [side.right.name for side in sides]
-        count = len(match.pairs)
+        unique = {*(self.emitter.unique_of(relation.node) or ())} if how in RIGHT_UNMATCHED else set()
         for left_name, name in zip(keys[:count], right[:count], strict=True):
             types = self.emitter.rows[frame.node].type_of(left_name), right_rows.type_of(name)
             if how == "inner" and types[0] == types[1] and types[0] is not None:
                 frame.physical[index, name] = left_name
-            elif (index, name) in self.outside:
+            elif (index, name) in self.outside or name in unique:
                 copy = f"copy_of_{name}"
                 columns[copy] = Column.plain(copy, at.start, name)
                 frame.physical[index, name] = f"{relation.alias}__{copy}"
         if match.sides:
-            triples = zip(keys[count:], match.symbols, right[count:], strict=True)
+            triples = zip(keys[count : len(sides)], match.symbols, right[count:], strict=True)
             options["condition"] = sorted({f"{one} {symbol} right.{two}" for one, symbol, two in triples})
         before = frame.node
         node = self._step(index, list(columns.values()), pushed)
         if relation.item.equals is not None and how == "anti":
             check_not_in(self.emitter, before, node, relation.item, sides[0])
         self._add(frame, index, kind, how, keys[:count], right[:count], node, options)
+        for (_, reference), name in zip(match.pairs, keys[:count], strict=True):
+            if how == "full" and not isinstance(reference, Tokens):
+                frame.physical[index, merged_name(reference[1])] = name
+        for reference, name in frame.physical.items():
+            if shown.times and name == left_rows.event_time:
+                frame.physical[reference] = shown.times[0].name
         pairs = [pair for side in sides[:count] for pair in ((side.left.name, side.right.name), side.names)]
-        if (unique := self._unique(before, node, relation.alias, pairs, how)) is not None:
-            self.emitter.unique[frame.node] = unique
+        if (columns_of := self._unique(frame, index, before, node, pairs, how)) is not None:
+            self.emitter.unique[frame.node] = columns_of
 
     def _add(
         self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,
@@ -326,19 +350,42 @@ class FrameCompiler:
         frame.node = self.emitter.add(operator, relation.item.keyword)
 
     def _unique(
-        self, left: str, right: str, alias: str, pairs: Sequence[tuple[str, str]], how: str
+        self, frame: Frame, index: int, left: str, right: str, pairs: Sequence[tuple[str, str]], how: str
     ) -> tuple[str, ...] | None:
         """Return the unique columns of joined rows: those of a side whose partner is unique, otherwise of both."""
         mine, other = self.emitter.unique_of(left), self.emitter.unique_of(right)
+        relation = self.scope.relations[index]
+        if how in RIGHT_UNMATCHED:
+            if self._is_keyed(index, left, right, pairs) and how == "full":
+                columns = (relation.folded[name] for name in relation.using)
+                return tuple(sorted(frame.name((index, merged_name(column))) for column in columns))
+            renamed = None if other is None else tuple(frame.name((index, name)) for name in other)
+            if how == "right" and mine is not None and {*mine} <= {name for name, _ in pairs}:
+                return renamed
+            if mine is None or other is None or renamed is None:
+                return None
+            never_null = self.emitter.derived.is_never_null
+            has_value = any(never_null(left, one) for one in mine) or any(never_null(right, one) for one in other)
+            # Unmatched rows of both sides are all null in these columns, if the sides may be.
+            return tuple(dict.fromkeys([*mine, *renamed])) if how == "right" or has_value else None
         if how in ("semi", "anti") or (other is not None and {*other} <= {name for _, name in pairs}):
             return mine
         same = {name: left_name for left_name, name in pairs}
         if other is None or (how != "inner" and {*other} & {*same}):
             return None
-        renamed = tuple(same.get(name, f"{alias}__{name}") for name in other)
+        renamed = tuple(same.get(name, f"{relation.alias}__{name}") for name in other)
         if how == "inner" and mine is not None and {*mine} <= {*same.values()}:
             return renamed
         return None if mine is None else tuple(dict.fromkeys([*mine, *renamed]))
+
+    def _is_keyed(self, index: int, left: str, right: str, pairs: Sequence[tuple[str, str]]) -> bool:
+        """Return whether the USING columns of a full join are unique: they are on both sides, and never null."""
+        keys = [{*(self.emitter.unique_of(node) or ("",))} for node in (left, right)]
+        is_unique = all(key <= {pair[side] for pair in pairs} for side, key in enumerate(keys))
+        never_null = self.emitter.derived.is_never_null
+        return bool(self.scope.relations[index].using) and is_unique and all(
+            never_null(left, one) and never_null(right, other) for one, other in pairs
+        )  # fmt: skip
 
     def _explode(self, frame: Frame, index: int) -> None:
         relation = self.scope.relations[index]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.jobspec.sql.clauses import Item, Select
 from milepost.jobspec.sql.expressions import RANKS, Expression, aggregate_calls, window_calls
-from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language import check_column_name, did_you_mean
 
@@ -80,7 +80,7 @@ def _star(item: Item, scope: Scope) -> Iterator[Output]:
     for name, reference in merged.items():
         if name not in excluded:
             scope.used.add(reference)
-            yield Output(reference[1], run, reference, from_star=True)
+            yield Output(shown_name(reference), run, reference, from_star=True)
     for index, relation in relations:
         for column in relation.columns:
             if column.casefold() not in excluded and column.casefold() not in merged:
@@ -106,7 +106,7 @@ def _output(item: Item, scope: Scope, first_name: str | None) -> Output:
     reference = None if has_aggregate else scope.column(run)
     name = item.alias
     if name is None and reference is not None:
-        name = reference[1]
+        name = shown_name(reference)
     if name is None:
         tree = Expression(run).tree
         if isinstance(tree, exp.Column):

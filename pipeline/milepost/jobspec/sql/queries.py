@@ -36,7 +36,7 @@ from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_out
 from milepost.jobspec.sql.ranking import RankCompiler, read_order, read_ranking
 from milepost.jobspec.sql.resolution import columns_outside, resolve_all
 from milepost.jobspec.sql.scalars import GROUPED, scalars_joined
-from milepost.jobspec.sql.scope import Relation, Scope
+from milepost.jobspec.sql.scope import Relation, Scope, merged_name
 from milepost.jobspec.sql.set_operations import compared
 from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
@@ -259,7 +259,14 @@ class QueryCompiler:
             raise column.problem(f"USING needs the column {column.name()} on both sides")
         if len(owners) > 1 and folded not in scope.merged:
             raise column.problem(f"{column.name()} is a column of several relations on the left; write ON")
-        scope.merged.setdefault(folded, owners[0])
+        relation = scope.relations[index]
+        relation.using[folded] = scope.merged.get(folded, owners[0])
+        if item.join == "right":
+            scope.merged[folded] = index, relation.folded[folded]
+        elif item.join == "full":
+            scope.merged[folded] = index, merged_name(relation.folded[folded])
+        else:
+            scope.merged.setdefault(folded, owners[0])
 
     def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str], scope: Scope) -> Relation:
         pairs: list[tuple[Tokens, str]] = []

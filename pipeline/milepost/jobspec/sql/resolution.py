@@ -9,7 +9,7 @@ from milepost.jobspec.sql.conditions import equality
 from milepost.jobspec.sql.expressions import Expression, aggregate_calls, check_aggregates, conjuncts
 from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_position
 from milepost.jobspec.sql.ranking import Ranking
-from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language.sql import SqlProblem
 
@@ -20,7 +20,7 @@ def resolve_all(
     """Resolve all expressions but those of joins. Raises SqlProblem."""
     runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
     runs += select.where
-    renamed = [one for one in outputs if one.reference is None or one.reference[1] != one.name]
+    renamed = [one for one in outputs if one.reference is None or shown_name(one.reference) != one.name]
     aliases = {output.name.casefold() for output in renamed}
     if select.having is not None:
         runs.append(select.having)
@@ -82,7 +82,7 @@ def columns_outside(scope: Scope) -> set[Reference]:
         scope.shown = None
         for name in item.using:
             folded = name.name().casefold()
-            read.add(scope.merged[folded])
-            scope.used |= {scope.merged[folded], (index, relation.folded[folded])}
+            read.add(relation.using[folded])
+            scope.used |= {relation.using[folded], (index, relation.folded[folded])}
         outside |= {one for one in read if item.join in ("inner", "comma") or one[0] != index}
     return outside

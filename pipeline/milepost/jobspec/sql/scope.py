@@ -16,6 +16,22 @@ Reference = tuple[int, str]
 """(number of the relation, column)."""
 
 
+_MERGED = "coalesce({})"
+
+
+def merged_name(column: str) -> str:
+    """Return the name of a USING column of a full join, which has the values of both sides."""
+    return _MERGED.format(column)
+
+
+def shown_name(reference: Reference) -> str:
+    """Return the name of a column as the query states it."""
+    prefix, suffix = _MERGED.split("{}")
+    name = reference[1]
+    is_merged = name.startswith(prefix) and name.endswith(suffix)
+    return name[len(prefix) : -len(suffix)] if is_merged else name
+
+
 @dataclass
 class Relation:
     """One relation of FROM.
@@ -24,6 +40,7 @@ class Relation:
         alias: the name by which columns are qualified. label: part of the names of its steps.
         node: the node that it reads. columns: in order. is_static: whether only lookups read it.
         is_hidden: whether only the condition of its semi or anti join sees it.
+        using: folded name of a USING column -> the column before this relation that it equals.
         pairs: (expression over the relations before it, column of this one) that are equal in a correlated subquery.
     """
 
@@ -34,6 +51,7 @@ class Relation:
     columns: list[str]
     is_static: bool = False
     is_hidden: bool = False
+    using: dict[str, Reference] = field(default_factory=dict)
     pairs: list[tuple[Tokens, str]] = field(default_factory=list)
     folded: dict[str, str] = field(default_factory=dict)
 
@@ -46,7 +64,8 @@ class Scope:
     """The relations of a SELECT, and columns that USING made one.
 
     Attributes:
-        merged: folded name of a USING column -> its reference in the left relation.
+        merged: folded name of a USING column -> its reference in the left relation, in the right one of a right join,
+            and `merged_name` of a full one.
         used: every column that was resolved. scalars: column that stands for a query -> its reference.
     """
 

@@ -9,7 +9,10 @@ from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.tokens import Tokens, digest
 from milepost.jobspec.sql.types import common_type, sql_type
-from milepost.operators.base import key_family
+from milepost.operators.base import OutputRows, key_family
+
+RIGHT_UNMATCHED = ("right", "full")
+"""Joins that emit right rows without a match."""
 
 
 @dataclass
@@ -44,6 +47,32 @@ class Sides:
     is_comparable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UnmatchedRight:
+    """Columns of the left side that an unmatched right row fills with its own values: its key and event time.
+
+    The query reads others, which are null there.
+
+    Attributes:
+        times: the left event time, as the query reads it. prefix: begins the names of the keys; None: as they are.
+    """
+
+    times: list[Column]
+    prefix: str | None = None
+
+    @classmethod
+    def of(cls, alias: str, left: OutputRows, how: str, *, has_bounds: bool) -> UnmatchedRight:
+        """Return the columns for a join with a relation."""
+        if how not in RIGHT_UNMATCHED:
+            return cls([])
+        time = Column.plain(str(left.event_time), 0)
+        return cls([time.renamed(f"{alias}__left_{time.name}")] if has_bounds else [], f"{alias}__key_")
+
+    def key(self, column: Column) -> Column:
+        """Return a key column of the join."""
+        return column if self.prefix is None else column.renamed(f"{self.prefix}{column.name}")
+
+
 def own_name(reference: Reference) -> str:
     """Return the name of a column in its relation."""
     return reference[1]
@@ -71,7 +100,12 @@ def right_side(scope: Scope, side: Tokens | Reference, at: Tokens) -> Column:
 
 
 def both_sides(
-    emitter: Emitter, scope: Scope, frame: Frame, index: int, pair: tuple[Tokens | Reference, Tokens | Reference]
+    emitter: Emitter,
+    scope: Scope,
+    frame: Frame,
+    index: int,
+    pair: tuple[Tokens | Reference, Tokens | Reference],
+    how: str = "inner",
 ) -> Sides:
     """Return both sides of a comparison with relation `index`, cast to the type in which Spark compares them."""
     # amount (decimal(10,2)) = id (int64)  ->  CAST(`amount` AS DECIMAL(22, 2)), CAST(`id` AS DECIMAL(22, 2))
@@ -83,12 +117,12 @@ def both_sides(
     right_type = emitter.derived.type_at(relation.node, str(right.text))
     if left_type is None or right_type is None:
         return Sides(left, right, names)
-    if key_family(left_type) == key_family(right_type):
-        return Sides(left, right, names, is_comparable=True)
+    is_same = key_family(left_type) == key_family(right_type)
     common = common_type(left_type, right_type)
-    if common is None:
-        return Sides(left, right, names)
-    names = names if common.kind == "decimal" else ("", "")  # several integers may be one float
+    needs_one_type = how in RIGHT_UNMATCHED and left_type != right_type  # the left key holds a right one
+    if common is None or (is_same and not needs_one_type):
+        return Sides(left, right, names, is_comparable=is_same)
+    names = names if is_same or common.kind == "decimal" else ("", "")  # several integers may be one float
     return Sides(left.cast(sql_type(common)), right.cast(sql_type(common)), names, is_comparable=True)
 
 

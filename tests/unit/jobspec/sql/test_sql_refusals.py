@@ -23,10 +23,14 @@ REFUSED = {
         '3:3: there is no column custmer; did you mean "customer"? Known: id, customer, amount,',
     'SELECT amount FROM orders o JOIN payments p USING (id)':
         '2:52: USING needs the column id on both sides',
-    'SELECT o.id FROM orders o FULL JOIN payments p ON o.id = p.order_id':
-        '2:27: a full join is not available in this version; begin FROM with the keys of both,',
-    'SELECT o.id FROM orders o RIGHT JOIN payments p ON o.id = p.order_id':
-        '2:27: a right join is not available in this version; write the relations in the other',
+    'SELECT o.id FROM orders o FULL JOIN payments p ON o.id = p.order_id AND p.amount > 3':
+        '2:73: this condition of the full join is not available in this version: expected comparisons of both sides',
+    'SELECT o.id FROM orders o RIGHT JOIN payments p ON o.id = p.order_id AND p.amount > 3':
+        '2:74: this condition of the right join is not available in this version: expected comparisons of both',
+    'SELECT o.id FROM orders o JOIN orders b ON o.id = b.id RIGHT JOIN payments p ON o.id = p.order_id':
+        '2:56: a right join after an inner join: put the joins before it into a common table expression',
+    'SELECT o.id FROM orders o RIGHT JOIN countries c ON o.customer = c.customer':
+        '2:27: a right join with a static source is not available in this version',
     'SELECT customer, median(amount) AS m FROM orders GROUP BY customer':
         '2:18: median is not available in this version; aggregates: count, sum, avg,',
     'SELECT customer, 1 + any_value(id) AS i FROM orders GROUP BY ALL':
