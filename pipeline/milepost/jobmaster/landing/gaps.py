@@ -33,7 +33,7 @@ from milepost.jobmaster.landing.lost_positions import (
 )
 from milepost.language import start_time_ms
 from milepost.protocol.landed import Gap, LogRecord, Position, SourceBacklog, StoredRecord, gap_record
-from milepost.sources.landed import LandedSource, ResumableSource, stored_position
+from milepost.sources.landed import LandedSource, PassedFiles, ResumableSource, stored_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class ApprovedGap:
     Attributes:
         sequence, digest: of the newest record of the log. end: where the log goes on.
         behind, backlog: what was left to land after `end` then, as in a record.
+        passed: the data files that it passes, as text; "": the source does not count them.
     """
 
     source: str
@@ -51,6 +52,7 @@ class ApprovedGap:
     end: Position
     behind: tuple[str, ...] = ()
     backlog: SourceBacklog | None = None
+    passed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,11 @@ class Gaps:
                 hint="resume from a later time or from latest, if the source can",
                 source=source,
             )
-        approved = ApprovedGap(source, newest.record.sequence, newest.digest, end, resumed.behind, resumed.backlog)
+        passed = "" if resumed.passed is None else _passed_text(resumed.passed)
+        follows = newest.record.sequence, newest.digest
+        approved = ApprovedGap(source, *follows, end, resumed.behind, resumed.backlog, passed)
         changes = tuple(position_changes(start, end))
-        text = tuple(_text(newest, resume_from, changes, reason))
+        text = tuple(_text(newest, resume_from, changes, reason, passed))
         return GapPlan(self._context.spec.name, approved, start, changes, reason, text)
 
     @use_case
@@ -151,6 +155,8 @@ class Gaps:
         reason = _reason_of_loss(self._context.spec.name, source, opened, newest.record.end)
         if (why := lost_after(self._context, source, newest, approved.end)) is not None:
             raise outdated(source, why)
+        if approved.passed:
+            reason = f"{approved.passed} passed: {reason}"
         log, gap = self._context.source_log(source), Gap(reason[:REASON_CHARACTERS], approved_by)
         left, now_ms = (approved.behind, approved.backlog), log.store.clock_ms()
         record = gap_record(newest, uuid.uuid4().hex, approved.end, gap, now_ms, *left)
@@ -209,10 +215,19 @@ def _reason_of_loss(job: str, source: str, opened: LandedSource, start: Position
     )
 
 
-def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reason: str) -> Iterator[str]:
+def _passed_text(passed: PassedFiles) -> str:
+    """Return what a gap passes as text: 3 data files (1 lost), and those of 1 deleted commit."""
+    text = f"{counted(passed.count, 'data file')} ({passed.lost} lost)"
+    commits = passed.unknown_commits
+    return f"{text}, and those of {counted(commits, 'deleted commit')}" if commits else text
+
+
+def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reason: str, passed: str) -> Iterator[str]:
     record = newest.record
     landed = f"{counted(record.total_rows, 'row')}, the newest record of {iso_ms(record.landed_at_ms)}"
     yield f"the log ends with record {record.sequence}: {landed}"
     yield f"lost: {reason}"
     yield f"record {record.sequence + 1} is a gap, and landing goes on from {resume_from}: {'; '.join(changes)}"
+    if passed:
+        yield f"it passes {passed}"
     yield "the rows in between are never landed: all timelines, replays and savepoints pass the gap"

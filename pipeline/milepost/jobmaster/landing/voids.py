@@ -190,7 +190,7 @@ class Voids:
         number = None if void_from == AUTO else _record_number(source, void_from)
         first = None if number is None else self._voidable(log, newest, number)
         if first is not None and (lost := lost_files_from(self._context, source, first.record.sequence)):
-            return first, f"data file {lost[0]} of its table is lost"
+            return first, f"{counted(len(lost), 'data file')} of its table lost, such as {lost[0]}"
         reason = _why_false(source, opened, newest)
         if reason is None:
             if first is not None and first.record.gap is not None:

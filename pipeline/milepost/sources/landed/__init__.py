@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.contract import Note as Note
     from milepost.sources.landed.contract import NotedSource as NotedSource
     from milepost.sources.landed.contract import PartRows as PartRows
+    from milepost.sources.landed.contract import PassedFiles as PassedFiles
     from milepost.sources.landed.contract import Pull as Pull
     from milepost.sources.landed.contract import Reached as Reached
     from milepost.sources.landed.contract import ReferencedSource as ReferencedSource

@@ -55,17 +55,33 @@ class FileReference:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedFiles:
+    """The data files of a table that a gap passes.
+
+    Attributes:
+        count: files that are known. lost: how many of them are deleted. unknown_commits: commits whose files are not
+            known, because the commit itself is deleted.
+    """
+
+    count: int
+    lost: int
+    unknown_commits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """The last item of a split: how far it was read, where that is only known afterwards.
 
     Attributes:
         behind: as in `Pull`.
         backlog: what the external system has after that now; None: the source cannot say cheaply.
+        passed: by a gap up to there; None: the source does not count it.
     """
 
     position: Position
     behind: tuple[str, ...] = ()
     backlog: SourceBacklog | None = None
+    passed: PassedFiles | None = None
 
 
 @dataclass(frozen=True, slots=True)

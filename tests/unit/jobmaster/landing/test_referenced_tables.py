@@ -127,6 +127,26 @@ def test_a_record_of_a_lost_file_is_voided_by_its_number_and_the_log_goes_on_aft
     assert sorted(job.master.reports.read("rows").column("k").to_pylist()) == [1, 3]
 
 
+def test_a_gap_after_a_lost_file_passes_only_the_files_up_to_it(job: SalesJob) -> None:
+    for key in (1, 2, 3, 4):
+        job.append(key)
+    job.land()  # the table as it is: an initial copy of four files
+    record = next(each for each in records(job) if each.references)
+    files = [file for each in records(job) for file in each.references]
+    Path(files[1].uri.removeprefix("file://")).unlink()
+    void = job.master.voids.plan("orders", str(record.sequence))
+    assert void.reason.startswith("1 data file of its table lost, such as file://")
+    job.master.voids.approve(void.approved, "ada")
+    (failed,) = job.master.landings.land().failed
+    assert failed.error == "PositionExpired"
+    gap = job.master.gaps.plan("orders", "earliest")
+    assert "it passes 1 data file (1 lost)" in gap.text
+    assert job.master.gaps.approve(gap.approved, "ada").reason.startswith("1 data file (1 lost) passed: ")
+    assert job.land() == 2
+    job.epoch()
+    assert job.master.reports.read("rows").num_rows == 3, "one file is lost"
+
+
 def test_a_file_with_other_contents_stops_the_job(job: SalesJob) -> None:
     job.append(1)
     job.land()

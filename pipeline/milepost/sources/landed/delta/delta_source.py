@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import CheckpointError, InvalidRequest, SourceWentBack
+from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
@@ -25,9 +25,9 @@ from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRe
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
-from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import FileSteps
+from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 
@@ -118,15 +118,16 @@ class DeltaSource:
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position after the newest commit that is lost, or of which a file is."""
+        """Return a position after the newest file that is lost, or commit whose files are not known."""
         place, state = Place.decode(position), self._checked()
         self._require_there(place, state)
-        version = state.version + 1
-        if where != "latest":
-            version = self._after_loss(place, state.version)
-        if isinstance(where, int):
-            version = max(version, self.log.first_since(where, state, may_be_cleaned=True))
-        return Reached(self._before(version).encode(), (), SourceBacklog(state.version + 1 - version, "version"))
+        if where == "latest":
+            return Reached(self._before(state.version + 1).encode(), (), SourceBacklog(0, "version"))
+        since = self.log.first_since(where, state, may_be_cleaned=True) if isinstance(where, int) else 0
+        steps = self._steps(place, state.version, over_loss=True)
+        end, passed = after_loss(place, steps, lambda at: at.version < since + (not at.file))
+        backlog = SourceBacklog(state.version + 1 - end.version, "version")
+        return Reached(end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog, passed)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the first position whose newest commit is still in the table's log. Raises InvalidRequest: unknown."""
@@ -193,24 +194,34 @@ class DeltaSource:
                 f"has another commit of version {place.landed} than the one that was landed", latest
             )
 
-    def _after_loss(self, place: Place, newest: int) -> int:
-        """Return the first version from which nothing is missing. The rest of an initial copy counts as lost."""
-        version = place.version + place.is_initial
-        for number, body, actions in self.log.commits(version, newest):
-            if body is None or has_missing(self.rows.appended(number, actions)):
-                version = number + 1
-        return version
+    def _steps(
+        self, place: Place, newest: int, *, over_loss: bool = False
+    ) -> Iterator[tuple[Place, DataFile | Lost | None]]:
+        """Yield the files after a place, each with the place after it. A commit that is read moves on to the next.
 
-    def _steps(self, place: Place, newest: int) -> Iterator[tuple[Place, DataFile | None]]:
-        """Yield the files after a place, each with the place after it. A commit that is read moves on to the next."""
+        Args:
+            over_loss: yield a step over a commit that was deleted. Otherwise it is PositionExpired.
+        """
         if place.is_initial:
-            for number, file in enumerate(self._initial_files(place)[place.file :], place.file + 1):
+            after = Place(place.version + 1, digest=place.digest)
+            try:
+                files = self._initial_files(place)
+            except PositionExpired:
+                if not over_loss:
+                    raise
+                yield after, Lost.COMMIT
+                files = []
+            for number, file in enumerate(files[place.file :], place.file + 1):
                 yield replace(place, file=number), file
-            place = Place(place.version + 1, digest=place.digest)
+            place = after
             yield place, None
         for version, body, actions in self.log.commits(place.version, newest):
             if body is None:
-                raise self._expired(f"no longer has the commit of version {version}: its log was cleaned")
+                if not over_loss:
+                    raise self._expired(f"no longer has the commit of version {version}: its log was cleaned")
+                place = Place(version + 1)
+                yield place, Lost.COMMIT
+                continue
             files = self.rows.appended(version, actions)
             for number, file in enumerate(files[place.file :], place.file + 1):
                 yield Place(version, number, digest=_digest(body)), file

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -32,9 +31,9 @@ from milepost.sinks.formats.iceberg import (
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
-from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import FileSteps
+from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
@@ -138,25 +137,27 @@ class IcebergSource:
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position after the newest snapshot that is lost, or of which a file is."""
+        """Return a position after the newest file that is lost, or snapshot whose files are not known."""
         place, snapshots = Place.decode(position), self._snapshots()
         snapshots.check()
-        chain = snapshots.chain()
+        chain, expired = snapshots.chain(), 0
+        end = _after(chain[-1] if chain else None)
         try:
             following = self._following(place, chain)
         except PositionExpired:
-            following = chain
-        end = _after(chain[-1] if chain else None)
-        resumed = end
-        if where != "latest":
-            resumed = _before(following[0]) if following else end
-            for snapshot in following:
-                if self._has_loss(snapshot):
-                    resumed = _after(snapshot)
+            following, expired = chain, 1
+            place = _before(chain[0]) if chain else end
+        if where == "latest":
+            return Reached(end.encode(), (), _backlog(chain, end))
+        since = -1
         if isinstance(where, int):
-            since = next((_before(each) for each in chain if each.timestamp_ms >= where), end)
-            resumed = max(resumed, since, key=attrgetter("sequence"))
-        return Reached(resumed.encode(), (), _backlog(chain, resumed))
+            since = next((_before(each) for each in chain if each.timestamp_ms >= where), end).sequence
+        steps = self._steps(place, following, over_loss=True)
+        resumed, passed = after_loss(place, steps, lambda at: at.sequence <= since)
+        passed = replace(passed, unknown_commits=passed.unknown_commits + expired)
+        return Reached(
+            resumed.encode(), (INITIAL_COPY,) if resumed.is_initial else (), _backlog(chain, resumed), passed
+        )
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the first position whose snapshot is in the history of the branch. Raises InvalidRequest: unknown."""
@@ -240,27 +241,41 @@ class IcebergSource:
             )
         raise self._expired(f"no longer has the snapshots after {place.snapshot}: they are expired")
 
-    def _has_loss(self, snapshot: Snapshot) -> bool:
-        try:
-            return has_missing(self._snapshots().appended(snapshot))
-        except StateCorrupt:  # a manifest is missing
-            return True
+    def _steps(
+        self, place: Place, following: list[Snapshot], *, over_loss: bool = False
+    ) -> Iterator[tuple[Place, DataFile | Lost | None]]:
+        """Yield the files after a place, each with the place after it.
 
-    def _steps(self, place: Place, following: list[Snapshot]) -> Iterator[tuple[Place, DataFile | None]]:
-        """Yield the files after a place, each with the place after it."""
+        Args:
+            over_loss: yield a step over a snapshot of which a manifest was deleted. Otherwise it is StateCorrupt.
+        """
         snapshots = self._snapshots()
+
+        def files_of(snapshot: Snapshot, *, initial: bool = False) -> list[DataFile] | None:
+            try:
+                return snapshots.all(snapshot) if initial else snapshots.appended(snapshot)
+            except StateCorrupt:
+                if not over_loss:
+                    raise
+                return None
+
         if place.file is not None:
             assert place.snapshot is not None
             snapshot = snapshots.metadata.snapshot_by_id(place.snapshot)
             assert snapshot is not None, "it is in the chain"
-            if place.is_initial:
-                self._initial = self._initial or snapshots.all(snapshot)
-            files = self._initial if place.is_initial and self._initial is not None else snapshots.appended(snapshot)
-            for number, file in enumerate(files[place.file :], place.file + 1):
+            files = self._initial if place.is_initial else None
+            files = files or files_of(snapshot, initial=place.is_initial)
+            self._initial = files if place.is_initial else self._initial
+            if files is None:
+                yield _after(snapshot), Lost.COMMIT
+            for number, file in enumerate((files or [])[place.file :], place.file + 1):
                 yield replace(place, file=number), file
             yield _after(snapshot), None
         for snapshot in following:
-            for number, file in enumerate(snapshots.appended(snapshot), 1):
+            files = files_of(snapshot)
+            if files is None:
+                yield _after(snapshot), Lost.COMMIT
+            for number, file in enumerate(files or [], 1):
                 yield replace(_after(snapshot), file=number), file
             yield _after(snapshot), None
 

@@ -19,11 +19,11 @@ from milepost.protocol.landed import Identity, Position
 from milepost.protocol.records import ObjectStore
 from milepost.protocol.retention import shared_checkpoint
 from milepost.sinks.records import decode_schema
-from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, PassedFiles, Pull, Reached
 from milepost.sources.landed.milepost.places import Place
 from milepost.sources.landed.milepost.published_table import PublishedTable, TableReader, rows_digest
 from milepost.sources.landed.tables.column_types import check_declared
-from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, has_missing, read_data_files
+from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, missing_files, read_data_files
 from milepost.sources.landed.tables.pulls import take_files
 from milepost.sources.landed.tables.table_failures import TableFailures
 
@@ -97,18 +97,18 @@ class MilepostSource:
                 "cannot be read from a time on: it does not store when its rows were published",
                 "go on from `earliest`, which is after the newest data file that is lost, or from `latest`",
             )
-        stop = len(table.files)
-        if where == "earliest":
-            files = self._data_files(table, first, skipped)
-            with self.reader.translated():
-                lost = [number for number, file in files if has_missing([file])]
-            stop = lost[-1] + 1 if lost else first
+        files = [file for _, file in self._data_files(table, first, skipped)]
+        with self.reader.translated():
+            is_lost = missing_files(files)
+        lost = [number for number, is_missing in enumerate(is_lost, first) if is_missing]
+        stop = len(table.files) if where == "latest" else lost[-1] + 1 if lost else first
         if stop == first:
             return Reached(position)
         end = table.place_after(stop, place.initial)
         with self.reader.translated():
             backlog = table.backlog(end)
-        return Reached(end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), backlog)
+        behind = (INITIAL_COPY,) if end.initial > end.rows else ()
+        return Reached(end.encode(), behind, backlog, PassedFiles(stop - first, len(lost)))
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         table = self._checked()

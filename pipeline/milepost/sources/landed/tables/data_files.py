@@ -88,8 +88,8 @@ def read_data_files(
     return record_batches(failures.source, batches, types, event_time)
 
 
-def has_missing(files: Sequence[DataFile]) -> bool:
-    """Return whether one of these files was deleted."""
+def missing_files(files: Sequence[DataFile]) -> list[bool]:
+    """Return for each of these files whether it was deleted."""
 
     def is_missing(file: DataFile) -> bool:
         try:
@@ -98,7 +98,7 @@ def has_missing(files: Sequence[DataFile]) -> bool:
             return True
         return False
 
-    return bool(files) and any(parallel_map(files[0].store, is_missing, files))
+    return parallel_map(files[0].store, is_missing, files) if files else []
 
 
 @contextmanager

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from enum import Enum
+from itertools import compress
 from typing import Generic, TypeVar
 
-from milepost.sources.landed.tables.data_files import DataFile
+from milepost.sources.landed.contract import PassedFiles
+from milepost.sources.landed.tables.data_files import DataFile, missing_files
 
 P = TypeVar("P")
+
+
+class Lost(Enum):
+    """A step over a commit that was deleted, so its files are not known."""
+
+    COMMIT = "commit"
+
 
 REFERENCED_FILES = 1_000
 """Maximum number of files that a record refers to, because a reader of its position reads the whole record."""
@@ -23,9 +33,9 @@ class FileSteps(Generic[P]):
         steps: each file with the place after it. A step without a file moves the place.
     """
 
-    def __init__(self, start: P, steps: Iterable[tuple[P, DataFile | None]]) -> None:
+    def __init__(self, start: P, steps: Iterable[tuple[P, DataFile | Lost | None]]) -> None:
         self.place, self._steps = start, iter(steps)
-        self._waiting: tuple[P, DataFile | None] | None = None
+        self._waiting: tuple[P, DataFile | Lost | None] | None = None
 
     def take(self, max_bytes: int, *, by_reference: bool) -> tuple[P, tuple[DataFile, ...]]:
         """Return the place that one record reads to, and its files: at least one, if there is one.
@@ -40,7 +50,7 @@ class FileSteps(Generic[P]):
         size = 0
         while (step := self._waiting or next(self._steps, None)) is not None:
             place, file = self._waiting = step
-            if file is not None:
+            if isinstance(file, DataFile):
                 if files and (size + file.size > max_bytes or len(files) == max_files):
                     break
                 files.append(file)
@@ -52,3 +62,28 @@ class FileSteps(Generic[P]):
 def take_files(start: P, steps: Iterable[tuple[P, DataFile | None]], max_bytes: int) -> tuple[P, tuple[DataFile, ...]]:
     """Return the place that one record reads to, and the files that it copies."""
     return FileSteps(start, steps).take(max_bytes, by_reference=False)
+
+
+def after_loss(
+    start: P, steps: Iterable[tuple[P, DataFile | Lost | None]], is_passed: Callable[[P], bool] = lambda _: False
+) -> tuple[P, PassedFiles]:
+    """Return the place after the newest file or commit that is lost, and what is between.
+
+    With file b lost, the place is after b, and two files are passed, of which one is lost::
+
+        file a    file b    file c    end of the commit
+
+    Args:
+        steps: as of `FileSteps`. is_passed: whether a step to a place is passed although nothing after it is lost.
+    """
+    every = [*steps]
+    files = [(at, step) for at, (_, step) in enumerate(every) if isinstance(step, DataFile)]
+    lost = {at for at, _ in compress(files, missing_files([file for _, file in files]))}
+    commits = [at for at, (_, step) in enumerate(every) if step is Lost.COMMIT]
+    chosen = [at for at, (place, _) in enumerate(every) if is_passed(place)]
+    last = max((*lost, *commits, *chosen), default=-1)
+    if last < 0:
+        return start, PassedFiles(0, 0)
+    passed = PassedFiles(sum(at <= last for at, _ in files), len(lost), len(commits))
+    is_whole = last + 1 < len(every) and every[last + 1][1] is None  # the commit has no more files
+    return every[last + is_whole][0], passed

@@ -26,7 +26,7 @@ from milepost.jobspec.job import EventTimeSpec
 from milepost.language import parse_type
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import open_delta_source
+from milepost.sources.landed import PassedFiles, open_delta_source
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_source import DeltaSource
 from milepost.sources.landed.tables import pulls
@@ -419,15 +419,23 @@ def test_a_log_can_go_on_after_the_newest_commit_of_which_a_file_is_lost(table: 
     assert pull is not None and pull.end["version"] == 4
 
 
-def test_the_rest_of_an_initial_copy_that_expired_is_lost(table: Table) -> None:
-    for key in (1, 2):
+def test_a_gap_in_an_initial_copy_passes_the_files_up_to_the_newest_that_is_lost(table: Table) -> None:
+    for key in (1, 2, 3, 4):
         table.append(key)
     source = table.open(max_bytes=1)
     first = source.next_pull(source.initial_position())
     assert first is not None and first.end is not None and first.behind
-    table.append(3)
-    again: Any = table.open()
-    assert again.resume_position("earliest", first.end).position["version"] == 1
+    files = [Path(file.uri.removeprefix("file://")) for file in source._initial or []]
+    table.append(5)
+    assert table.open().resume_position("earliest", first.end).position == first.end
+    files[2].unlink()
+    resumed = table.open().resume_position("earliest", first.end)
+    assert (resumed.position["initial"], resumed.position["file"], resumed.passed) == (3, 3, PassedFiles(2, 1))
+    assert resumed.behind
+    files[3].unlink()
+    resumed = table.open().resume_position("earliest", first.end)
+    assert (resumed.position["version"], resumed.position["file"], resumed.passed) == (3, None, PassedFiles(3, 2))
+    assert not resumed.behind
 
 
 def test_an_initial_copy_whose_version_was_cleaned_is_an_expired_position(table: Table) -> None:
