@@ -46,7 +46,7 @@ sql: {name}.sql                            # its statements are compiled into op
 _SQL = """\
 -- One row per city, which each epoch replaces. `milepost lint {name}` explains each statement.
 CREATE MATERIALIZED VIEW totals AS
-SELECT city, count(*) AS {visits_in_sql}, sum(minutes) AS minutes, max(minutes) AS longest
+SELECT city, count(*) AS visits, sum(minutes) AS minutes, max(minutes) AS longest
 FROM {table_in_sql}
 WHERE minutes IS NOT NULL
 GROUP BY city;
@@ -114,9 +114,7 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = F
     source = _source_of(name)
     texts = {data / file: text for file, text in _DAYS.items()}
     if sql:
-        texts[folder / f"{name}.sql"] = _SQL.format(
-            name=name, table_in_sql=_in_sql(source), visits_in_sql=_in_sql(source)
-        )
+        texts[folder / f"{name}.sql"] = _SQL.format(name=name, table_in_sql=_in_sql(source))
     texts[spec] = (_SPEC.replace(_OPERATORS, _STATEMENTS) if sql else _SPEC).format(
         name=name,
         landing=landing,

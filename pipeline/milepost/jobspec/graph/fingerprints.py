@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from milepost.jobspec.job.spec import JobSpec
-from milepost.language.sql import sql_tokens
+from milepost.language.sql import normalized_tokens, sql_tokens
 from milepost.operators.sql import SelectSpec
 
 _DIGEST_LENGTH = 16
@@ -35,18 +35,9 @@ def fingerprint(spec: JobSpec, name: str, seen: dict[str, str] | None = None) ->
         definition: dict[str, Any] = operator.model_dump(mode="json", exclude=_WITHOUT, exclude_defaults=True)
         if isinstance(operator, SelectSpec):
             names = {uid: fingerprint(spec, uid, seen) for uid in operator.inputs}
-            definition = {"sql": [names.get(text, text) for text in _normalized(operator.query)]}
+            tokens = normalized_tokens(operator.query, sql_tokens(operator.query))
+            definition = {"sql": [names.get(text, text) for text in tokens]}
         inputs = [fingerprint(spec, uid, seen) for uid in operator.inputs]
         text = json.dumps([definition, inputs], sort_keys=True)
         seen[name] = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LENGTH]
     return seen[name]
-
-
-def _normalized(sql: str) -> list[str]:
-    """Return the tokens of SQL. A literal keeps its quotes and its case."""
-    return [
-        sql[token.start : token.end + 1]
-        if token.token_type.name in ("STRING", "RAW_STRING")
-        else str(token.text).casefold()
-        for token in sql_tokens(sql)
-    ]

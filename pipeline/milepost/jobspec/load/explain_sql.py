@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from milepost.jobspec.graph import JobGraph, statement_of
 from milepost.jobspec.load.explain import explained_node, mode_of
 from milepost.jobspec.load.load import LoadedJob
+from milepost.jobspec.sql import shown_text
 
 
 def explained_statements(job: LoadedJob, graph: JobGraph) -> list[dict[str, Any]]:
@@ -25,6 +27,8 @@ def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
     steps = [one for one in graph.nodes.values() if one.inputs and statement_of(job.spec, one.uid) == name]
     origin = None if job.sql is None else job.sql.statements[name]
     warnings = () if origin is None else origin.warnings
+    labels = {} if origin is None else origin.labels
+    state = [bound for one in steps for bound in explained_node(job.spec, graph, one)["state"]]
     return {
         "name": name,
         "line": None if origin is None else origin.line,
@@ -33,7 +37,14 @@ def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
         "mode": mode_of(node),
         "key": list(node.key),
         "event_time": node.event_time,
-        "state": [bound for one in steps for bound in explained_node(job.spec, graph, one)["state"]],
+        "state": [{name: _shown(value, labels) for name, value in bound.items()} for bound in state],
         "sink": any(sink.name == name for sink in job.spec.sinks),
         "warnings": [{"line": line, "column": column, "message": text} for line, column, text in warnings],
     }
+
+
+def _shown(value: Any, labels: Mapping[str, str]) -> Any:
+    """Return a text, or a list of texts, with the user's expressions for the columns that the compiler names."""
+    if isinstance(value, list):
+        return [_shown(one, labels) for one in value]
+    return shown_text(value, labels) if isinstance(value, str) else value

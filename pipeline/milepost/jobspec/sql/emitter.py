@@ -18,6 +18,7 @@ from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, St
 
 _POSITION = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
 _OPERATOR: TypeAdapter[RowWiseSpec | StatefulSpec] = TypeAdapter(AnyOperator)
+_NAMED = re.compile(r"\b(?:key|arg|where|order)_[0-9a-f]{8}\b")
 _MAX_UID = 200
 
 
@@ -58,16 +59,23 @@ class Emitter:
         positions: compiled operator -> offset in the SQL file.
         unique: node -> columns that no two of its current rows have in common; () for a single row. A node that is not
             in it may have equal rows.
+        labels: column that the compiler names -> the user's expression, for messages.
     """
 
     rows: dict[str, OutputRows]
     operators: list[dict[str, Any]] = field(default_factory=list)
     positions: dict[str, int] = field(default_factory=dict)
     unique: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
     derived: Derived = field(init=False)
 
     def __post_init__(self) -> None:
         self.derived = Derived(self.rows)
+
+    def label(self, name: str, run: Tokens) -> str:
+        """Note the expression that a column holds; return the column."""
+        self.labels.setdefault(name, " ".join(run.text.split()))
+        return name
 
     def read(self, name: str) -> OutputRows:
         """Return a node's rows as its consumers see them."""
@@ -147,7 +155,8 @@ class Emitter:
             raise at.problem(reason) from None
         rows = spec.output_rows([self.read(name) for name in spec.inputs], (), None)
         if isinstance(rows, list):
-            raise _located(rows[0], at, text)
+            problem = _located(rows[0], at, text)
+            raise SqlProblem(shown_text(problem.reason, self.labels), problem.line, problem.column)
         self.rows[uid] = rows
         self.operators.append(dict(operator))
         self.derived.operators[uid] = operator
@@ -163,6 +172,12 @@ def _located(problem: Problem, at: Tokens, text: Fragment | None) -> SqlProblem:
     lines = str(text).split("\n")
     position = sum(len(line) + 1 for line in lines[: int(match[1]) - 1]) + int(match[2]) - 1
     return problem_from(at.sql, text.offset(position), match[3])
+
+
+def shown_text(text: str, labels: Mapping[str, str]) -> str:
+    """Return a text with the user's expressions instead of the columns that the compiler names."""
+    # distinct key_9aa695cd  ->  distinct lower(customer)
+    return _NAMED.sub(lambda match: labels.get(match[0], match[0]), text) if labels else text
 
 
 def described(rows: OutputRows) -> str:

@@ -150,7 +150,8 @@ class GroupCompiler:
             return self._add(Column.plain(name, key.run.start))
         if aggregate_calls(key.run):
             raise key.run.problem("GROUP BY cannot contain an aggregate")
-        return self._add(Column(self.key_name(key), self.scope.rewritten(key.run, self.frame.name)))
+        name = self.emitter.label(self.key_name(key), key.run)
+        return self._add(Column(name, self.scope.rewritten(key.run, self.frame.name)))
 
     def key_name(self, key: Key) -> str:
         """Return the column that holds a grouping expression."""
@@ -158,12 +159,25 @@ class GroupCompiler:
             return self.frame.name(key.reference)
         return f"key_{digest(key.run.normalized)}"
 
-    def _argument(self, run: Tokens, prefix: str) -> str:
+    def _argument(self, run: Tokens, prefix: str, condition: Tokens | None = None) -> str:
+        """Return the column of an argument. It is computed only where the condition of FILTER holds."""
+        # sum(1 / x) FILTER (WHERE x <> 0)  ->  CASE WHEN x <> 0 THEN 1 / x END
         reference = self.scope.column(run)
         if reference is not None:
             return self._add(Column.plain(self.frame.name(reference), run.start))
         text = self.scope.rewritten(run, self.frame.name)
-        return self._add(Column(f"{prefix}_{digest(run.normalized)}", text))
+        if condition is None:
+            return self._add(Column(self.emitter.label(f"{prefix}_{digest(run.normalized)}", run), text))
+        where = self.scope.rewritten(condition, self.frame.name)
+        pieces = [
+            ("CASE WHEN ", where.start),
+            *where.pieces,
+            (" THEN ", text.start),
+            *text.pieces,
+            (" END", text.start),
+        ]
+        name = f"{prefix}_{digest([*run.normalized, 'filter', *condition.normalized])}"
+        return self._add(Column(self.emitter.label(name, run), Fragment(tuple(pieces))))
 
     def _aggregate(self, call: Call, keys: Sequence[str]) -> None:
         if call.tokens.normalized in self.calls:
@@ -182,7 +196,7 @@ class GroupCompiler:
         if call.distinct and function != "count":
             message = f"{call.name}(DISTINCT …) is not available in this version; aggregate over SELECT DISTINCT"
             raise call.tokens.problem(message)
-        names = [self._argument(run, "arg") for run in arguments]
+        names = [self._argument(run, "arg", call.where) for run in arguments]
         where = [self._argument(run, "where") for run in conditions]
         distinct = "distinct " if call.distinct else ""
         text = f"{function}({distinct}{', '.join(map(quote, names)) or '*'})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.jobspec.graph.output_checks import source_rows
 from milepost.jobspec.job import JobSpec
-from milepost.jobspec.sql.emitter import Emitter
+from milepost.jobspec.sql.emitter import Emitter, shown_text
 from milepost.jobspec.sql.flows import Flow, FlowCompiler
 from milepost.jobspec.sql.queries import QueryCompiler, Table
 from milepost.jobspec.sql.statements import TABLE, TEMPORARY, Statement, split_statements
@@ -28,6 +28,7 @@ class CompiledStatement:
     Attributes:
         name, kind: as in `Statement`. text: its tokens, as recorded. line, column: position in the file.
         operators: its compiled operators, in order; the last has its name. warnings: (line, column, text).
+        labels: column that the compiler names -> the user's expression, for messages.
     """
 
     name: str
@@ -37,6 +38,7 @@ class CompiledStatement:
     column: int
     operators: tuple[str, ...]
     warnings: tuple[tuple[int, int, str], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass
@@ -144,6 +146,7 @@ class _JobCompiler:
             column,
             tuple(uid for uid in own if uid == name or uid.startswith(f"{name}__")),
             tuple((*self._position(at.start), text) for at, text in compiler.warnings),
+            self._emitter.labels,
         )
 
     def _compile_flow(self, statement: Statement, flow: Flow, known: Sequence[str]) -> None:
@@ -225,8 +228,13 @@ class _JobCompiler:
         operator = next(one for one in self._emitter.operators if one["uid"] == name)
         unique = self._emitter.unique_of(operator["inputs"][0])
         if unique:
-            return f"select {', '.join(unique)}"
+            return f"select {', '.join(map(self._shown, unique))}"
         return (
             "group them, select row_number() OVER (…) as a column, or take the newest row per key on each side of a "
             "join: QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1"
         )
+
+    def _shown(self, column: str) -> str:
+        """Return a column as the query may state it: `r.who` for `r__copy_of_who`."""
+        name = shown_text(column, self._emitter.labels)
+        return name if name != column else column.replace("__copy_of_", "__").replace("__", ".")

@@ -10,6 +10,7 @@ from milepost.jobspec.sql.conditions import comparison, equality
 from milepost.jobspec.sql.emitter import Column, Emitter, described
 from milepost.jobspec.sql.expressions import AGGREGATES, Expression, conjuncts, is_null_with, shared_conjuncts
 from milepost.jobspec.sql.join_times import Within, check_match, read_within
+from milepost.jobspec.sql.joined_keys import unique_columns
 from milepost.jobspec.sql.scope import Reference, Scope, merged_name
 from milepost.jobspec.sql.sides import (
     RIGHT_UNMATCHED,
@@ -249,7 +250,9 @@ class FrameCompiler:
         if rows.kind != APPEND:
             message = f"the rows before this join are {described(rows)}, and a static source joins append rows only"
             raise keyword.problem(message)
-        keys = self._left_step(frame, index, [left_side(self.scope, frame, left, keyword) for left, _ in pairs])
+        keys = self._left_step(
+            frame, index, [left_side(self.emitter, self.scope, frame, left, keyword) for left, _ in pairs]
+        )
         if not keys:
             raise keyword.problem(
                 f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = other.id"
@@ -324,7 +327,9 @@ class FrameCompiler:
             if shown.times and name == left_rows.event_time:
                 frame.physical[reference] = shown.times[0].name
         pairs = [pair for side in sides[:count] for pair in ((side.left.name, side.right.name), side.names)]
-        if (columns_of := self._unique(frame, index, before, node, pairs, how)) is not None:
+        if (
+            columns_of := unique_columns(self.emitter, self.scope, frame, index, (before, node), pairs, how)
+        ) is not None:
             self.emitter.unique[frame.node] = columns_of
 
     def _add(
@@ -348,44 +353,6 @@ class FrameCompiler:
             for name in others:
                 frame.physical.setdefault((index, name), f"{relation.alias}__{name}")
         frame.node = self.emitter.add(operator, relation.item.keyword)
-
-    def _unique(
-        self, frame: Frame, index: int, left: str, right: str, pairs: Sequence[tuple[str, str]], how: str
-    ) -> tuple[str, ...] | None:
-        """Return the unique columns of joined rows: those of a side whose partner is unique, otherwise of both."""
-        mine, other = self.emitter.unique_of(left), self.emitter.unique_of(right)
-        relation = self.scope.relations[index]
-        if how in RIGHT_UNMATCHED:
-            if self._is_keyed(index, left, right, pairs) and how == "full":
-                columns = (relation.folded[name] for name in relation.using)
-                return tuple(sorted(frame.name((index, merged_name(column))) for column in columns))
-            renamed = None if other is None else tuple(frame.name((index, name)) for name in other)
-            if how == "right" and mine is not None and {*mine} <= {name for name, _ in pairs}:
-                return renamed
-            if mine is None or other is None or renamed is None:
-                return None
-            never_null = self.emitter.derived.is_never_null
-            has_value = any(never_null(left, one) for one in mine) or any(never_null(right, one) for one in other)
-            # Unmatched rows of both sides are all null in these columns, if the sides may be.
-            return tuple(dict.fromkeys([*mine, *renamed])) if how == "right" or has_value else None
-        if how in ("semi", "anti") or (other is not None and {*other} <= {name for _, name in pairs}):
-            return mine
-        same = {name: left_name for left_name, name in pairs}
-        if other is None or (how != "inner" and {*other} & {*same}):
-            return None
-        renamed = tuple(same.get(name, f"{relation.alias}__{name}") for name in other)
-        if how == "inner" and mine is not None and {*mine} <= {*same.values()}:
-            return renamed
-        return None if mine is None else tuple(dict.fromkeys([*mine, *renamed]))
-
-    def _is_keyed(self, index: int, left: str, right: str, pairs: Sequence[tuple[str, str]]) -> bool:
-        """Return whether the USING columns of a full join are unique: they are on both sides, and never null."""
-        keys = [{*(self.emitter.unique_of(node) or ("",))} for node in (left, right)]
-        is_unique = all(key <= {pair[side] for pair in pairs} for side, key in enumerate(keys))
-        never_null = self.emitter.derived.is_never_null
-        return bool(self.scope.relations[index].using) and is_unique and all(
-            never_null(left, one) and never_null(right, other) for one, other in pairs
-        )  # fmt: skip
 
     def _explode(self, frame: Frame, index: int) -> None:
         relation = self.scope.relations[index]

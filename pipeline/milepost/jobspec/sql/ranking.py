@@ -199,6 +199,6 @@ class RankCompiler:
         expression = self.expression(run)
         same = next((column.name for column in self.columns if str(column.text) == str(expression)), None)
         if same is None:
-            same = f"{prefix}_{digest(run.normalized)}"
+            same = self.emitter.label(f"{prefix}_{digest(run.normalized)}", run)
             self.columns.append(Column(same, expression))
         return same

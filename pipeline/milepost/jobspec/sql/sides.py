@@ -78,25 +78,25 @@ def own_name(reference: Reference) -> str:
     return reference[1]
 
 
-def left_side(scope: Scope, frame: Frame, side: Tokens | Reference, at: Tokens) -> Column:
+def left_side(emitter: Emitter, scope: Scope, frame: Frame, side: Tokens | Reference, at: Tokens) -> Column:
     """Return an expression over the relations that are joined so far."""
     shown, scope.shown = scope.shown, None
     reference = scope.column(side) if isinstance(side, Tokens) else side
     column = Column.plain(frame.name(reference), at.start) if reference is not None else None
     if column is None:
         assert isinstance(side, Tokens)
-        column = Column(f"key_{digest(side.normalized)}", scope.rewritten(side, frame.name))
+        column = Column(emitter.label(f"key_{digest(side.normalized)}", side), scope.rewritten(side, frame.name))
     scope.shown = shown
     return column
 
 
-def right_side(scope: Scope, side: Tokens | Reference, at: Tokens) -> Column:
+def right_side(emitter: Emitter, scope: Scope, side: Tokens | Reference, at: Tokens) -> Column:
     """Return an expression over the relation that is joined."""
     reference = scope.column(side) if isinstance(side, Tokens) else side
     if reference is not None:
         return Column.plain(reference[1], at.start)
     assert isinstance(side, Tokens)
-    return Column(f"key_{digest(side.normalized)}", scope.rewritten(side, own_name))
+    return Column(emitter.label(f"key_{digest(side.normalized)}", side), scope.rewritten(side, own_name))
 
 
 def both_sides(
@@ -110,8 +110,8 @@ def both_sides(
     """Return both sides of a comparison with relation `index`, cast to the type in which Spark compares them."""
     # amount (decimal(10,2)) = id (int64)  ->  CAST(`amount` AS DECIMAL(22, 2)), CAST(`id` AS DECIMAL(22, 2))
     relation = scope.relations[index]
-    left = left_side(scope, frame, pair[0], relation.item.keyword)
-    right = right_side(scope, pair[1], relation.item.tokens)
+    left = left_side(emitter, scope, frame, pair[0], relation.item.keyword)
+    right = right_side(emitter, scope, pair[1], relation.item.tokens)
     names = left.name, right.name
     left_type = emitter.derived.type_at(frame.node, str(left.text))
     right_type = emitter.derived.type_at(relation.node, str(right.text))
@@ -123,7 +123,10 @@ def both_sides(
     if common is None or (is_same and not needs_one_type):
         return Sides(left, right, names, is_comparable=is_same)
     names = names if is_same or common.kind == "decimal" else ("", "")  # several integers may be one float
-    return Sides(left.cast(sql_type(common)), right.cast(sql_type(common)), names, is_comparable=True)
+    casts = [side.cast(sql_type(common)) for side in (left, right)]
+    for cast, side in zip(casts, (left, right), strict=True):
+        emitter.labels[cast.name] = emitter.labels.get(side.name, side.name)
+    return Sides(casts[0], casts[1], names, is_comparable=True)
 
 
 def check_not_in(emitter: Emitter, left: str, right: str, item: FromItem, sides: Sides) -> None:

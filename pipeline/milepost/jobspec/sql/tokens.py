@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.language.sql import SqlProblem, problem_from, quote, sql_tokens
+from milepost.language.sql import SqlProblem, normalized_tokens, problem_from, quote, sql_tokens
 
 _OPENING = ("L_PAREN", "L_BRACKET", "L_BRACE")
 _CLOSING = ("R_PAREN", "R_BRACKET", "R_BRACE")
@@ -104,10 +104,7 @@ class Tokens:
     @property
     def normalized(self) -> tuple[str, ...]:
         """The tokens without white space, comments and the case of words: equal for equal expressions."""
-        return tuple(
-            f"'{token.text}'" if token.token_type.name in ("STRING", "RAW_STRING") else str(token.text).casefold()
-            for token in self.items
-        )
+        return normalized_tokens(self.sql, self.items)
 
     def problem(self, message: str, index: int = 0) -> SqlProblem:
         """Return a problem at a token of the run."""

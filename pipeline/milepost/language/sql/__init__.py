@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from milepost.language.sql.sql import quote as quote
     from milepost.language.sql.sql import read_columns as read_columns
     from milepost.language.sql.sql_parse import SqlProblem as SqlProblem
+    from milepost.language.sql.sql_parse import normalized_tokens as normalized_tokens
     from milepost.language.sql.sql_parse import parse_select as parse_select
     from milepost.language.sql.sql_parse import parse_statements as parse_statements
     from milepost.language.sql.sql_parse import problem_from as problem_from

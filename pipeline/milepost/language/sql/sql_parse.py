@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -29,6 +30,10 @@ overflows its stack at 600. Spark balances AND and OR, so `_MAX_CONDITIONS` of t
 """
 
 
+_CACHED_TEXTS = 2_048
+"""How many texts are parsed once only. A large job has a few hundred."""
+
+
 class SqlProblem(ValueError):
     """The SQL is not valid.
 
@@ -52,13 +57,20 @@ class ParsedSelect:
 
 def sql_tokens(sql: str) -> list[Any]:
     """Return the tokens of a text. Raises SqlProblem: a quote is not closed, or the text is too long or too nested."""
+    return list(_tokens(sql))
+
+
+@functools.lru_cache(maxsize=_CACHED_TEXTS)
+def _tokens(sql: str) -> tuple[Any, ...]:
     import sqlglot
     from sqlglot.errors import TokenError
 
     try:
-        tokens = list(sqlglot.tokenize(sql, dialect="spark"))
+        tokens = tuple(sqlglot.tokenize(sql, dialect="spark"))
     except TokenError as problem:
-        raise SqlProblem("syntax error: a quote or a comment is not closed") from problem
+        message = "syntax error: a quote or a comment is not closed"
+        offset = _unclosed(sql)
+        raise (SqlProblem(message) if offset is None else problem_from(sql, offset, message)) from problem
     if len(tokens) > _MAX_TOKENS:
         raise SqlProblem(f"the SQL has {len(tokens)} tokens; at most {_MAX_TOKENS} are allowed")
     depth, types, before = 0, 0, ""
@@ -73,6 +85,39 @@ def sql_tokens(sql: str) -> list[Any]:
             raise problem_from(sql, token.start, message)
         before = text
     return tokens
+
+
+def _unclosed(sql: str) -> int | None:
+    """Return the offset of the quote or comment that is not closed, or None."""
+    at = 0
+    while at < len(sql):
+        opened, end = sql[at], -1
+        if sql.startswith("--", at):
+            end = sql.find("\n", at)
+            if end < 0:
+                return None
+        elif sql.startswith("/*", at):
+            end = sql.find("*/", at) + 1
+            if not end:
+                return at
+        elif opened in "'\"`":
+            end = at + 1
+            while end < len(sql) and sql[end] != opened:
+                end += 2 if sql[end] == "\\" and opened != "`" else 1
+            if end >= len(sql):
+                return at
+        at = max(end, at) + 1
+    return None
+
+
+def normalized_tokens(sql: str, tokens: Iterable[Any]) -> tuple[str, ...]:
+    """Return tokens as texts that are equal for equal SQL. A literal keeps its quotes and its case."""
+    return tuple(
+        sql[token.start : token.end + 1]
+        if token.token_type.name in ("STRING", "RAW_STRING")
+        else str(token.text).casefold()
+        for token in tokens
+    )
 
 
 def parse_statements(sql: str, dialect: str | type[Dialect] = "spark") -> list[exp.Expression]:
@@ -104,7 +149,16 @@ def parse_statements(sql: str, dialect: str | type[Dialect] = "spark") -> list[e
 
 
 def parse_select(sql: str) -> ParsedSelect:
-    """Parse one SELECT. Raises SqlProblem: a syntax error, a wrong number of arguments, or another statement."""
+    """Parse one SELECT. Raises SqlProblem: a syntax error, a wrong number of arguments, or another statement.
+
+    The trees of the last texts are cached, because several checks parse the same SELECT. No caller changes a tree.
+    """
+    tokens, tree = _parsed_select(sql)
+    return ParsedSelect(list(tokens), tree)
+
+
+@functools.lru_cache(maxsize=_CACHED_TEXTS)
+def _parsed_select(sql: str) -> tuple[tuple[Any, ...], exp.Select]:
     from sqlglot import exp
 
     tokens = sql_tokens(sql)
@@ -134,7 +188,7 @@ def parse_select(sql: str) -> ParsedSelect:
         raise SqlProblem("SELECT is incomplete; write SELECT … FROM … WHERE …")
     if tokens[1].token_type.name == "ALL":
         raise SqlProblem("SELECT ALL is not available in this version; remove ALL")
-    return ParsedSelect(tokens, statement)
+    return tuple(tokens), statement
 
 
 def _refuse_unknown_start(sql: str, tokens: list[Any]) -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.cli.workspace.example_files import example_names
+from milepost.cli.workspace.scaffold import write_job
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
@@ -73,3 +74,9 @@ def test_a_shell_is_offered_the_examples() -> None:
 def test_a_how_to_names_only_examples_that_there_are(page: Path) -> None:
     named = re.findall(r"milepost init --example ([\w-]+)", page.read_text("utf-8"))
     assert set(named) <= set(example_names()) and "config/examples/" not in page.read_text("utf-8")
+
+
+def test_a_new_job_in_sql_counts_visits_whatever_its_name(tmp_path: Path) -> None:
+    write_job("shop", tmp_path, gated=False, opened=False, sql=True)
+    job = load_job("shop", tmp_path)
+    assert list(job.graph().nodes["totals"].columns) == ["city", "visits", "minutes", "longest"]

@@ -173,6 +173,48 @@ def test_lint_explains_each_statement() -> None:
     assert (second["mode"], second["sink"], len(second["warnings"])) == ("append", False, 1)
 
 
+def test_lint_and_messages_name_the_users_expressions_instead_of_columns_of_the_compiler() -> None:
+    query = "SELECT lower(customer) AS who, max(amount + 1) AS m FROM orders GROUP BY lower( customer)"
+    (statement,) = lint_report(job(view(query)))["statements"]
+    assert [state["bound"] for state in statement["state"]] == ["grows without bound with: distinct lower( customer)"]
+    with pytest.raises(InvalidRequest, match="select lower\\(customer\\)$"):
+        job(view("SELECT count(*) AS n FROM orders GROUP BY lower(customer)"))
+
+
+def test_late_rows_of_a_window_and_a_join_are_inputs_of_sinks() -> None:
+    sql = (
+        "CREATE STREAMING TABLE hourly AS SELECT window.start AS b, count(*) AS n FROM orders "
+        "GROUP BY window(ordered_at, '1 hour');\n"
+        "CREATE STREAMING TABLE paid AS SELECT o.id FROM orders o JOIN payments p ON o.id = p.order_id "
+        "AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 9 MINUTES"
+    )
+    inputs = ("hourly__agg.late", "paid__join_payments.late.paid__payments")
+    sinks = [
+        {"name": f"late_{number}", "input": name, "format": "parquet", "path": f"lake/late_{number}", "mode": "append"}
+        for number, name in enumerate(inputs)
+    ]
+    assert {sink.input for sink in job(sql, sinks=sinks).spec.sinks} == {"hourly", "paid", *inputs}
+    job(sql, sinks=sinks).graph()
+
+
+def test_lint_warns_of_a_join_that_runs_in_one_task() -> None:
+    (statement,) = lint_report(
+        job(
+            view(
+                "SELECT id FROM orders WHERE amount > (SELECT avg(amount) FROM payments)"
+                " QUALIFY row_number() OVER (PARTITION BY id ORDER BY amount) = 1"
+            )
+        )
+    )["statements"]
+    assert [one["message"] for one in statement["warnings"]] == ["this join has no equality, so it runs in one task"]
+
+
+def test_an_argument_is_computed_only_where_the_condition_of_its_filter_holds() -> None:
+    query = "SELECT customer, sum(1 / quantity) FILTER (WHERE quantity <> 0) AS s FROM orders GROUP BY customer"
+    rows = job(view(query)).spec.operator("v__rows").model_dump()["sql"]
+    assert "CASE WHEN `quantity` <> 0 THEN 1 / `quantity` END AS `arg_" in rows
+
+
 def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
     query = "SELECT customer, sum(amount) AS total, avg(amount) AS mean FROM orders GROUP BY customer"
     text = job(view(query)).spec.operator("v").model_dump()["sql"]

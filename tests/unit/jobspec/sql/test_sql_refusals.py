@@ -45,6 +45,8 @@ REFUSED = {
         '2:50: sum(id) in WHERE: a condition on an aggregate is HAVING',
     'SELECT id FROM orders o NATURAL JOIN payments p':
         '2:25: NATURAL JOIN is not available here; expected a join such as LEFT JOIN … ON …',
+    "SELECT id, 'one AS a FROM orders":
+        '2:12: syntax error: a quote or a comment is not closed',
     'SELECT id, id FROM orders':
         '2:12: the output column id occurs twice; give one of them a name with AS',
     'SELECT id + 1 FROM orders':
