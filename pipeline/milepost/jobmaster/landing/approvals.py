@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-
-from milepost.errors import NotFound, PlanOutdated, PositionExpired
+from milepost.errors import NotFound, PlanOutdated
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import require_landed, require_log_of_head
-from milepost.jobmaster.landing.lost_positions import clause, named_positions
+from milepost.jobmaster.landing.lost_positions import reason_of_loss
 from milepost.jobmaster.landing.open_sources import open_source
 from milepost.protocol.landed import JOB, LogRecord, Position, StoredRecord, require_identity
 from milepost.protocol.manifest.transaction import job_ended_error
 from milepost.protocol.records import ENDED_STATUSES
 from milepost.sources.landed import LandedSource
 from milepost.storage.log import SourceLog
-
-EXPIRED = "the position has expired"
 
 REASON_CHARACTERS = 1_000
 """Maximum length of a reason in a record."""
@@ -49,14 +45,7 @@ def open_as_landed(context: JobContext, source: str, newest: StoredRecord) -> La
 def lost_after(context: JobContext, source: str, newest: StoredRecord, end: Position) -> str | None:
     """Return why the external system does not have what follows a position; None: it has it."""
     opened = open_as_landed(context, source, newest)  # some sources read once per opening
-    with named_positions(source, end):
-        try:
-            pull = opened.next_pull(copy.deepcopy(end))
-            for split in pull.splits[:1] if pull is not None else ():
-                next(iter(opened.read(split)), None)
-        except PositionExpired as error:
-            return clause(error.message) or EXPIRED
-    return None
+    return reason_of_loss(source, opened, end, whole=False)
 
 
 def record_of_approval(log: SourceLog, sequence: int, what: str) -> LogRecord | None:

@@ -12,11 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CommitConflict, InvalidRequest, PositionExpired
+from milepost.errors import CommitConflict, InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
-    EXPIRED,
     REASON_CHARACTERS,
     lost_after,
     newest_record,
@@ -25,11 +24,11 @@ from milepost.jobmaster.landing.approvals import (
     record_of_approval,
 )
 from milepost.jobmaster.landing.lost_positions import (
-    clause,
     lost_hints,
     named_positions,
     position_changes,
     position_text,
+    reason_of_loss,
 )
 from milepost.language import start_time_ms
 from milepost.protocol.landed import Gap, LogRecord, Position, SourceBacklog, StoredRecord, gap_record
@@ -195,18 +194,9 @@ def _where(source: str, resume_from: str) -> str | int:
 
 
 def _reason_of_loss(job: str, source: str, opened: LandedSource, start: Position) -> str:
-    """Return why the external system does not have what follows the log. Raises InvalidRequest: it has it.
-
-    One record's worth is read and dropped, because some sources notice only then that something is missing.
-    """
-    with named_positions(source, start):
-        try:
-            pull = opened.next_pull(copy.deepcopy(start))
-            for split in pull.splits if pull is not None else ():
-                for _ in opened.read(split):
-                    pass
-        except PositionExpired as error:
-            return clause(error.message) or EXPIRED
+    """Return why the external system does not have what follows the log. Raises InvalidRequest: it has it."""
+    if (reason := reason_of_loss(source, opened, start)) is not None:
+        return reason
     raise InvalidRequest(
         f"source {source}: the external system has what follows the log, from position {position_text(start)} on: "
         "nothing is lost. Nothing was changed.",

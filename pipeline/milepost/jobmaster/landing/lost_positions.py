@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +34,32 @@ def named_positions(source: str, end: Position) -> Iterator[None]:
             earliest=earliest,
             latest=latest,
         ) from error
+
+
+def try_reading(opened: LandedSource, position: Position, *, whole: bool = True) -> None:
+    """Read one record's worth after a position and drop it. Some sources notice only then that something is missing.
+
+    Args:
+        whole: False only begins to read.
+    """
+    pull = opened.next_pull(copy.deepcopy(position))
+    for split in pull.splits if pull is not None else ():
+        for _ in opened.read(split):
+            if not whole:
+                return
+
+
+def reason_of_loss(source: str, opened: LandedSource, position: Position, *, whole: bool = True) -> str | None:
+    """Return why the external system no longer has what follows a position; None: it has it. whole: as `try_reading`.
+
+    Raises SourceWentBack.
+    """
+    with named_positions(source, position):
+        try:
+            try_reading(opened, position, whole=whole)
+        except PositionExpired as error:
+            return clause(error.message) or "the position has expired"
+    return None
 
 
 def position_text(position: Position) -> str:

@@ -8,7 +8,6 @@ of the log then.
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from milepost.jobmaster.landing.approvals import (
     outdated,
     record_of_approval,
 )
-from milepost.jobmaster.landing.lost_positions import clause, named_positions, position_changes
+from milepost.jobmaster.landing.lost_positions import clause, named_positions, position_changes, try_reading
 from milepost.protocol.landed import (
     LogPosition,
     LogRecord,
@@ -47,7 +46,6 @@ from milepost.storage.log import SourceLog
 AUTO = "auto"
 """Void from the first record that the source finds to be false."""
 
-_WENT_BACK = "the external system went back"
 _OTHER_NAME = "give the source another name in the spec, which begins a log of its own"
 
 
@@ -364,20 +362,12 @@ def _ends(log: SourceLog, sequences: Sequence[int], floor: LogPosition | None) -
 
 
 def _why_false(source: str, opened: LandedSource, newest: StoredRecord) -> str | None:
-    """Return why the external system is not where the log ends; None: it is.
-
-    One record's worth is read and dropped, because some sources notice only then that something has changed.
-    """
-    end = newest.record.end
-    try:
-        with named_positions(source, end):
-            pull = opened.next_pull(copy.deepcopy(end))
-            for split in pull.splits if pull is not None else ():
-                for _ in opened.read(split):
-                    pass
-    except SourceWentBack as error:
-        cause = error.__cause__
-        return clause(cause.message if isinstance(cause, SourceWentBack) else error.message) or _WENT_BACK
+    """Return why the external system is not where the log ends; None: it is."""
+    with named_positions(source, newest.record.end):
+        try:
+            try_reading(opened, newest.record.end)
+        except SourceWentBack as error:
+            return clause(error.message) or "the external system went back"
     return None
 
 

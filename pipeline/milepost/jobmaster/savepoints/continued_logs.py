@@ -7,14 +7,13 @@ restore that failed in between is repeated, and goes on with the same log.
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Mapping
 
 from milepost.epoch import with_names_of
 from milepost.errors import CheckpointError, InvalidRequest, NotFound, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.landing.lost_positions import named_positions
+from milepost.jobmaster.landing.lost_positions import named_positions, try_reading
 from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.savepoints.reader import SavedCheckpoint
 from milepost.jobmaster.savepoints.saved_logs import object_handles
@@ -189,9 +188,7 @@ def _require_continuable(
         opened = open_source(context, reader, spec, slot=slot)
         require_identity(source, {**log.identity, JOB: ""}, {**opened.identity(), JOB: ""})
         with named_positions(source, at):
-            pull = opened.next_pull(copy.deepcopy(at))
-            for split in pull.splits[:1] if pull is not None else ():
-                next(iter(opened.read(split)), None)
+            try_reading(opened, at, whole=False)
     except (SourceReplaced, InvalidRequest) as error:
         raise InvalidRequest(
             f"{_what(context, saved, source, position)}, and its external system cannot serve what follows: "
