@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobmaster.landing.lander import Lander, Landing
-from milepost.language import ColumnType
 from milepost.protocol.landed import LogRecord, Position
 from milepost.protocol.records import StoreConfig, landed_objects_prefix
 from milepost.sources.contract import whole_object
 from milepost.sources.kernel.declared_columns import DeclaredColumns
-from milepost.sources.landed import LandedSource
+from milepost.sources.landed import LandedSource, TableReading
 from milepost.sources.parquet import LandedFileReader
 from milepost.sources.planning import planned_objects, referenced_files
 from milepost.storage import open_store, with_references
@@ -50,10 +49,7 @@ class KilledLog(SourceLog):
 class TableSource(LandedSource, Protocol):
     """A source that is an open table."""
 
-    by_reference: bool
-
-    @property
-    def types(self) -> Mapping[str, ColumnType]: ...
+    reading: TableReading
 
 
 @dataclass
@@ -79,7 +75,7 @@ class TableLog:
     def opened(self, **options: Any) -> TableSource:
         """Open the table, to land by reference or by copy."""
         self.newest = self.open(**options)
-        self.newest.by_reference = self.by_reference
+        self.newest.reading = replace(self.newest.reading, by_reference=self.by_reference)
         return self.newest
 
     def rows(self, since: int = 1) -> list[dict[str, Any]]:
@@ -110,7 +106,7 @@ class TableLog:
         stored = self.log.record(record.sequence)
         files = referenced_files([stored], self.config_at, "delta")
         store = with_references(self.log.store, {root: open_store(config) for root, config in files.stores.items()})
-        types = self.newest.types
+        types = self.newest.reading.types
         reader = LandedFileReader(DeclaredColumns(SOURCE, types, optional=[*types]), files.columns)
         parts = map(whole_object, planned_objects(stored))
         return [row for part in parts for batch in reader.read_part(store, part) for row in batch.to_pylist()]

@@ -30,6 +30,7 @@ from milepost.protocol.records import ObjectStore, child_url
 from milepost.sources.landed import (
     LandedSource,
     SchemaRegistry,
+    TableReading,
     WithSchemas,
     open_dlt_source,
     open_kafka_source,
@@ -50,6 +51,11 @@ class _Opening(Generic[S]):
     spec: S
     may_create: bool
     slot: str | None
+
+    def table(self: _Opening[Any], *, by_reference: bool) -> TableReading:
+        """Return what is read of a table, for a spec of one."""
+        spec = self.spec
+        return TableReading(self.name, spec.columns, spec.event_time, spec.start, spec.land.max_bytes, by_reference)
 
 
 def open_source(
@@ -105,34 +111,16 @@ def _delta(source: _Opening[DeltaSourceSpec]) -> LandedSource:
     from milepost.sources.landed import open_delta_source
 
     spec, store = source.spec, source.context.store_at(source.spec.path)
-    return open_delta_source(
-        source.name,
-        store.config.url,
-        store,
-        spec.columns,
-        spec.event_time,
-        start=spec.start,
-        max_bytes=spec.land.max_bytes,
-        by_reference=spec.land.by == "reference",
-    )
+    return open_delta_source(source.table(by_reference=spec.land.by == "reference"), store.config.url, store)
 
 
 def _iceberg(source: _Opening[IcebergSourceSpec]) -> LandedSource:
     from milepost.sources.landed import open_iceberg_source
 
     spec, job = source.spec, source.context.job
-    return open_iceberg_source(
-        source.name,
-        spec.catalog,
-        spec.table,
-        lambda url: open_store(job.store_config(url)),
-        spec.columns,
-        spec.event_time,
-        branch=spec.branch,
-        start=spec.start,
-        max_bytes=spec.land.max_bytes,
-        by_reference=spec.land.by == "reference",
-    )
+    reading = source.table(by_reference=spec.land.by == "reference")
+    where = spec.catalog, spec.table, spec.branch
+    return open_iceberg_source(reading, *where, lambda url: open_store(job.store_config(url)))
 
 
 def _milepost(source: _Opening[MilepostSourceSpec]) -> LandedSource:
@@ -142,16 +130,7 @@ def _milepost(source: _Opening[MilepostSourceSpec]) -> LandedSource:
     def open_job(upstream: str) -> ObjectStore:
         return open_store(job.store_config(child_url(storage, upstream)))
 
-    return open_milepost_source(
-        source.name,
-        table.config.url,
-        table,
-        open_job,
-        spec.columns,
-        spec.event_time,
-        start=spec.start,
-        max_bytes=spec.land.max_bytes,
-    )
+    return open_milepost_source(source.table(by_reference=False), table.config.url, table, open_job)
 
 
 def _dlt(source: _Opening[DltSourceSpec]) -> LandedSource:

@@ -40,5 +40,6 @@ if TYPE_CHECKING:
     from milepost.sources.landed.registry_schemas import stored_schema as stored_schema
     from milepost.sources.landed.schema_registry import SchemaRegistry as SchemaRegistry
     from milepost.sources.landed.schema_registry import WithSchemas as WithSchemas
+    from milepost.sources.landed.tables.reading import TableReading as TableReading
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -8,7 +8,7 @@ which also has rows that were landed before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,8 +16,6 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceWentBack
-from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta import FILE_RETENTION, duration_ms
@@ -28,53 +26,32 @@ from milepost.sources.landed.delta.places import Place
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
+from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 
-def open_delta_source(
-    name: str,
-    location: str,
-    store: ObjectStore,
-    types: Mapping[str, ColumnType],
-    event_time: EventTimeSpec | None,
-    *,
-    start: str | int,
-    max_bytes: int,
-    by_reference: bool = False,
-) -> DeltaSource:
+def open_delta_source(reading: TableReading, location: str, store: ObjectStore) -> DeltaSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
-        name, location: for messages; the location has no secret. store: rooted at the table.
-        types: the declared columns. event_time: the column of the event time; None: rows have none.
-        start: where a new log begins, as in the spec. max_bytes: of the data files of one record.
-        by_reference: whether records refer to the data files, which are not copied.
+        location: for messages, without secrets. store: rooted at the table.
     """
-    failures = TableFailures(name, f"the Delta table {location}")
-    rows = DeltaRows(failures, store, types)
-    return DeltaSource(failures, DeltaLog(failures, store), rows, event_time, start, max_bytes, by_reference)
+    failures = TableFailures(reading.source, f"the Delta table {location}")
+    return DeltaSource(reading, failures, DeltaLog(failures, store), DeltaRows(failures, store, reading.types))
 
 
 @dataclass
 class DeltaSource:
     """A table, opened for one landing. Arguments: as in `open_delta_source`."""
 
+    reading: TableReading
     failures: TableFailures
     log: DeltaLog
     rows: DeltaRows
-    event_time: EventTimeSpec | None
-    start: str | int
-    max_bytes: int
-    by_reference: bool
     _newest: TableState | None = field(default=None, init=False)
     _is_checked: bool = field(default=False, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
     _unread: FileSteps[Place] | None = field(default=None, init=False)
-
-    @property
-    def types(self) -> Mapping[str, ColumnType]:
-        """The declared columns."""
-        return self.rows.types
 
     @names_outages
     def identity(self) -> Identity:
@@ -83,20 +60,20 @@ class DeltaSource:
     @names_outages
     def initial_position(self) -> Position:
         state = self._checked()
-        if self.start == "earliest":
+        if self.reading.start == "earliest":
             return replace(self._before(state.version + 1), version=state.version, is_initial=True).encode()
-        if self.start == "latest":
+        if self.reading.start == "latest":
             return self._before(state.version + 1).encode()
-        if isinstance(self.start, str):
-            return self._before(self.log.first_since(self.failures.past_start_ms(self.start), state)).encode()
+        if isinstance(self.reading.start, str):
+            return self._before(self.log.first_since(self.failures.past_start_ms(self.reading.start), state)).encode()
         oldest = self.log.oldest()
-        if not (state.version + 1 if oldest is None else oldest) <= self.start <= state.version + 1:
+        if not (state.version + 1 if oldest is None else oldest) <= self.reading.start <= state.version + 1:
             has = "none" if oldest is None else f"those of versions {oldest} to {state.version}"
             raise self.failures.invalid(
-                f"does not have the commits from version {self.start} on, where `start` begins; it has {has}",
+                f"does not have the commits from version {self.reading.start} on, where `start` begins; it has {has}",
                 "correct `start`; `start: earliest` begins with the table as it is",
             )
-        return self._before(self.start).encode()
+        return self._before(self.reading.start).encode()
 
     @names_outages
     def next_pull(self, position: Position) -> Pull | None:
@@ -146,10 +123,10 @@ class DeltaSource:
         return None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
-        read = file_references if self.by_reference else read_data_files
+        read = file_references if self.reading.by_reference else read_data_files
         try:
             with self.failures.outages():
-                yield from read(self.failures, split, self.types, self.event_time)
+                yield from read(self.failures, split, self.reading.types, self.reading.event_time)
         except DataFileMissing as missing:
             raise self._expired(f"no longer has the data file {missing.args[0]}: it was vacuumed") from missing
 
@@ -159,7 +136,7 @@ class DeltaSource:
     @names_outages
     def file_retention(self) -> FileRetention | None:
         """Return how long VACUUM spares a file that a commit removed."""
-        if not self.by_reference:
+        if not self.reading.by_reference:
             return None
         return FileRetention(FILE_RETENTION, duration_ms(self._state().configuration, FILE_RETENTION))
 
@@ -233,7 +210,7 @@ class DeltaSource:
         steps, self._unread = self._unread, None  # after an error they are read again
         if steps is None or steps.place != place:
             steps = FileSteps(place, self._steps(place, newest))
-        taken = steps.take(self.max_bytes, by_reference=self.by_reference)
+        taken = steps.take(self.reading.max_bytes, by_reference=self.reading.by_reference)
         self._unread = steps
         return taken
 

@@ -7,7 +7,7 @@ that was landed, and takes the files that each added.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,8 +17,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.snapshots import Snapshot
 
 from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, StateCorrupt
-from milepost.jobspec.job import CatalogSpec, EventTimeSpec
-from milepost.language import ColumnType
+from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.iceberg import (
@@ -34,6 +33,7 @@ from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
+from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
@@ -44,47 +44,29 @@ _SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms", 
 
 
 def open_iceberg_source(
-    name: str,
-    catalog: CatalogSpec,
-    table: str,
-    open_at: Callable[[str], ObjectStore],
-    types: Mapping[str, ColumnType],
-    event_time: EventTimeSpec | None,
-    *,
-    branch: str,
-    start: str | int,
-    max_bytes: int,
-    by_reference: bool = False,
+    reading: TableReading, catalog: CatalogSpec, table: str, branch: str, open_at: Callable[[str], ObjectStore]
 ) -> IcebergSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
-        name: of the source, for messages. catalog, table: as in the spec, resolved.
+        catalog, table: as in the spec, resolved. branch: whose snapshots are read.
         open_at: opens the store of a folder, by its URL.
-        types: the declared columns. event_time: the column of the event time; None: rows have none.
-        branch: whose snapshots are read. start: where a new log begins, as in the spec.
-        max_bytes: of the data files of one record.
-        by_reference: whether records refer to the data files, which are not copied.
     """
     kind, names = CatalogKind(catalog.type), tuple(table.split("."))
-    config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{name}.catalog")
-    failures = TableFailures(name, f"the Iceberg table {table}")
-    return IcebergSource(failures, config, open_at, types, event_time, branch, start, max_bytes, by_reference)
+    config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{reading.source}.catalog")
+    failures = TableFailures(reading.source, f"the Iceberg table {table}")
+    return IcebergSource(reading, failures, config, open_at, branch)
 
 
 @dataclass
 class IcebergSource:
     """A table, opened for one landing. Arguments: as in `open_iceberg_source`."""
 
+    reading: TableReading
     failures: TableFailures
     catalog: CatalogConfig
     open_at: Callable[[str], ObjectStore]
-    types: Mapping[str, ColumnType]
-    event_time: EventTimeSpec | None
     branch: str
-    start: str | int
-    max_bytes: int
-    by_reference: bool
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
     _unread: FileSteps[Place] | None = field(default=None, init=False)
@@ -100,20 +82,20 @@ class IcebergSource:
         snapshots.check()
         chain = snapshots.chain()
         if not chain:
-            if not isinstance(self.start, int):
+            if not isinstance(self.reading.start, int):
                 return _after(None).encode()
             raise self._no_start("it has no snapshots")
         head = chain[-1]
-        if self.start == "earliest":
+        if self.reading.start == "earliest":
             return replace(_after(head), file=0, is_initial=True).encode()
-        if self.start == "latest":
+        if self.reading.start == "latest":
             return _after(head).encode()
-        if isinstance(self.start, int):
-            first = next((each for each in chain if each.snapshot_id == self.start), None)
+        if isinstance(self.reading.start, int):
+            first = next((each for each in chain if each.snapshot_id == self.reading.start), None)
             if first is None:
                 raise self._no_start(f"branch {self.branch} begins with snapshot {chain[0].snapshot_id}")
             return _before(first).encode()
-        since_ms = self.failures.past_start_ms(self.start)
+        since_ms = self.failures.past_start_ms(self.reading.start)
         first = next((each for each in chain if each.timestamp_ms >= since_ms), None)
         if first is chain[0] and not _is_root(first) and first.timestamp_ms > since_ms:
             raise self.failures.invalid(
@@ -178,10 +160,10 @@ class IcebergSource:
         return None
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | FileReference | Reached]:
-        read = file_references if self.by_reference else read_data_files
+        read = file_references if self.reading.by_reference else read_data_files
         try:
             with self.failures.outages():
-                yield from read(self.failures, split, self.types, self.event_time)
+                yield from read(self.failures, split, self.reading.types, self.reading.event_time)
         except DataFileMissing as missing:
             raise self._expired(f"no longer has the data file {missing.args[0]}") from missing
 
@@ -191,7 +173,7 @@ class IcebergSource:
     @names_outages
     def file_retention(self) -> FileRetention | None:
         """Return how long a snapshot, with its files, is spared by `expire_snapshots`."""
-        if not self.by_reference:
+        if not self.reading.by_reference:
             return None
         stated = self._snapshots().metadata.properties.get(_SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS)
         return FileRetention(_SNAPSHOT_AGE, int(stated) if stated.isdecimal() else None)
@@ -214,7 +196,7 @@ class IcebergSource:
                     "restore that file from a copy",
                 ) from error
             assert isinstance(table.io, ReaderFileIO), table.io
-            self._opened = Snapshots(self.failures, table.io, table.metadata, self.types, self.branch)
+            self._opened = Snapshots(self.failures, table.io, table.metadata, self.reading.types, self.branch)
         return self._opened
 
     def _following(self, place: Place, chain: list[Snapshot]) -> list[Snapshot]:
@@ -284,7 +266,7 @@ class IcebergSource:
         steps, self._unread = self._unread, None  # after an error they are read again
         if steps is None or steps.place != place:
             steps = FileSteps(place, self._steps(place, following))
-        taken = steps.take(self.max_bytes, by_reference=self.by_reference)
+        taken = steps.take(self.reading.max_bytes, by_reference=self.reading.by_reference)
         self._unread = steps
         return taken
 
@@ -304,7 +286,7 @@ class IcebergSource:
 
     def _no_start(self, has: str) -> CheckpointError:
         return self.failures.invalid(
-            f"does not have the snapshot {self.start}, where `start` begins: {has}",
+            f"does not have the snapshot {self.reading.start}, where `start` begins: {has}",
             "correct `start`; `start: earliest` begins with the table as it is",
         )
 

@@ -6,15 +6,13 @@ the table, in one of its files or more, also if they were written many marks ago
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from milepost.errors import CheckpointError, SourceWentBack
-from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType
 from milepost.protocol.landed import Identity, Position
 from milepost.protocol.records import ObjectStore
 from milepost.protocol.retention import shared_checkpoint
@@ -25,41 +23,29 @@ from milepost.sources.landed.milepost.published_table import PublishedTable, Tab
 from milepost.sources.landed.tables.column_types import check_declared
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, missing_files, read_data_files
 from milepost.sources.landed.tables.pulls import take_files
+from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures
 
 
 def open_milepost_source(
-    name: str,
-    location: str,
-    store: ObjectStore,
-    open_job: Callable[[str], ObjectStore],
-    types: Mapping[str, ColumnType],
-    event_time: EventTimeSpec | None,
-    *,
-    start: str,
-    max_bytes: int,
+    reading: TableReading, location: str, store: ObjectStore, open_job: Callable[[str], ObjectStore]
 ) -> LandedSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
-        name, location: for messages; the location has no secret. store: rooted at the table.
+        location: for messages, without secrets. store: rooted at the table.
         open_job: opens the store of the job that writes it, by its name.
-        types: the declared columns. event_time: the column of the event time; None: rows have none.
-        start: where a new log begins, as in the spec. max_bytes: of the data files of one record.
     """
-    failures = TableFailures(name, f"the Milepost table {location}")
-    return MilepostSource(TableReader(failures, store, open_job), types, event_time, start, max_bytes)
+    failures = TableFailures(reading.source, f"the Milepost table {location}")
+    return MilepostSource(reading, TableReader(failures, store, open_job))
 
 
 @dataclass
 class MilepostSource:
     """A table, opened for one landing. Arguments: as in `open_milepost_source`."""
 
+    reading: TableReading
     reader: TableReader
-    types: Mapping[str, ColumnType]
-    event_time: EventTimeSpec | None
-    start: str
-    max_bytes: int
     _opened: PublishedTable | None = field(default=None, init=False)
 
     def identity(self) -> Identity:
@@ -72,7 +58,7 @@ class MilepostSource:
 
     def initial_position(self) -> Position:
         table = self._checked()
-        if self.start == "latest":
+        if self.reading.start == "latest":
             return table.place_after(len(table.files)).encode()
         return table.place_after(0, table.rows).encode()
 
@@ -82,7 +68,7 @@ class MilepostSource:
         if first == len(table.files):
             return None
         steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
-        stop, files = take_files(first, steps, self.max_bytes)
+        stop, files = take_files(first, steps, self.reading.max_bytes)
         end = table.place_after(stop, min(place.initial, table.rows))
         with self.reader.translated():
             before, after = table.backlog(place), table.backlog(end)
@@ -118,7 +104,7 @@ class MilepostSource:
         failures = self.reader.failures
         try:
             with self.reader.translated():
-                yield from read_data_files(failures, split, self.types, self.event_time)
+                yield from read_data_files(failures, split, self.reading.types, self.reading.event_time)
         except DataFileMissing as missing:
             table, now = self._table(), self.reader.read()
             if now.mark != table.mark:
@@ -144,7 +130,7 @@ class MilepostSource:
         table = self._table()
         if table.mark is not None and table.mark.contents is not None:
             schema = decode_schema(table.mark.contents.schema)
-            check_declared(self.reader.failures, self.types, {column.name: column.type for column in schema})
+            check_declared(self.reader.failures, self.reading.types, {column.name: column.type for column in schema})
         return table
 
     def _data_files(self, table: PublishedTable, first: int, skipped: int) -> Iterator[tuple[int, DataFile]]:

@@ -26,7 +26,7 @@ from milepost.jobspec.job import EventTimeSpec
 from milepost.language import parse_type
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import PassedFiles, open_delta_source
+from milepost.sources.landed import PassedFiles, TableReading, open_delta_source
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_source import DeltaSource
 from milepost.sources.landed.tables import pulls
@@ -57,7 +57,7 @@ class Table:
     def open(self, types: Mapping[str, Any] = TYPES, **options: Any) -> DeltaSource:
         url = file_url(self.folder)
         settings = {"start": "earliest", "max_bytes": 1 << 30, "event_time": None, **options}
-        return open_delta_source("orders", url, open_store(StoreConfig(url)), types, **settings)
+        return open_delta_source(TableReading("orders", types, **settings), url, open_store(StoreConfig(url)))
 
     def append(self, *keys: int, **options: Any) -> None:
         rows = pa.table({"k": pa.array(keys, pa.int64()), "v": [f"v{key}" for key in keys]})

@@ -31,7 +31,7 @@ from milepost.errors import (
 from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import open_iceberg_source
+from milepost.sources.landed import TableReading, open_iceberg_source
 from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.open import open_store
 from milepost_testkit.formats.iceberg_lake import lake_on_disk
@@ -60,10 +60,14 @@ class Table:
         return self.catalog.load_table(NAME)
 
     def open(self, types: Mapping[str, Any] = TYPES, **options: Any) -> IcebergSource:
-        settings = {"start": "earliest", "max_bytes": 1 << 30, "event_time": None, "branch": "main", **options}
-        catalog = CatalogSpec(type="sql", uri=self.uri)
+        settings = {"start": "earliest", "max_bytes": 1 << 30, "event_time": None, **options}
+        catalog, branch = CatalogSpec(type="sql", uri=self.uri), settings.pop("branch", "main")
         return open_iceberg_source(
-            "orders", catalog, "shop.orders", lambda url: open_store(StoreConfig(url)), types, **settings
+            TableReading("orders", types, **settings),
+            catalog,
+            "shop.orders",
+            branch,
+            lambda url: open_store(StoreConfig(url)),
         )
 
     def append(self, *keys: int, branch: str = "main") -> int:
@@ -229,15 +233,11 @@ def test_the_tables_of_milepost_are_read_by_their_mapping_of_names(tmp_path: Pat
     lake.move(1, (lake.staged(1, 2),))
     log = TableLog(
         lambda: open_iceberg_source(
-            "orders",
+            TableReading("orders", TYPES, None, "earliest", 1 << 30),
             CatalogSpec(type="sql", uri=lake.config.uri),
             "shop.totals",
+            "main",
             lambda url: open_store(StoreConfig(url)),
-            TYPES,
-            None,
-            branch="main",
-            start="earliest",
-            max_bytes=1 << 30,
         )
     )
     log.land()
@@ -518,15 +518,11 @@ def test_a_table_that_the_catalog_does_not_have_is_refused(table: Table) -> None
 
 def test_a_catalog_that_cannot_be_opened_is_named_without_secrets(tmp_path: Path) -> None:
     source = open_iceberg_source(
-        "orders",
+        TableReading("orders", TYPES, None, "earliest", 1),
         CatalogSpec(type="rest", uri="http://127.0.0.1:9/api", options={"token": "s3cret"}),
         "shop.orders",
+        "main",
         lambda url: open_store(StoreConfig(url)),
-        TYPES,
-        None,
-        branch="main",
-        start="earliest",
-        max_bytes=1,
     )
     with pytest.raises(SourceUnreachable) as refused:
         source.identity()

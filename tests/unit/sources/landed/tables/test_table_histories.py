@@ -25,7 +25,7 @@ from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import open_delta_source, open_iceberg_source
+from milepost.sources.landed import TableReading, open_delta_source, open_iceberg_source
 from milepost.sources.landed.delta.delta_source import DeltaSource
 from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.log import SourceLog
@@ -62,7 +62,7 @@ class DeltaOrders:
 
     def open(self, **options: Any) -> DeltaSource:
         url = file_url(self.folder)
-        return open_delta_source("orders", url, open_store(StoreConfig(url)), TYPES, None, **options)
+        return open_delta_source(TableReading("orders", TYPES, None, **options), url, open_store(StoreConfig(url)))
 
 
 class IcebergOrders:
@@ -85,14 +85,11 @@ class IcebergOrders:
     def open(self, **options: Any) -> IcebergSource:
         catalog = CatalogSpec(type="sql", uri=self.uri)
         return open_iceberg_source(
-            "orders",
+            TableReading("orders", TYPES, None, **options),
             catalog,
             "shop.orders",
+            "main",
             lambda url: open_store(StoreConfig(url)),
-            TYPES,
-            None,
-            branch="main",
-            **options,
         )
 
 

@@ -15,7 +15,7 @@ from milepost.jobspec.job import CatalogSpec
 from milepost.jobspec.load.load import load_job
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import Credentials, StoreConfig
-from milepost.sources.landed import open_delta_source, open_iceberg_source
+from milepost.sources.landed import TableReading, open_delta_source, open_iceberg_source
 from milepost.sources.landed.delta.delta_source import DeltaSource
 from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.open import open_store
@@ -28,7 +28,7 @@ from milepost_testkit.servers.s3_servers import Seaweed, SeaweedTables
 
 pytestmark = pytest.mark.long
 
-TYPES = {"k": parse_type("int64")}
+READING = TableReading("orders", {"k": parse_type("int64")}, None, "earliest", 1 << 30)
 WRONG = Credentials("nobody", "s3cret-of-nobody")
 
 
@@ -39,7 +39,7 @@ def config_of(server: Seaweed, url: str) -> StoreConfig:
 
 
 def open_delta(config: StoreConfig) -> DeltaSource:
-    return open_delta_source("orders", config.url, open_store(config), TYPES, None, start="earliest", max_bytes=1 << 30)
+    return open_delta_source(READING, config.url, open_store(config))
 
 
 @pytest.mark.parametrize("by_reference", [False, True])
@@ -130,15 +130,7 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
 
     def open_orders() -> IcebergSource:
         return open_iceberg_source(
-            "orders",
-            catalog,
-            lake.config.table_name,
-            lambda url: open_store(replace(used, url=url)),
-            TYPES,
-            None,
-            branch="main",
-            start="earliest",
-            max_bytes=1 << 30,
+            READING, catalog, lake.config.table_name, "main", lambda url: open_store(replace(used, url=url))
         )
 
     log = TableLog(open_orders, lambda url: replace(used, url=url))
