@@ -327,10 +327,9 @@ class FrameCompiler:
             if shown.times and name == left_rows.event_time:
                 frame.physical[reference] = shown.times[0].name
         pairs = [pair for side in sides[:count] for pair in ((side.left.name, side.right.name), side.names)]
-        if (
-            columns_of := unique_columns(self.emitter, self.scope, frame, index, (before, node), pairs, how)
-        ) is not None:
-            self.emitter.unique[frame.node] = columns_of
+        unique_of = unique_columns(self.emitter, self.scope, frame, index, (before, node), pairs, how)
+        if unique_of is not None:
+            self.emitter.unique[frame.node] = unique_of
 
     def _add(
         self, frame: Frame, index: int, kind: str, how: str, left: Sequence[str], right: Sequence[str], node: str,

@@ -177,7 +177,7 @@ def test_lint_and_messages_name_the_users_expressions_instead_of_columns_of_the_
     query = "SELECT lower(customer) AS who, max(amount + 1) AS m FROM orders GROUP BY lower( customer)"
     (statement,) = lint_report(job(view(query)))["statements"]
     assert [state["bound"] for state in statement["state"]] == ["grows without bound with: distinct lower( customer)"]
-    with pytest.raises(InvalidRequest, match="select lower\\(customer\\)$"):
+    with pytest.raises(InvalidRequest, match=r"select lower\(customer\)$"):
         job(view("SELECT count(*) AS n FROM orders GROUP BY lower(customer)"))
 
 
