@@ -42,8 +42,8 @@ RANKS = ("row_number", "rank", "dense_rank")
 
 _PREFIX = "SELECT "
 _SUBQUERY = (
-    "a query in an expression is not available in this version, except [NOT] EXISTS and IN as terms of WHERE; write a "
-    "CROSS JOIN or LEFT JOIN with a common table expression"
+    "a query in an expression is not available in this version, except one value in SELECT, WHERE or HAVING, and [NOT] "
+    "EXISTS and [NOT] IN as terms of WHERE; write a join with a common table expression"
 )
 _UNITS = {"week": 604_800_000, "day": 86_400_000, "hour": 3_600_000, "minute": 60_000, "second": 1000, "millisecond": 1}
 """Unit of an interval -> milliseconds."""

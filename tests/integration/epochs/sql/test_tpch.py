@@ -52,7 +52,7 @@ def test_each_query_equals_duckdb_after_refreshes_a_rollback_and_a_rescale(
 
 @pytest.mark.deep
 def test_some_queries_equal_duckdb_on_spark(tmp_path: Path) -> None:
-    names = ("q01", "q11", "q14", "q17")
+    names = ("q01", "q11", "q14", "q17", "q20", "q22")
     job = TpchJob(tmp_path, {name: QUERIES[name] for name in names}, ChangeFeed(Tpch(0.01), share=0.02))
     runner = spark_runner()
     for _ in range(2):
