@@ -47,6 +47,13 @@ def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
     return StructType([StructField(CONTROL, BinaryType()), *fields])
 
 
+def wide_frame(session: SparkSession, rows: pa.Table, schemas: Mapping[str, pa.Schema]) -> DataFrame:
+    """Return the wide frame of some rows, with the nullability of `_nullable`, which Arrow requires."""
+    type_ = _nullable(wide_type(schemas))
+    assert isinstance(type_, StructType)
+    return session.createDataFrame(rows, type_)
+
+
 def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the Arrow schema of a SQL output by Spark's analysis, with the nullability of `_nullable`.
 

@@ -22,7 +22,7 @@ from milepost.spark.driver.sql_projection import (
     decode_output,
     encode_output,
     project,
-    wide_type,
+    wide_frame,
 )
 from milepost.spark.local.local_levels import run_levels
 from milepost.spark.task.epoch_tasks import epoch_tasks
@@ -84,7 +84,7 @@ class _SparkSql:
         if step is None:
             return items
         rows = pa.Table.from_batches(encode_output(items, step.input_schemas)).combine_chunks()
-        frame = self._session().createDataFrame(rows, wide_type(step.input_schemas))
+        frame = wide_frame(self._session(), rows, step.input_schemas)
         projected = collect(project(frame, step.expressions, step.columns))
         return decode_output(projected.to_batches(), step.output_schemas, step.columns)
 
