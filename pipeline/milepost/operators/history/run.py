@@ -12,11 +12,10 @@ the row before. With `track: [city]`::
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import (
@@ -28,12 +27,12 @@ from milepost.operators.contract import (
     KeyedState,
     OperatorFailed,
     OperatorInput,
-    OperatorOutput,
     OutputKind,
     StatefulOperator,
     only_table,
 )
 from milepost.operators.history.spec import IS_CURRENT, VALID_FROM, VALID_TO, HistoryOperator
+from milepost.operators.rows.changed_keys_run import ChangedKeysRun
 from milepost.operators.rows.columns import (
     check_key,
     check_order,
@@ -48,7 +47,7 @@ from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
 from milepost.operators.rows.retractions import retractions
 from milepost.operators.rows.row_order import same_values, sorted_rows, tie_break
 from milepost.operators.rows.tombstones import TOMBSTONE_COLUMN, are_tombstones, put_last_rows, without_payload
-from milepost.protocol.records import BEGINS_NULL, WEIGHT_COLUMN
+from milepost.protocol.records import BEGINS_NULL
 
 
 def build(spec: HistoryOperator, inputs: Sequence[OperatorInput], options: BuildOptions) -> StatefulOperator:
@@ -92,9 +91,9 @@ class HistoryByKey:
         self.version_schema = distinct_columns(self.uid, [*(schema.field(name) for name in self._shown), *version])
         self.output_schema = self.version_schema.append(DELETED_FIELD) if self.deletes else self.version_schema
 
-    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> HistoryRun:
+    def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> ChangedKeysRun[HistoryByKey]:
         """Start one subtask's epoch. Nothing here fires."""
-        return HistoryRun(self, tables[ONLY_TABLE])
+        return ChangedKeysRun(self, tables[ONLY_TABLE])
 
     def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
         """Store the winning row of each key and sequence. Return the distinct keys whose rows changed.
@@ -182,36 +181,3 @@ class HistoryByKey:
         """Return a state column. A column that only the table has may be added later, and begins null."""
         is_added = field.name in self._payload and field.name not in (self._track or ())
         return field.with_metadata({BEGINS_NULL: "1"}) if is_added else field
-
-
-class HistoryRun:
-    """One subtask's epoch of a `HistoryByKey`. Changed versions are emitted at its end."""
-
-    def __init__(self, operator: HistoryByKey, state: KeyedState) -> None:
-        self._operator, self._state = operator, state
-        self._pieces: list[pa.Table] = []
-        self._changes = operator.version_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
-
-    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Ingest rows without emitting anything. Nothing is ever late."""
-        if rows.num_rows:
-            self._pieces.append(self._operator.ingest(rows, self._state))
-        yield from ()
-
-    def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing."""
-        return self._operator.output_schema.empty_table()
-
-    def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each changed version, by key and `valid_from`, then deletes of those that are not in the table now."""
-        keys = distinct_rows(pa.concat_tables(self._pieces)) if self._pieces else None
-        if keys is None or not keys.num_rows:
-            return self._operator.output_schema.empty_table()
-        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
-        self._changes, ended = self._operator.changes(keys, self._state)
-        rows = self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
-        return self._operator.marked(rows, ended)
-
-    def retractions(self) -> pa.Table:
-        """Return the changed versions: retractions of those at the start of the epoch, and the current ones."""
-        return self._changes

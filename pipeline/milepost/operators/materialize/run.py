@@ -15,7 +15,7 @@ old one. Uniqueness is therefore checked only if nothing is in flight before thi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,6 @@ from milepost.operators.contract import (
     KeyedState,
     OperatorFailed,
     OperatorInput,
-    OperatorOutput,
     OutputKind,
     RowsOfKeys,
     StatefulOperator,
@@ -38,6 +37,7 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.materialize.spec import MaterializeOperator
+from milepost.operators.rows.changed_keys_run import RetractedKeysRun
 from milepost.operators.rows.columns import (
     check_key,
     distinct_rows,
@@ -47,8 +47,8 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import check_settled, retractions
-from milepost.operators.rows.row_order import last_rows, sorted_rows
+from milepost.operators.rows.retractions import retractions
+from milepost.operators.rows.row_order import last_rows
 from milepost.protocol.records import WEIGHT_COLUMN
 
 
@@ -87,6 +87,12 @@ class MaterializeByKey:
         state.add(rows.append_column(WEIGHT_COLUMN, weights))
         return distinct_rows(rows.select(list(self.key)))
 
+    def changes(self, keys: pa.Table, state: KeyedState) -> tuple[pa.Table, pa.Table]:
+        """Return (changed rows with weights, former rows of keys without one now) of distinct keys, by key."""
+        before, places_before = self.shown(state.lookup_all_at_start(keys))
+        now, places = self.shown(state.lookup_all(keys))
+        return retractions(before, places_before, now, places), before.filter(pa.array(~np.isin(places_before, places)))
+
     def shown(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
         """Return the greatest row of each key that has any, by key, and the number of its key."""
         weights = found.take([WEIGHT_COLUMN]).column(WEIGHT_COLUMN).to_numpy()
@@ -107,47 +113,8 @@ class MaterializeByKey:
         return with_deletes(rows, deleted_rows, self.key) if self.deletes else rows
 
 
-class MaterializeRun:
-    """One subtask's epoch of a `MaterializeByKey`. Changed keys are emitted at its end."""
-
-    def __init__(self, operator: MaterializeByKey, state: KeyedState) -> None:
-        self._operator, self._state = operator, state
-        self._pieces: list[pa.Table] = []
-        self._changes = operator.row_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
-
-    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Ingest rows without emitting anything. Nothing is ever late."""
-        if rows.num_rows:
-            self._pieces.append(self._operator.ingest(rows, self._state))
-        yield from ()
-
-    def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing."""
-        return self._operator.output_schema.empty_table()
-
-    def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each key whose row changed, by key, then a delete of each key that no longer has a row.
-
-        With a stable key, a key is without rows only while the rows that replace them are in flight.
-        """
-        if not self._pieces:
-            return self._operator.output_schema.empty_table()
-        keys = self._changed_keys()
-        before, places_before = self._operator.shown(self._state.lookup_all_at_start(keys))
-        now, places = self._operator.shown(self._state.lookup_all(keys))
-        self._changes = retractions(before, places_before, now, places)
-        ended = before.filter(pa.array(~np.isin(places_before, places)))
-        rows = self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
-        return self._operator.marked(rows, ended)
-
-    def retractions(self) -> pa.Table:
-        """Return, per changed key, the retraction of its row at the start of the epoch, and its current row."""
-        return self._changes
-
-    def check_settled(self, *, all_keys: bool) -> None:
-        """Raises OperatorFailed: a row was retracted but never inserted."""
-        rows = self._rows_to_check(all_keys=all_keys)
-        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(WEIGHT_COLUMN) < 0))
+class MaterializeRun(RetractedKeysRun[MaterializeByKey]):
+    """One subtask's epoch of a `MaterializeByKey`."""
 
     def check_unique(self, *, all_keys: bool) -> None:
         """Raises OperatorFailed: a key has two rows."""
@@ -166,18 +133,3 @@ class MaterializeRun:
                 f"key{'s' * (crowded > 1)}, such as {key}; roll back, then give the operator a new uid and a key that "
                 "each row of its input has alone, or take one row of each key with `kind: top` and `n: 1`",
             )
-
-    def _rows_to_check(self, *, all_keys: bool) -> pa.Table:
-        columns = [*self._operator.key, WEIGHT_COLUMN]
-        if all_keys:
-            return self._state.rows().select(columns)
-        return self._state.lookup_all(self._changed_keys()).take(columns)
-
-    def _changed_keys(self) -> pa.Table:
-        """Return the distinct keys of the epoch, in ascending order."""
-        keys = distinct_rows(pa.concat_tables([self._no_keys(), *self._pieces]))
-        return keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
-
-    def _no_keys(self) -> pa.Table:
-        schema = self._operator.row_schema
-        return pa.schema([schema.field(name) for name in self._operator.key]).empty_table()

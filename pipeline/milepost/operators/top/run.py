@@ -14,13 +14,12 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from milepost.operators.contract import (
     ONLY_TABLE,
@@ -32,18 +31,17 @@ from milepost.operators.contract import (
     KeyedState,
     OperatorFailed,
     OperatorInput,
-    OperatorOutput,
     OutputKind,
     RowsOfKeys,
     StatefulOperator,
     StateTable,
     multi_row_table,
 )
+from milepost.operators.rows.changed_keys_run import RetractedKeysRun
 from milepost.operators.rows.columns import (
     check_key,
     check_order,
     distinct_columns,
-    distinct_rows,
     first_of_each,
     group_rows,
     key_columns,
@@ -53,7 +51,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import NONE, check_settled, with_weights
+from milepost.operators.rows.retractions import with_weights
 from milepost.operators.rows.row_order import OrderBy, order_numbers, sorted_rows, tie_break
 from milepost.operators.top.spec import MOST_TIES, TopOperator
 from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
@@ -163,12 +161,19 @@ class TopByKey:
         state.delete(known.select([*self.key, *IDENTITY_COLUMNS]).take(outranked))
         state.add(rows.filter(pa.array(kept[known.num_rows :])))
 
+    def changes(self, keys: pa.Table, state: KeyedState) -> tuple[pa.Table, pa.Table]:
+        """Return (changed rows with weights, former rows of ranks that ended) of distinct keys, by key and rank."""
+        if not self.is_keyed:
+            return self.net_changes(keys, state), self.ranked_schema.empty_table()
+        (before, place_before), (now, place) = self.changed(keys, state)
+        ended = before.filter(pa.array(~np.isin(place_before, place)))
+        return with_weights(before, place_before, now, place), ended
+
     def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:
         """Return the ranks of distinct keys whose row changed in this epoch: the old rows, then the new ones.
 
         A rank that no longer has a row is only among the old ones.
         """
-        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
         now, place = self._first_rows(state.lookup_all(keys))
         before, place_before = self._first_rows(state.lookup_all_at_start(keys))
         _, at, at_before = np.intersect1d(place, place_before, assume_unique=True, return_indices=True)
@@ -184,7 +189,6 @@ class TopByKey:
 
     def net_changes(self, keys: pa.Table, state: KeyedState) -> pa.Table:
         """Return the rows that entered or left the first n of distinct keys, weighted, by key, retractions first."""
-        keys = keys.take(pa.array(sorted_rows(keys, np.zeros(keys.num_rows, dtype=np.int64), ())[0]))
         sides = [state.lookup_all_at_start(keys), state.lookup_all(keys)]
         (before, of_before), (now, of_now) = (self._ranked(one.take(self.state_columns), one.owners) for one in sides)
         rows, owners = pa.concat_tables([before, now]), np.concatenate([of_before, of_now])
@@ -276,58 +280,13 @@ class TopByKey:
         return order, begins, before - before[first][np.cumsum(first) - 1]
 
 
-class TopRun:
-    """One subtask's epoch of a `TopByKey`. Changed ranks are emitted at its end."""
-
-    def __init__(self, operator: TopByKey, state: KeyedState) -> None:
-        self._operator = operator
-        self._state = state
-        self._keys: list[pa.Table] = []
-        nothing: _Ranks = operator.ranked_schema.empty_table(), NONE
-        self._before, self._now = nothing, nothing
-        self._changes = operator.ranked_schema.append(pa.field(WEIGHT_COLUMN, pa.int64())).empty_table()
-
-    def rows(self, position: int, rows: pa.Table, lateness_us: int | None) -> Iterator[OperatorOutput]:
-        """Ingest rows without emitting anything. Nothing is ever late."""
-        if rows.num_rows:
-            self._keys.append(self._operator.ingest(rows, self._state))
-        yield from ()
-
-    def advance(self, firing_us: int | None) -> pa.Table:
-        """Emit nothing."""
-        return self._operator.output_schema.empty_table()
-
-    def finish(self, firing_us: int | None) -> pa.Table:
-        """Emit each rank that has another row than when the epoch began, by key and rank, then those that have ended.
-
-        Where rows never go, a rank ends only while a row that takes its place is in flight.
-        """
-        if not self._operator.is_keyed:
-            if self._keys:
-                self._changes = self._operator.net_changes(self._changed_keys(), self._state)
-            return self._changes.filter(pc.field(WEIGHT_COLUMN) > 0).drop_columns([WEIGHT_COLUMN])
-        if self._keys:
-            self._before, self._now = self._operator.changed(self._changed_keys(), self._state)
-        before, place_before = self._before
-        ended = ~np.isin(place_before, self._now[1])
-        return self._operator.marked(self._now[0], before.filter(pa.array(ended)))
-
-    def retractions(self) -> pa.Table:
-        """Return the changed ranks: retractions of their rows at the start of the epoch, and the current rows."""
-        if not self._operator.is_keyed:
-            return self._changes
-        return with_weights(*self._before, *self._now)
+class TopRun(RetractedKeysRun[TopByKey]):
+    """One subtask's epoch of a `TopByKey`."""
 
     def check_settled(self, *, all_keys: bool) -> None:
         """Raises OperatorFailed: a row was retracted but never inserted."""
-        if not self._operator.over_updates or not (self._keys or all_keys):
-            return
-        columns = [*self._operator.key, WEIGHT_COLUMN]
-        rows = self._state.rows() if all_keys else self._state.lookup_all(self._changed_keys()).take(columns)
-        check_settled(self._operator.uid, self._operator.key, rows.filter(pc.field(WEIGHT_COLUMN) < 0))
-
-    def _changed_keys(self) -> pa.Table:
-        return distinct_rows(pa.concat_tables(self._keys))
+        if self._operator.over_updates:
+            super().check_settled(all_keys=all_keys)
 
 
 def _weights(state_rows: pa.Table) -> Ints:
