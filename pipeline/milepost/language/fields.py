@@ -28,6 +28,7 @@ from milepost.language.times.durations import (
     format_signed_duration,
     in_ms,
     parse_duration,
+    parse_precise_duration,
     parse_signed_duration,
     parse_size,
 )
@@ -94,6 +95,15 @@ def _positive(value: timedelta) -> timedelta:
 
 
 PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
+
+PreciseDuration = Annotated[
+    timedelta,
+    BeforeValidator(parse_precise_duration),
+    PlainSerializer(format_duration, return_type=str),
+    _text_schema(r"^(\d{1,9}(ms|s|m|h|d)|\d{1,16}us)$", "30s 5m 2h 3d 1800000001us"),
+    AfterValidator(_positive),
+]
+"""A duration above 0s that may have microseconds."""
 
 SignedDuration = Annotated[
     timedelta,

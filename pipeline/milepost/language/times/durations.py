@@ -6,9 +6,10 @@ import re
 from datetime import timedelta
 
 _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
+_PRECISE = re.compile(r"(\d{1,16})us")
 _SIZE = re.compile(r"(\d{1,15})\s*(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)")
 _LONGEST_DAYS = 36_500
-_MICROSECONDS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_MICROSECONDS = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _BYTES: dict[str, int] = {"B": 1}
 _BYTES |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", 1)}
 _BYTES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate("KMGT", 1)}
@@ -29,6 +30,16 @@ def parse_duration(text: object) -> timedelta:
     if microseconds > _LONGEST_DAYS * _MICROSECONDS["d"]:
         raise ValueError(f"expected a duration of at most {_LONGEST_DAYS}d, got {text}")
     return timedelta(microseconds=microseconds)
+
+
+def parse_precise_duration(text: object) -> timedelta:
+    """Parse a duration that may be a number of microseconds, `1800000001us`. Raises ValueError."""
+    match = _PRECISE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return parse_duration(text)
+    if int(match[1]) > _LONGEST_DAYS * _MICROSECONDS["d"]:
+        raise ValueError(f"expected a duration of at most {_LONGEST_DAYS}d, got {text}")
+    return timedelta(microseconds=int(match[1]))
 
 
 def parse_signed_duration(text: object) -> timedelta:
@@ -56,7 +67,7 @@ def format_signed_duration(value: timedelta) -> str:
 def format_duration(value: timedelta) -> str:
     """Return the canonical text of a duration, in the largest unit that divides it: 90 minutes -> `90m`."""
     microseconds = in_us(value)
-    for unit in ("d", "h", "m", "s", "ms"):
+    for unit in ("d", "h", "m", "s", "ms", "us"):
         if microseconds and microseconds % _MICROSECONDS[unit] == 0:
             return f"{microseconds // _MICROSECONDS[unit]}{unit}"
     return "0s"

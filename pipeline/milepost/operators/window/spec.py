@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, WithJsonSchema
 
-from milepost.language import ColumnType, Duration, Path, PositiveDuration, Problem, SpecModel
+from milepost.language import ColumnType, Duration, Path, PreciseDuration, Problem, SpecModel
 from milepost.language.times import (
     MOST_DAYS,
     Calendar,
@@ -115,10 +115,11 @@ class SessionWindows(SpecModel):
     """Windows of rows of one key, separated by gaps.
 
     Attributes:
-        gap: a row at least this long after the previous one begins a new session. Above 0s.
+        gap: a row at least this long after the previous one begins a new session. Above 0s. It may have microseconds:
+            with `1800000001us`, rows exactly 30 minutes apart are in one session, as in Spark's `session_window`.
     """
 
-    gap: PositiveDuration
+    gap: PreciseDuration
 
 
 def _whole_panes(windows: SlidingWindows | None) -> SlidingWindows | None:

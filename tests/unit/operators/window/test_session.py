@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorFailed, OperatorInput, StatefulOperator
-from milepost.operators.window.spec import WindowOperator
+from milepost.operators.window.spec import SessionWindows, WindowOperator
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.layer import KeySpec
@@ -37,10 +38,10 @@ Row = tuple[str | None, float]
 
 
 def session_operator(
-    schema: pa.Schema, calls: dict[str, str], options: dict[str, str] | None = None
+    schema: pa.Schema, calls: dict[str, str], options: dict[str, str] | None = None, gap: str = "10m"
 ) -> StatefulOperator:
     spec = WindowOperator.model_validate(
-        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": {"session": {"gap": "10m"}},
+        {"uid": "win", "kind": "window", "inputs": ["in"], "key": ["k"], "window": {"session": {"gap": gap}},
          "aggregates": calls, **(options or {})}
     )  # fmt: skip
     return build_operator(spec, [OperatorInput(schema, "t")])
@@ -70,6 +71,25 @@ def test_a_row_a_gap_after_the_last_one_begins_a_new_session(tmp_path: Path) -> 
     assert found(out.rows) == [
         ("a", -5.0, 14.99, 2), ("b", 0.0, 10.0, 1), (None, 0.0, 10.0, 1), ("a", 14.99, 24.99, 1),
     ]  # fmt: skip
+
+
+def test_with_a_microsecond_more_rows_exactly_a_gap_apart_are_one_session(tmp_path: Path) -> None:
+    operator = session_operator(SCHEMA, {"n": "count(*)"}, gap="600000001us")
+    run = OperatorRun(operator, LocalStore(StoreConfig(f"file://{tmp_path}")))
+    assert not run.epoch(rows(("a", 0)), None, 10 * MINUTE_US).rows.num_rows, "a row at minute 10 may still arrive"
+    out = run.epoch(rows(("a", 10), ("b", 0), ("b", 10 + 1 / MINUTE_US)), None, END_OF_TIME).rows
+    assert sorted(zip(out["k"].to_pylist(), out["n"].to_pylist(), strict=True)) == [("a", 2), ("b", 1), ("b", 1)]
+
+
+@pytest.mark.parametrize("gap", ["600000001us", "10m", "1us"])
+def test_a_gap_is_written_as_it_is_read(gap: str) -> None:
+    assert SessionWindows.model_validate({"gap": gap}).model_dump(mode="json") == {"gap": gap}
+
+
+@pytest.mark.parametrize("gap", ["0us", "9999999999999999us", "-1us", "1.5us"])
+def test_a_gap_that_is_none_is_refused(gap: str) -> None:
+    with wording.raises(ValidationError):
+        SessionWindows.model_validate({"gap": gap})
 
 
 def test_a_row_between_two_sessions_makes_them_one(tmp_path: Path) -> None:
