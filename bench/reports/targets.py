@@ -184,6 +184,9 @@ def _all() -> Sequence[Target]:
         ("latest of 1 M changes, 1 M keys", "latest"),
         ("aggregate over an aggregate", "retract"),
         ("as-of join", "asof"),
+        ("join of 1 M bids with 5 M auctions, no time bound", "join-all"),
+        ("highest bid per auction", "winning"),
+        ("sums of the highest bids by category", "by-category"),
     ):
         what = f"{says}: the better of Structured Streaming and PyFlink SQL"
         found.append(Target(what, f"language/{name}", 4, faster(("spark-", "flink-"))))

@@ -45,6 +45,8 @@ _TYPES = {
     "auctions": "BIGINT",
     "seller": "BIGINT",
     "category": "STRING",
+    "category_id": "BIGINT",
+    "opening": "BIGINT",
 }
 _STATIC = ("auction", "seller", "category")
 _POLL_S = 0.01

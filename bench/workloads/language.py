@@ -142,6 +142,9 @@ LATEST = Statement(
     timed=False,
 )  # fmt: skip
 
+_NEWEST_FILE = "regexp_extract(filename, '([0-9]+)$', 1)::BIGINT DESC, place DESC"
+"""Of the rows that Flink has published of a key: the one that it wrote last."""
+
 RETRACT = Statement(
     columns=("auction",),
     result=("bids", "auctions"),
@@ -156,7 +159,7 @@ RETRACT = Statement(
         FROM (SELECT auction, count(*) AS bids FROM {bids} GROUP BY auction) GROUP BY bids""",
     flink="""SELECT bids, count(*) AS auctions
         FROM (SELECT auction, count(*) AS bids FROM bids GROUP BY auction) GROUP BY bids""",
-    order="regexp_extract(filename, '([0-9]+)$', 1)::BIGINT DESC, place DESC",
+    order=_NEWEST_FILE,
     timed=False,
 )  # fmt: skip
 
@@ -218,3 +221,103 @@ LOOKUP = Statement(
     static=AUCTIONS,
     timed=False,
 )
+
+_OPENED_UNTIL = "2023-11-14 22:15:00"
+"""The end of epoch 0, in which every auction has one row: that opens it, and later rows are bids."""
+
+_OPENED = (
+    {"uid": "opened", "kind": "sql", "inputs": ["bids"],
+     "sql": f"SELECT auction, price AS opening, auction % {CATEGORIES} AS category_id FROM bids "
+            f"WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}Z'"},
+    {"uid": "later", "kind": "sql", "inputs": ["bids"],
+     "sql": f"SELECT auction, price, event_time FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}Z'"},
+)  # fmt: skip
+
+
+def _opened_join(bids: str, remainder: str, until: str) -> str:
+    """Return FROM with each bid `l` and its opened auction `o`, in SQL of DuckDB and Flink."""
+    opened = f"SELECT auction, price AS opening, {remainder} AS category_id FROM {bids} WHERE event_time < {until}"
+    return f"""FROM (SELECT auction, price, event_time FROM {bids} WHERE event_time >= {until}) l
+        JOIN ({opened}) o ON l.auction = o.auction"""
+
+
+def _in_duckdb(bids: str) -> str:
+    return _opened_join(bids, f"auction % {CATEGORIES}", f"TIMESTAMPTZ '{_OPENED_UNTIL}Z'")
+
+
+_IN_FLINK = _opened_join("bids", f"MOD(auction, {CATEGORIES})", f"TIMESTAMP '{_OPENED_UNTIL}'")
+
+
+def _join_all_of_spark(opens: Opens) -> Any:
+    from pyspark.sql import functions as f
+
+    until = f"TIMESTAMP '{_OPENED_UNTIL}Z'"
+    later = opens("bids").where(f.expr(f"event_time >= {until}")).alias("l")
+    opened = opens("bids").where(f.expr(f"event_time < {until}")).alias("o")
+    return later.join(opened, f.expr("l.auction = o.auction")).select(
+        "l.auction", "l.price", f.col("o.price").alias("opening")
+    )
+
+
+JOIN_ALL = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "price", "opening"),
+    operators=(
+        *_OPENED,
+        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"]},
+        {"uid": "result", "kind": "sql", "inputs": ["joined"], "sql": "SELECT auction, price, opening FROM joined"},
+    ),
+    key=(),
+    answer=lambda bids: f"SELECT l.auction, l.price, o.opening {_in_duckdb(bids)}",
+    flink=f"SELECT l.auction, l.price, o.opening {_IN_FLINK}",
+    spark=_join_all_of_spark,
+    timed=False,
+)
+"""The join of Nexmark's q20, without a bound in time."""
+
+WINNING = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "price", "opening"),
+    operators=(
+        *_OPENED,
+        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"],
+         "condition": ["price >= right.opening"]},
+        {"uid": "result", "kind": "top", "inputs": ["joined"], "key": ["auction"],
+         "order_by": [{"price": "desc"}, "event_time"], "n": 1},
+    ),
+    key=("auction",),
+    answer=lambda bids: f"""SELECT l.auction, l.price, o.opening {_in_duckdb(bids)} AND l.price >= o.opening
+        QUALIFY row_number() OVER (PARTITION BY l.auction ORDER BY l.price DESC, l.event_time) = 1""",
+    flink=f"""SELECT auction, price, opening FROM (SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY auction ORDER BY price DESC, event_time) AS place
+        FROM (SELECT l.auction, l.price, l.event_time, o.opening {_IN_FLINK} AND l.price >= o.opening))
+        WHERE place = 1""",
+    order=_NEWEST_FILE,
+    timed=False,
+)  # fmt: skip
+"""The winning bids of Nexmark's q9."""
+
+BY_CATEGORY = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("category_id", "auctions", "total"),
+    operators=(
+        *_OPENED,
+        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"],
+         "condition": ["price >= right.opening"]},
+        {"uid": "highest", "kind": "aggregate", "inputs": ["joined"], "key": ["auction", "category_id"],
+         "aggregates": {"price": "max(price)"}},
+        {"uid": "result", "kind": "aggregate", "inputs": ["highest"], "key": ["category_id"],
+         "aggregates": {"auctions": "count(*)", "total": "sum(price)"}},
+    ),
+    key=("category_id",),
+    answer=lambda bids: f"""SELECT category_id, count(*) AS auctions, sum(price)::BIGINT AS total
+        FROM (SELECT l.auction, o.category_id, max(l.price) AS price {_in_duckdb(bids)} AND l.price >= o.opening
+            GROUP BY ALL)
+        GROUP BY category_id""",
+    flink=f"""SELECT category_id, count(*) AS auctions, sum(price) AS total
+        FROM (SELECT l.auction, o.category_id, max(l.price) AS price {_IN_FLINK} AND l.price >= o.opening
+        GROUP BY l.auction, o.category_id) GROUP BY category_id""",
+    order=_NEWEST_FILE,
+    timed=False,
+)  # fmt: skip
+"""Nexmark's q4: the highest bid of each auction, by category."""

@@ -9,7 +9,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from bench.workloads.language import ASOF, DELAY_MS, JOIN, LATEST, LOOKUP, RETRACT, SESSION, Statement
+from bench.workloads.language import (
+    ASOF,
+    BY_CATEGORY,
+    DELAY_MS,
+    JOIN,
+    JOIN_ALL,
+    LATEST,
+    LOOKUP,
+    RETRACT,
+    SESSION,
+    WINNING,
+    Statement,
+)
 from bench.workloads.shapes import Shape, Skew
 
 WINDOW_S = 10
@@ -32,6 +44,9 @@ class Query(Enum):
     RETRACT = "retract"
     ASOF = "asof"
     LOOKUP = "lookup"
+    JOIN_ALL = "join-all"
+    WINNING = "winning"
+    BY_CATEGORY = "by-category"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +184,9 @@ STATEMENTS = {
     Query.RETRACT: RETRACT,
     Query.ASOF: ASOF,
     Query.LOOKUP: LOOKUP,
+    Query.JOIN_ALL: JOIN_ALL,
+    Query.WINNING: WINNING,
+    Query.BY_CATEGORY: BY_CATEGORY,
 }
 """Queries beyond one grouping."""
 
@@ -239,6 +257,28 @@ WORKLOADS = {
             Query.LOOKUP,
             ("auction",),
             Shape(100_000, prefill=False),
+        ),
+        Workload(
+            "join-all",
+            "1 M bids joined with 5 M auctions, without a time bound (Nexmark q20)",
+            Query.JOIN_ALL,
+            ("auction",),
+            Shape(5_000_000),
+            memory="6g",
+        ),
+        Workload(
+            "winning",
+            "the highest of 1 M bids per auction, of 1 M auctions (Nexmark q9)",
+            Query.WINNING,
+            ("auction",),
+            Shape(1_000_000, coarse=True),
+        ),
+        Workload(
+            "by-category",
+            "the sum of the highest bids of 1 M auctions, by category (Nexmark q4)",
+            Query.BY_CATEGORY,
+            ("category_id",),
+            Shape(1_000_000),
         ),
     )
 }
