@@ -76,6 +76,7 @@ def _told(act: Callable[..., None], folder: Path, days: int, *arguments: object)
     assert len(consumed) == len(set(consumed)) == days
 
 
+@pytest.mark.deep
 def test_a_jvm_that_dies_amid_the_epoch_is_lost_and_the_next_run_starts_another(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

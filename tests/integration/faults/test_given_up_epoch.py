@@ -95,6 +95,7 @@ def test_a_run_whose_jvm_is_killed_starts_another_one_and_ends_well(tmp_path: Pa
     assert published(spec) == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_cancel_stops_the_run_that_waits_for_spark_and_the_next_incarnation_reads_its_input(
     tmp_path: Path, in_process: Plane
 ) -> None:

@@ -84,6 +84,7 @@ def stores_of(job: ConnectedJob) -> list[ObjectStore]:
     return [context.store, *(open_store(context.sink_config(sink.name)) for sink in context.spec.sinks)]
 
 
+@pytest.mark.deep
 def test_wrong_credentials_name_the_connection_and_lose_nothing(
     connect: Callable[[ConnectServer], ConnectedJob], spark_connect: ConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

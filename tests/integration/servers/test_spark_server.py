@@ -27,6 +27,7 @@ def ended(process: psutil.Popen) -> Iterator[None]:
         stop_tree(process, kill=True)
 
 
+@pytest.mark.deep
 def test_an_epoch_runs_on_it_and_it_ends_with_its_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On loopback alone; the token is in a file that only its owner reads, and on no command line."""
     port, file = free_ports(1)[0], tmp_path / "a token"

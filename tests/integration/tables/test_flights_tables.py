@@ -18,8 +18,8 @@ from milepost_testkit.readers.reading_engines import ENGINES, SPARK, ReadingEngi
 FORMATS = ("delta", "iceberg")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("table_format", [pytest.param("delta", marks=pytest.mark.deep), "iceberg"])
+@pytest.mark.deep
+@pytest.mark.parametrize("table_format", ["delta", "iceberg"])
 def test_engines_see_whole_checkpoints_only_forward_and_back(
     table_format: str, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:

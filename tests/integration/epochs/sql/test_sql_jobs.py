@@ -189,7 +189,7 @@ def check(job: SqlJob, *names: str) -> None:
 
 @pytest.mark.parametrize(
     "names",
-    [names if number in (1, 3) else pytest.param(names, marks=pytest.mark.long) for number, names in enumerate(GROUPS)],
+    [names if number in (1, 3) else pytest.param(names, marks=pytest.mark.deep) for number, names in enumerate(GROUPS)],
     ids=" ".join,
 )
 def test_every_table_equals_its_query_after_every_epoch(

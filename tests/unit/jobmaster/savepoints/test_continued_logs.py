@@ -274,7 +274,10 @@ def dead(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dead")
-@pytest.mark.parametrize("lands", [False, True], ids=["restored again", "a landing in between"])
+@pytest.mark.parametrize(
+    "lands",
+    [pytest.param(False, marks=pytest.mark.deep, id="restored again"), pytest.param(True, id="a landing in between")],
+)
 def test_a_restore_that_is_killed_at_any_write_is_repeated_and_loses_nothing(job: LandedJob, lands: bool) -> None:
     """A landing in between is refused: not all records are copied, and the external system may have forgotten them."""
     location = saved(job, with_input=True)
@@ -312,6 +315,7 @@ def test_a_job_does_not_begin_without_the_rows_before_a_savepoint_whose_restore_
     other.assert_tables(8)
 
 
+@pytest.mark.deep
 def test_a_savepoint_that_is_killed_at_any_write_is_made_again(job: LandedJob) -> None:
     for write in count():
         name = f"saved-{write}"

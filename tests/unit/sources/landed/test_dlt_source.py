@@ -101,6 +101,7 @@ def test_a_landing_reads_from_the_state_of_the_one_before(feed: Feed) -> None:
     assert feed.read(position)[0] == [{"id": 3, "v": "c"}]
 
 
+@pytest.mark.deep
 def test_the_same_position_gives_the_same_rows_and_the_same_end(feed: Feed) -> None:
     feed.produce(*({"id": 5, "v": str(n)} for n in range(20)))
     assert feed.read({}) == feed.read({})
@@ -294,6 +295,7 @@ def shop() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.deep
 def test_the_example_of_the_page_lands_the_pages_of_an_api(
     tmp_path: Path, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

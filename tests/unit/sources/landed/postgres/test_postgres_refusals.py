@@ -283,7 +283,7 @@ def promoted(server: PostgresServer) -> None:
     Database(server, "postgres", "postgres", server.password, server.port).run("SELECT pg_promote()")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_failover_that_kept_everything_goes_on_and_one_that_lost_what_was_landed_stops(
     start_server: StartServer,
 ) -> None:
@@ -332,6 +332,7 @@ def rewindable(log: PostgresLog) -> RewindableSource:
     return source
 
 
+@pytest.mark.deep
 def test_a_standby_is_refused(start_server: StartServer) -> None:
     server = start_server()
     database = server.new_database()
@@ -344,6 +345,7 @@ def test_a_standby_is_refused(start_server: StartServer) -> None:
     log.refused(SourceUnreachable, "is a standby", "target_session_attrs")
 
 
+@pytest.mark.deep
 def test_a_server_that_crashes_after_an_acknowledgement_repeats_nothing(start_server: StartServer) -> None:
     server = start_server()
     database = server.new_database()
