@@ -204,6 +204,9 @@ class LandedHistory(RuleBasedStateMachine):
             return
         since = self._deleted() if self.head == 0 else self.since[self.head]  # the epoch's end may raise the floor
         lost, accepted = self.job.lost_rows, self.head not in self.seen if self.head else False
+        if (position := self.job.position()) is not None and (newest := self.job.newest) is not None:
+            # an acceptance holds for every checkpoint that has read rows of the span, also one that is returned to
+            accepted |= any(span.accepted and span.first < position.next <= span.end for span in newest.voids)
         try:
             result = self.job.epoch()
         except InputVoided as stopped:
