@@ -23,7 +23,7 @@ _OPERATORS = {
     "SELECT DISTINCT, UNION": "`deduplicate` over append rows, `aggregate` over updates",
     "INTERSECT [ALL], EXCEPT [ALL], MINUS": "`aggregate`, which counts each row per SELECT",
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
-    "GROUP BY window(time, …); window.start, window.end": "`window`",
+    "GROUP BY window(time, …) or session_window(time, gap); window.start, window.end": "`window`",
     "[LEFT, RIGHT, FULL, SEMI, ANTI] JOIN with equalities and constant bounds on event times": "`join` with `within`",
     "other [LEFT, RIGHT, FULL, SEMI, ANTI, CROSS] JOIN": "`join`",
     "[NOT] EXISTS (SELECT …) and [NOT] IN (SELECT …) as terms of WHERE": "`join`",
@@ -62,7 +62,7 @@ _STATEMENT_NOTES = """\
 `STREAM name` and `STREAM(name)` mean `name`.
 """
 _ALSO_REFUSED = """\
-Also refused, each at its line and column: session_window (a `window` operator of the spec has sessions), NOT IN
+Also refused, each at its line and column: NOT IN
 where a null would decide, other queries in expressions, other functions with OVER, lateral aliases, aliases in HAVING,
 NATURAL, and an output column that occurs twice.
 """

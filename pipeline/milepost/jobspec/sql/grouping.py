@@ -16,10 +16,6 @@ from milepost.language import ColumnType
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 
-_NO_SESSIONS = (
-    "session_window is not available in this version: Spark merges rows that are exactly the gap apart, and a `window` "
-    "operator separates them; write the operator in the spec, and read it by its uid"
-)
 ALL_ROWS = "all_rows"
 """Constant key column of windows over all rows."""
 
@@ -77,6 +73,10 @@ def _window_of(run: Tokens, scope: Scope) -> Tokens | None:
     if name not in TIME_WINDOWS or scope.has(name) or run.kind(1) != "L_PAREN":
         return None
     return run.part(0, run.closing(1) + 1)
+
+
+def _is_session(call: Tokens) -> bool:
+    return call.word(0).lower() == "session_window"
 
 
 @dataclass
@@ -251,14 +251,17 @@ class GroupCompiler:
             raise arguments[0].problem(
                 f"{message}; group by the columns of the window, or group the rows of the source"
             )
-        lengths = []
+        lengths, gap_ms = [], 0
         for run in arguments[1:]:
             length = duration_ms(run.name()) if len(run) == 1 and run.kind(0) == "STRING" else None
             if length is None:
                 raise run.problem("expected a constant duration such as '10 minutes'")
             lengths.append(duration_text(length))
-        if call.word(0).lower() == "session_window":
-            raise call.problem(_NO_SESSIONS)
+            gap_ms = length
+        if _is_session(call):
+            if len(lengths) != 1 or gap_ms < 1:
+                raise call.problem("expected session_window(time, gap), with a gap above 0")
+            return {"session": {"gap": f"{gap_ms * 1000 + 1}us"}}
         if not 1 <= len(lengths) <= 3:
             raise call.problem("expected window(time, size), window(time, size, slide) or window(time, size, slide, "
                                "start)")  # fmt: skip
@@ -271,7 +274,7 @@ class GroupCompiler:
     def rewritten(self, run: Tokens) -> Fragment:
         """Return an expression over the aggregated rows. Raises SqlProblem: it reads a column that is not grouped."""
         if (window := window_field(run, self.scope)) is not None:
-            return Fragment(((quote(window), run.start),))
+            return Fragment(((self._field(window), run.start),))
         edits: list[tuple[int, int, str]] = []
         for call in aggregate_calls(run):
             items = call.tokens.items
@@ -298,6 +301,12 @@ class GroupCompiler:
 
         return self.scope.rewritten(run, name, edits)
 
+    def _field(self, column: str) -> str:
+        """Return the expression of a border of the window, with Spark's value."""
+        # session_window(t, '10 minutes')  ->  gap: 600000001us; Spark's end is a microsecond less (decision 112)
+        is_longer = column == "window_end" and self.grouping.window is not None and _is_session(self.grouping.window)
+        return f"({quote(column)} - INTERVAL 1 MICROSECOND)" if is_longer else quote(column)
+
     def _window_edits(self, run: Tokens) -> list[tuple[int, int, str]]:
         """Return the edits of window.start, window.end and window itself in a longer expression."""
         edits = []
@@ -305,9 +314,9 @@ class GroupCompiler:
             if run.word(at).lower() not in TIME_WINDOWS or run.kind(at - 1) == "DOT":
                 continue
             end = run.closing(at + 1) if run.kind(at + 1) == "L_PAREN" else at
-            text = "named_struct('start', `window_start`, 'end', `window_end`)"
+            text = f"named_struct('start', `window_start`, 'end', {self._field('window_end')})"
             if run.kind(end + 1) == "DOT":
-                text, end = quote(f"window_{str(run.items[end + 2].text).lower()}"), end + 2
+                text, end = self._field(f"window_{str(run.items[end + 2].text).lower()}"), end + 2
             edits.append((run.items[at].start, run.items[end].end, text))
         return edits
 

@@ -162,6 +162,16 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         "FROM kept WHERE NOT same) "
         "WHERE quantity IS DISTINCT FROM 0"),
     ),
+    "visits": (
+        ("CREATE STREAMING TABLE visits AS SELECT customer, session_window.start AS began, "
+        "session_window(ordered_at, '8 minutes').end AS ended, count(*) AS n FROM orders "
+        "GROUP BY customer, session_window(ordered_at, '8 minutes')"),
+        ("SELECT customer, min(ordered_at) AS began, max(ordered_at) + INTERVAL 8 MINUTES AS ended, count(*) AS n FROM "
+        "(SELECT *, count(*) FILTER (ordered_at - before > INTERVAL 8 MINUTES) "
+        "OVER (PARTITION BY customer ORDER BY ordered_at) AS session "
+        "FROM (SELECT *, lag(ordered_at) OVER (PARTITION BY customer ORDER BY ordered_at) AS before FROM orders)) "
+        "GROUP BY customer, session HAVING ended < (SELECT max(ordered_at) FROM orders)"),
+    ),
 }  # fmt: skip
 """Table -> (its statement, DuckDB's query, in which {name} is the query of another table)."""
 QUERIES: dict[str, str] = {}
@@ -174,7 +184,7 @@ GROUPS = (
     ("spent", "current_orders", "rich", "compared", "chained"),
     ("current_orders", "unpaid", "paying", "pairs"),
     ("spent", "best", "places", "ranked", "share"),
-    ("newest_order", "versions"),
+    ("newest_order", "versions", "visits"),
 )
 
 

@@ -61,6 +61,8 @@ REFUSED = {
         '1:1: the rows of v have no key by which a table could be updated: select customer',
     'SELECT customer, sum(DISTINCT id) AS n FROM orders GROUP BY customer':
         '2:18: sum(DISTINCT …) is not available in this version; aggregate over SELECT DISTINCT',
+    "SELECT customer, count(*) AS n FROM orders GROUP BY customer, session_window(ordered_at, '0 minutes')":
+        '2:63: expected session_window(time, gap), with a gap above 0',
     'SELECT id FROM orders LIMIT 3':
         '2:29: LIMIT without ORDER BY: which rows it takes would not be determined',
     'SELECT id, sum(id) OVER (PARTITION BY customer) AS s FROM orders':
