@@ -230,6 +230,7 @@ class LandedHistory(RuleBasedStateMachine):
         assert isinstance(target, int)
         self.job.roll_back(target)
         self.head = target
+        self._follow_names()
         return False
 
     @rule(name=st.sampled_from(["feed", "events", "clicks"]))
@@ -241,6 +242,20 @@ class LandedHistory(RuleBasedStateMachine):
         known = not self.job.is_renamed if newest is None else self.job.source in context.metadata(newest).sources
         if known and name != self.job.source and self.job.landed_end is not None:
             self.job.rename(name)
+
+    def _follow_names(self) -> None:
+        """The epochs of a checkpoint from before two renames are refused, until `renamed_from` has its name."""
+        context = self.job.context
+        for item in context.head().state.checkpoints:
+            if int(item.checkpoint_id) == self.head and context.metadata(item).sources:
+                (name,) = context.metadata(item).sources
+                if name in (self.job.source, context.spec.landed[self.job.source].renamed_from):
+                    return
+                try:
+                    assert isinstance(self.job.epoch(), NothingToDo)
+                except InvalidRequest as refused:
+                    assert f"renamed_from: {name}" in refused.full_message()
+                self.job.continue_from(name)
 
     @rule(count=st.integers(1, 4))
     def go_on(self, count: int) -> None:
@@ -257,6 +272,7 @@ class LandedHistory(RuleBasedStateMachine):
         self.job.roll_back(target)
         self.head = target
         assert int(self.job.context.head().state.timeline().head) == target
+        self._follow_names()
 
     @precondition(lambda self: self._replayable())
     @rule(data=st.data())
@@ -375,6 +391,7 @@ class LandedHistory(RuleBasedStateMachine):
         if seen is not None:
             self.seen[self.head] = seen
         self.ancestors[self.head] = ()
+        self._follow_names()
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:
