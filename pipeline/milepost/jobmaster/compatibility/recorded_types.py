@@ -28,6 +28,7 @@ def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
 
     state has min(price): decimal(10, 2)         price: decimal(10, 2)
     state has only sum(price): decimal(38, 2)    price: decimal(38, 2)
+    state counts NaN of sums: sum(price).nan     price: double
     state has neither                            price: int64
     """
     candidates = [
@@ -41,4 +42,7 @@ def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
     best = candidates[0]
     scale = int((best.metadata or {}).get(SCALE, 0))
     digits = EXACT_DIGITS if best.name.startswith("squares(") else 38
-    return pa.decimal128(digits, scale) if scale else best.type
+    if scale:
+        return pa.decimal128(digits, scale)
+    counts_nan = TYPE_OF in (best.metadata or {}) and best.name.endswith(").nan")
+    return pa.float64() if counts_nan else best.type

@@ -143,7 +143,8 @@ def aggregate_calls(run: Tokens) -> list[Call]:
         name = run.word(at).lower()
         before = run.kind(at - 1)
         is_call = run.kind(at + 1) == "L_PAREN" and before != "DOT"
-        if not is_call or name not in AGGREGATES or before in ("LIKE", "ILIKE", "RLIKE", "EQ", "GT", "LT"):
+        is_quantifier = name in ("any", "some") and before in ("LIKE", "ILIKE", "RLIKE", "EQ", "GT", "LT")
+        if not is_call or name not in AGGREGATES or is_quantifier:
             at += 1
             continue
         closed = run.closing(at + 1)

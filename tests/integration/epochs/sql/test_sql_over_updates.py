@@ -19,6 +19,7 @@ from milepost.spark.driver.sql_projection import collect
 from milepost.spark.local.local_runner import LocalRunner
 from milepost_testkit import wording
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
+from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 
@@ -255,3 +256,18 @@ def test_other_answers_of_spark_to_rows_of_state_are_refused(
         run(3, setting)
     assert "totals" in caught.value.message and made_by in caught.value.message and "totals" in str(caught.value.hint)
     assert run(4) == first
+
+
+def test_a_sum_of_computed_floats_over_updates_continues_and_is_readable(tmp_path: Path, in_process: Plane) -> None:
+    newest = "SELECT id, customer, amount FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY id DESC) = 1"
+    query = "SELECT customer, sum(CAST(amount AS DOUBLE) * 2) AS twice FROM {} GROUP BY customer"
+    sql = f"CREATE TEMPORARY VIEW n AS {newest};\nCREATE MATERIALIZED VIEW t AS {query.format('n')}"
+    job, runner = SqlJob(tmp_path, sql), in_process()
+    for _ in range(2):
+        job.run(runner)
+        shown = dict(zip(*job.master.reports.read("t").to_pydict().values(), strict=True))
+        expected = dict(job.database.sql(query.format("orders")).fetchall())
+        assert shown == pytest.approx(expected)
+    state = job.master.reports.state_values("t__agg")
+    (name,) = (one for one in state.column_names if one.startswith("sum_"))
+    assert dict(zip(state["customer"].to_pylist(), state[name].to_pylist(), strict=True)) == shown

@@ -100,6 +100,12 @@ def test_no_edit_downstream_of_state_renames_it_or_changes_its_signature(edited:
     assert signatures[0] == signatures[1]
 
 
+def test_an_aggregate_may_be_the_right_side_of_a_comparison() -> None:
+    loaded = job(view(f"{GROUPED} HAVING 1 < count(*) AND 2 = max(id) AND 'x' > min(customer)"))
+    aggregates = loaded.spec.operator("v__agg").model_dump()["aggregates"]
+    assert {"count", "max_id", "min_customer"} <= {*aggregates}
+
+
 def test_statements_may_be_in_any_order_and_white_space_changes_no_signature() -> None:
     first = view("SELECT n, count(*) AS customers FROM v GROUP BY n", "sizes") + view(GROUPED)
     second = view(GROUPED.replace(" ", "\n  ")) + view("select n, count ( * ) as customers from V group by n", "sizes")
