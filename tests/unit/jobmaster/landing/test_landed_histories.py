@@ -143,6 +143,7 @@ class LandedHistory(RuleBasedStateMachine):
         (folder / "config" / "landed.yaml").write_text(
             spec.replace(json.dumps(str(old.folder)), json.dumps(str(folder)))
         )
+        self.job.forget_rename()
         shutil.rmtree(old.folder)
         self.produced = self.life = self.head = 0
         self.rows, self.since, self.seen, self.saved, self.ancestors = {0: 0}, {0: 0}, {}, {}, {0: ()}
