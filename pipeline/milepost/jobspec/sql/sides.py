@@ -38,12 +38,13 @@ class Sides:
 
     Attributes:
         names: columns with values that are equal if those of the sides are; "" if there are none.
-        is_comparable: whether their types are known and can be compared.
+        uncast: columns before a cast. is_comparable: whether their types are known and can be compared.
     """
 
     left: Column
     right: Column
     names: tuple[str, str]
+    uncast: tuple[str, str]
     is_comparable: bool = False
 
 
@@ -116,24 +117,25 @@ def both_sides(
     left_type = emitter.derived.type_at(frame.node, str(left.text))
     right_type = emitter.derived.type_at(relation.node, str(right.text))
     if left_type is None or right_type is None:
-        return Sides(left, right, names)
+        return Sides(left, right, names, names)
     is_same = key_family(left_type) == key_family(right_type)
     common = common_type(left_type, right_type)
     needs_one_type = how in RIGHT_UNMATCHED and left_type != right_type  # the left key holds a right one
     if common is None or (is_same and not needs_one_type):
-        return Sides(left, right, names, is_comparable=is_same)
+        return Sides(left, right, names, names, is_comparable=is_same)
+    uncast = names
     names = names if is_same or common.kind == "decimal" else ("", "")  # several integers may be one float
     casts = [side.cast(sql_type(common)) for side in (left, right)]
     for cast, side in zip(casts, (left, right), strict=True):
         emitter.labels[cast.name] = emitter.labels.get(side.name, side.name)
-    return Sides(casts[0], casts[1], names, is_comparable=True)
+    return Sides(casts[0], casts[1], names, uncast, is_comparable=True)
 
 
 def check_not_in(emitter: Emitter, left: str, right: str, item: FromItem, sides: Sides) -> None:
     """Raise SqlProblem if a null could decide NOT IN: its sides may have nulls."""
     assert item.equals is not None
-    texts = item.equals.text, sides.names[1]
-    for node, column, text in zip((left, right), sides.names, texts, strict=True):
+    texts = item.equals.text, sides.uncast[1]
+    for node, column, text in zip((left, right), sides.uncast, texts, strict=True):
         if not emitter.derived.is_never_null(node, column):
             whose = "the query" if node == right else "the left side"
             raise item.keyword.problem(f"NOT IN: a null of {whose} would decide; add `{text} IS NOT NULL` to the WHERE "

@@ -106,6 +106,17 @@ def test_an_aggregate_may_be_the_right_side_of_a_comparison() -> None:
     assert {"count", "max_id", "min_customer"} <= {*aggregates}
 
 
+def test_not_in_compares_floats_with_integers_if_neither_has_nulls() -> None:
+    schema = {"id": "int64", "customer": "string", "price": "float32"}
+    sources = {"orders": {"format": "csv", "path": "landing/*.csv", "schema": schema}}
+    sql = view(
+        "SELECT price, count(*) AS n FROM orders WHERE price IS NOT NULL AND price NOT IN "
+        "(SELECT count(*) AS m FROM orders GROUP BY customer) GROUP BY price"
+    )
+    joins = [one for one in job(sql, sources=sources).spec.operators if one.kind == "join"]
+    assert [one.model_dump()["how"] for one in joins] == ["anti"]
+
+
 def test_statements_may_be_in_any_order_and_white_space_changes_no_signature() -> None:
     first = view("SELECT n, count(*) AS customers FROM v GROUP BY n", "sizes") + view(GROUPED)
     second = view(GROUPED.replace(" ", "\n  ")) + view("select n, count ( * ) as customers from V group by n", "sizes")
