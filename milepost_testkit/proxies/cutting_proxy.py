@@ -33,6 +33,8 @@ class CuttingProxy:
         self._asked_for = threading.Event()
         self._threads: list[threading.Thread] = []
         self._sockets: list[socket.socket] = []
+        self._answered = threading.Event()
+        self._loses_answer_of: socket.socket | None = None
         self._goes_down = False
         self.cuts = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -42,6 +44,7 @@ class CuttingProxy:
     def cut(self, cut: Cut) -> None:
         """Treat the next COMMIT so."""
         self._asked_for.clear()
+        self._answered.clear()
         self._cut = cut
 
     def down_after_cut(self) -> None:
@@ -77,6 +80,13 @@ class CuttingProxy:
                 if b"FOR UPDATE" in said:
                     self._asked_for.set()
                 continue
+            if cut is Cut.LOSE_ANSWER:  # the commit is done when the client learns that its connection is lost
+                self._loses_answer_of = server
+                with contextlib.suppress(OSError):
+                    server.sendall(said)
+                self._answered.wait(60)
+                _close(client)
+                return
             _close(client)
             if cut is Cut.HOLD_COMMIT:
                 self._asked_for.wait(60)
@@ -90,6 +100,9 @@ class CuttingProxy:
 
     def _answer(self, server: socket.socket, client: socket.socket) -> None:
         for said in _received(server):
+            if server is self._loses_answer_of:
+                self._answered.set()
+                break
             try:
                 client.sendall(said)
             except OSError:

@@ -221,6 +221,8 @@ class LandedHistory(RuleBasedStateMachine):
             self.rows[self.head], self.since[self.head] = position.total_rows, since
             if not accepted:
                 self.seen[self.head] = self.life, lost
+        elif accepted:
+            self.seen.pop(self.head, None)
 
     def _go_on(self, stopped: InputVoided) -> bool:
         """Go back to the checkpoint that an error names, or accept the false rows. Returns whether they were."""
