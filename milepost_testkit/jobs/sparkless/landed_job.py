@@ -160,15 +160,6 @@ class LandedJob:
         }
         spec.write_text(edited("".join(lines), texts))
 
-    def continue_from(self, former: str) -> None:
-        """Write another name as `renamed_from`, as the refusal of a checkpoint from before two renames says."""
-        self.forget_rename()
-        spec = self.folder / "config" / "landed.yaml"
-        begin = f"  {self.source}:\n"
-        spec.write_text(
-            edited(spec.read_text(), {f"{begin}    format": f"{begin}    renamed_from: {former}\n    format"})
-        )
-
     @property
     def is_renamed(self) -> bool:
         """Whether the source has a `renamed_from`."""

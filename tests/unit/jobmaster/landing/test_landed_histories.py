@@ -233,32 +233,17 @@ class LandedHistory(RuleBasedStateMachine):
         assert isinstance(target, int)
         self.job.roll_back(target)
         self.head = target
-        self._follow_names()
         return False
 
     @rule(name=st.sampled_from(["feed", "events", "clicks"]))
     def rename(self, name: str) -> None:
-        """The source gets another name, once a checkpoint has its present one. Its log and positions stay."""
+        """The source gets another name, once every retained checkpoint has its present one, and no savepoint exists."""
         context = self.job.context
-        state = None if context.log.head() is None else context.head().state
-        newest = max(state.checkpoints, key=lambda item: item.checkpoint_id, default=None) if state else None
-        known = not self.job.is_renamed if newest is None else self.job.source in context.metadata(newest).sources
-        if known and name != self.job.source and self.job.landed_end is not None:
+        checkpoints = () if context.log.head() is None else context.head().state.checkpoints
+        names = {name for item in checkpoints for name in context.metadata(item).sources}
+        known = names == {self.job.source} if names else not self.job.is_renamed
+        if known and not self.saved and name != self.job.source and self.job.landed_end is not None:
             self.job.rename(name)
-
-    def _follow_names(self) -> None:
-        """The epochs of a checkpoint from before two renames are refused, until `renamed_from` has its name."""
-        context = self.job.context
-        for item in context.head().state.checkpoints:
-            if int(item.checkpoint_id) == self.head and context.metadata(item).sources:
-                (name,) = context.metadata(item).sources
-                if name in (self.job.source, context.spec.landed[self.job.source].renamed_from):
-                    return
-                try:
-                    assert isinstance(self.job.epoch(), NothingToDo)
-                except InvalidRequest as refused:
-                    assert f"renamed_from: {name}" in refused.full_message()
-                self.job.continue_from(name)
 
     @rule(count=st.integers(1, 4))
     def go_on(self, count: int) -> None:
@@ -275,7 +260,6 @@ class LandedHistory(RuleBasedStateMachine):
         self.job.roll_back(target)
         self.head = target
         assert int(self.job.context.head().state.timeline().head) == target
-        self._follow_names()
 
     @precondition(lambda self: self._replayable())
     @rule(data=st.data())
@@ -394,7 +378,6 @@ class LandedHistory(RuleBasedStateMachine):
         if seen is not None:
             self.seen[self.head] = seen
         self.ancestors[self.head] = ()
-        self._follow_names()
 
     @invariant()
     def the_tables_have_the_rows_of_the_head(self) -> None:
