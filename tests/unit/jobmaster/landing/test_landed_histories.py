@@ -232,6 +232,11 @@ class LandedHistory(RuleBasedStateMachine):
             return True
         assert isinstance(target, int)
         self.job.roll_back(target)
+        if target not in self.rows:  # one that a backfill made on its way
+            position = self.job.position(target)
+            self.rows[target] = 0 if position is None else position.total_rows
+            self.since[target] = self.since[self.head]
+            self.ancestors[target] = tuple(at for at in self.ancestors[self.head] if at < target)
         self.head = target
         return False
 
