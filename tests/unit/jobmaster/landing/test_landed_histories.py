@@ -21,6 +21,7 @@ from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.protocol.landed.voids import false_span, live_sequences
 from milepost.protocol.records.ids import SessionId
 from milepost.storage.log.source_log import SourceLog
+from milepost_testkit import profiles
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore
@@ -406,3 +407,4 @@ class LandedHistory(RuleBasedStateMachine):
 
 
 TestLandedHistory = LandedHistory.TestCase
+TestLandedHistory.settings = profiles.examples(share=0.4)
