@@ -9,7 +9,7 @@ The steps of a table `<s>` that a flow fills::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +107,7 @@ def read_flow(run: Tokens) -> Flow:
     return Flow(run.name(2).lower(), run.name(7).lower(), run, run.part(7, 8), clauses)
 
 
-def _clauses(run: Tokens, first: int) -> Any:
+def _clauses(run: Tokens, first: int) -> Iterator[tuple[str, int, int]]:
     """Yield (clause, index of its first token, index after its keyword) of a flow, in order."""
     heads = sorted((*FLOW_CLAUSES, *REFUSED_FLOW_CLAUSES), key=len, reverse=True)
     end = 0

@@ -251,17 +251,17 @@ class GroupCompiler:
             raise arguments[0].problem(
                 f"{message}; group by the columns of the window, or group the rows of the source"
             )
-        lengths, gap_ms = [], 0
+        milliseconds = []
         for run in arguments[1:]:
             length = duration_ms(run.name()) if len(run) == 1 and run.kind(0) == "STRING" else None
             if length is None:
                 raise run.problem("expected a constant duration such as '10 minutes'")
-            lengths.append(duration_text(length))
-            gap_ms = length
+            milliseconds.append(length)
         if _is_session(call):
-            if len(lengths) != 1 or gap_ms < 1:
+            if len(milliseconds) != 1 or milliseconds[0] < 1:
                 raise call.problem("expected session_window(time, gap), with a gap above 0")
-            return {"session": {"gap": f"{gap_ms * 1000 + 1}us"}}
+            return {"session": {"gap": f"{milliseconds[0] * 1000 + 1}us"}}
+        lengths = [duration_text(length) for length in milliseconds]
         if not 1 <= len(lengths) <= 3:
             raise call.problem("expected window(time, size), window(time, size, slide) or window(time, size, slide, "
                                "start)")  # fmt: skip

@@ -14,8 +14,7 @@ _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 20}
 _CASTS = {"TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64", "FLOAT": "float32",
           "DOUBLE": "float64"}  # fmt: skip
 _DECIMAL = re.compile(r"(\d*)\.(\d+)")
-_SQL_NAMES = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT", "float32": "FLOAT",
-              "float64": "DOUBLE"}  # fmt: skip
+_SQL_NAMES = {kind: name for name, kind in _CASTS.items()}
 
 
 def common_type(left: ColumnType, right: ColumnType) -> ColumnType | None:

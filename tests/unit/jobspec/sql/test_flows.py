@@ -1,4 +1,4 @@
-"""CREATE FLOW … AUTO CDC INTO a streaming table: what it compiles to, and what is refused."""
+"""Compiled operators and refusals of CREATE FLOW … AUTO CDC INTO a streaming table."""
 
 from __future__ import annotations
 
