@@ -306,12 +306,18 @@ def test_a_savepoint_that_is_claimed_elsewhere_goes_on_with_the_slot(
     assert failed.error == "PositionExpired" and "by another reader" in failed.message
 
 
-def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, database: Database) -> None:
+def create_twice_with_a_row(tmp_path: Path, database: Database) -> tuple[Path, Path]:
+    """Return two jobs, of which the first has read one row."""
     first, second = create_twice(tmp_path, database, "latest")
     land(first)
     database.run("INSERT INTO customers VALUES (1, 'a', 1, 'x')")
     land(first)
     epochs(first)
+    return first, second
+
+
+def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, database: Database) -> None:
+    first, second = create_twice_with_a_row(tmp_path, database)
     where = str(tmp_path / "outside")
     job(first).savepoints.create("saved", target=where)
     database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
@@ -324,11 +330,7 @@ def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, dat
 
 
 def test_with_input_and_without_a_claim_only_what_was_landed_is_processed(tmp_path: Path, database: Database) -> None:
-    first, second = create_twice(tmp_path, database, "latest")
-    land(first)
-    database.run("INSERT INTO customers VALUES (1, 'a', 1, 'x')")
-    land(first)
-    epochs(first)
+    first, second = create_twice_with_a_row(tmp_path, database)
     database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
     land(first)
     where = str(tmp_path / "outside")
