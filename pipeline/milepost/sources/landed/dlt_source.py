@@ -26,6 +26,10 @@ from milepost.sources.landed.contract import LandedSource, Pull, Reached
 from milepost.sources.landed.row_batches import record_batches
 
 _NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
+_WITHOUT_AIRFLOW = {"PROVIDERS__ENABLE_AIRFLOW_SECRETS": "false"}
+"""By default dlt requests each of its settings as a Variable of Airflow: hundreds of queries per landing, and an import
+of Airflow that takes longer than the landing."""
+
 _NO_TELEMETRY = {"RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "CRITICAL"}
 
 _HINTS: tuple[tuple[Any, str], ...] = (
@@ -117,7 +121,7 @@ class _DltSource:
         process = subprocess.Popen(
             [sys.executable, "-m", "milepost.sources.landed.dlt_process", str(folder)],
             cwd=folder,
-            env={**os.environ, **places, **_NO_TELEMETRY},
+            env={**_WITHOUT_AIRFLOW, **os.environ, **places, **_NO_TELEMETRY},
             stdin=subprocess.PIPE,  # it ends when this end is closed, also because this process was killed
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

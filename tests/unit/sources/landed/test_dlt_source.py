@@ -177,6 +177,24 @@ def test_a_secret_never_becomes_part_of_a_position(feed: Feed, monkeypatch: pyte
     assert "s3cr3t-value" not in refused.value.full_message()
 
 
+@pytest.mark.parametrize(
+    ("settings", "landed"),
+    [({}, []), pytest.param({"PROVIDERS__ENABLE_AIRFLOW_SECRETS": "true"}, [1], marks=pytest.mark.deep)],
+    ids=["by default", "if the environment says so"],
+)
+def test_settings_are_requested_from_airflow_only_if_the_environment_says_so(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], landed: list[int]
+) -> None:
+    for name, value in {**settings, "AIRFLOW_VAR_DLT_SECRETS_TOML": "[sources]\nfirst = 1"}.items():
+        monkeypatch.setenv(name, value)
+    feed.write("import dlt\n@dlt.resource\ndef rows(first: int = dlt.config.value):\n    yield [{'id': first}]\n")
+    if landed:
+        assert [row["id"] for row in feed.read({})[0]] == landed
+    else:
+        with pytest.raises(SourceUnreachable, match="ConfigFieldMissing"):
+            feed.read({})
+
+
 def test_nothing_is_written_outside_of_a_folder_that_is_removed(
     feed: Feed, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
