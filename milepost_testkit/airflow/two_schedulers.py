@@ -5,7 +5,6 @@ What has ended is started again only when a test says so, as a unit of systemd o
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from milepost_testkit.airflow.airflow_instance import SETTINGS, AirflowInstance
-from milepost_testkit.servers.postgres_server import PostgresServer
+from milepost_testkit.servers.postgres_server import PostgresServer, new_directory
 from scripts.airflow_home import Settings
 
 SCHEDULERS = ("scheduler", "second scheduler")
@@ -35,8 +34,7 @@ class TwoSchedulers:
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        directory = Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp"))  # of a user of its own
-        self.postgres = PostgresServer(directory, max_connections="200", datestyle="ISO, MDY", timezone="UTC")
+        self.postgres = PostgresServer(new_directory(), max_connections="200", datestyle="ISO, MDY", timezone="UTC")
         self._folder, self._environ = folder, environ
 
     def start(self) -> None:

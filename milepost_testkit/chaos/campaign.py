@@ -24,7 +24,7 @@ from milepost_testkit.chaos.sparks import Spark, cluster_of_jobs, connection, sp
 from milepost_testkit.law.examples import JobExample, job_examples
 from milepost_testkit.models.data.kinds.lookups import STATIC
 from milepost_testkit.proxies.faulty_proxy import FaultyProxy
-from milepost_testkit.servers.postgres_server import PostgresServer
+from milepost_testkit.servers.postgres_server import PostgresServer, new_directory
 from milepost_testkit.servers.s3_servers import S3Server, Seaweed
 
 EXAMPLES = 500
@@ -65,7 +65,7 @@ class Servers:
     def started(cls, folder: Path) -> Iterator[Servers]:
         """Run the servers during the block. Processes that begin in it have the credentials in their environment."""
         # A Postgres server may run as another user, who must have access to its folder.
-        postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")))
+        postgres = PostgresServer(new_directory())
         s3 = Seaweed(folder / "server")
         with ExitStack() as stack:
             stack.callback(postgres.remove)

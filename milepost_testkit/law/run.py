@@ -39,7 +39,7 @@ from milepost_testkit.law.served import SERVED
 from milepost_testkit.models.data.oracle import Broken, Watermarks, check
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.rows.tables import assert_same_rows
-from milepost_testkit.servers.postgres_server import PostgresServer
+from milepost_testkit.servers.postgres_server import PostgresServer, new_directory
 
 _E = TypeVar("_E")
 _TOLD_EVERY = 500
@@ -169,7 +169,7 @@ def hold_job_examples(count: int, seed: int | None) -> Counter[str]:
 
     Returns the covered cases. Raises AssertionError, with the smallest example.
     """
-    server = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")))
+    server = PostgresServer(new_directory())
     try:
         server.start()
         with patch.dict(os.environ, PG_DSN=server.new_database().dsn):

@@ -28,6 +28,7 @@ from psycopg import sql
 from milepost_testkit.processes.processes import free_ports, stop_tree, wait_until
 
 _UNPRIVILEGED = "nobody"
+_MEMORY = "/dev/shm"
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -96,6 +97,15 @@ class Database:
         }
 
 
+def new_directory() -> Path:
+    """Return a new directory for a server, below a folder that any user can enter.
+
+    It is in memory if the temporary files of this process are: creating a database then takes a tenth of the time.
+    """
+    in_memory = Path(tempfile.gettempdir()).is_relative_to(_MEMORY)
+    return Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir=_MEMORY if in_memory else "/tmp"))
+
+
 class PostgresServer:
     """One server process; killed, it can be started again on the same port and data.
 
@@ -147,7 +157,7 @@ class PostgresServer:
             .format(sql.Identifier(name), sql.Literal(password))
             .as_string()
         )
-        made.run(sql.SQL("CREATE DATABASE {0} OWNER {0}").format(sql.Identifier(name)).as_string())
+        made.run(sql.SQL("CREATE DATABASE {0} OWNER {0} STRATEGY FILE_COPY").format(sql.Identifier(name)).as_string())
         return Database(self, name, name, password, self.port)
 
     def _initialise(self, data: Path) -> None:
@@ -206,8 +216,7 @@ def _account() -> pwd.struct_passwd | None:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A server for the whole run; each test makes a database of its own."""
-    directory = Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp"))
-    server = PostgresServer(directory)
+    server = PostgresServer(new_directory())
     server.start()
     try:
         yield server

@@ -13,7 +13,7 @@ from milepost.sinks.formats.postgres import database, row_changes
 from milepost.sinks.formats.postgres.postgres_format import PostgresFormat
 from milepost_testkit import wording
 from milepost_testkit.proxies.cutting_proxy import Cut, CuttingProxy
-from milepost_testkit.servers.postgres_server import Database, PostgresServer
+from milepost_testkit.servers.postgres_server import Database, PostgresServer, new_directory
 from tests.conformance.sinks.contract.case import deleting, rows
 from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 
@@ -104,10 +104,10 @@ class TestCommits(PostgresCase):
         assert job.sink.move(done.target) is True
 
     def test_a_server_that_is_killed_and_comes_up_again_has_the_old_table_or_the_new_one(
-        self, postgres: PostgresServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+        self, postgres: PostgresServer, tmp_path: Path
     ) -> None:
         """A server of its own: others are in use."""
-        server = PostgresServer(Path("/tmp") / f"milepost-killed-{tmp_path_factory.mktemp('x').stat().st_ino}")
+        server = PostgresServer(new_directory())
         server.start()
         try:
             self.database = server.new_database()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -28,7 +26,7 @@ from milepost.sources.landed.postgres.postgres_source import slot_name
 from milepost.sources.landed.postgres.server import ends_of_timelines
 from milepost_testkit.jobs.postgres_landing import PostgresLog, replicated
 from milepost_testkit.processes.processes import free_ports
-from milepost_testkit.servers.postgres_server import Database, PostgresServer
+from milepost_testkit.servers.postgres_server import Database, PostgresServer, new_directory
 
 SCHEMA = {"id": "int64", "v": "int64"}
 TABLE = "CREATE TABLE t (id bigint PRIMARY KEY, v bigint)"
@@ -41,7 +39,7 @@ def start_server() -> Iterator[StartServer]:
     servers: list[PostgresServer] = []
 
     def start(**settings: str) -> PostgresServer:
-        server = PostgresServer(Path(tempfile.mkdtemp(prefix="milepost-postgres-", dir="/tmp")), **settings)
+        server = PostgresServer(new_directory(), **settings)
         servers.append(server)
         server.start()
         return server
