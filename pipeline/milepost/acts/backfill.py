@@ -40,7 +40,7 @@ def _plan(master: JobMaster, form: Form) -> ActPlan:
 
 
 def _recheck(context: ActContext) -> ActResult | None:
-    """Check that the plan has the span that the form means now."""
+    """Check that the form still selects the epochs of the plan."""
     from milepost.jobmaster import ApprovedBackfill
 
     earlier = find_earlier_switch(context)
@@ -51,7 +51,7 @@ def _recheck(context: ActContext) -> ActResult | None:
 
 
 def _carry_out(context: ActContext) -> BackfillResult:
-    """Replay the planned epochs and those completed since, then make the fork the live timeline.
+    """Replay the planned epochs and those completed after the plan, then make the fork live.
 
     A retried task, or another run with the same form, continues the existing fork.
     """

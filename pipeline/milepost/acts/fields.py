@@ -1,4 +1,4 @@
-"""The fields of an act, from which both the options of its command and the fields of its form are made."""
+"""Fields of an act, from which its command options and its form fields are generated."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z"
 _UTC = "UTC unless it says otherwise"
 
 Suggestions = Literal["", "checkpoints", "savepoints", "sinks", "sources"]
-"""Names of a job that a command line completes."""
+"""Kinds of names that shell completion offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a field holds.
+    """The type of a field's value.
 
     The form checks `accepts`. A command passes the value on, and the job master checks it.
 
     Attributes:
         type: str, int or bool; a bool is a switch. metavar: the value's name on the command line.
-        expected: what the form accepts, as it follows "expected …". accepts: takes a value of any type.
-        lowest: of a number. examples: of a value.
-        suggests: what a command line completes. For sinks and landed sources, the form has a list of choices.
+        expected: what the form accepts, as it follows "expected …". accepts: predicate, for values of any type.
+        lowest: minimum of a number. examples: example values.
+        suggests: names that shell completion offers. For sinks and landed sources, the form has a list of choices.
         or_moment: whether a command also takes a time, which means the newest checkpoint at or before it.
     """
 
@@ -47,10 +47,10 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value that a person may give to an act.
+    """A parameter of an act.
 
     Attributes:
-        name: of the field in the form, after the prefix of its act; as an option with dashes.
+        name: name in the form, without the prefix of its act. The option has dashes instead of underscores.
         help: its meaning. title: in the form; "" if only the command has it.
         is_argument: whether the command takes it by position, not as an option.
     """

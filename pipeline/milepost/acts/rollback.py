@@ -30,7 +30,7 @@ def _plan(master: JobMaster, form: Form) -> ActPlan:
 
 
 def _recheck(context: ActContext) -> ActResult | None:
-    """Check that the plan goes back to the checkpoint that the form names now."""
+    """Check that the form still selects the checkpoint of the plan."""
     from milepost.jobmaster import ApprovedRollback
 
     earlier = find_earlier_switch(context)
@@ -48,7 +48,7 @@ def _recheck(context: ActContext) -> ActResult | None:
 
 
 def _carry_out(context: ActContext) -> RollbackResult:
-    """Go back to the checkpoint of the plan, if the head is still the plan's."""
+    """Roll back to the plan's checkpoint, if the head has not moved after the plan."""
     from milepost.jobmaster import ApprovedRollback
 
     approved = context.plan.approval(ApprovedRollback)

@@ -1,7 +1,7 @@
 """The acts `savepoint_create` and `savepoint_dispose`.
 
-Form values are not trusted, so a savepoint created there is stored below the job's own storage. Only the command can
-write one elsewhere.
+Form values are not trusted, so a savepoint that the form creates is stored below the job's own storage. Only the
+command can write one elsewhere.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _plan_create(master: JobMaster, form: Form) -> ActPlan:
 
 
 def _recheck_create(context: ActContext) -> ActResult | None:
-    """Check that the plan is about the savepoint of the form."""
+    """Check that the plan is for the savepoint that the form names."""
     form, name, checkpoint_id = context.form, str(context.plan.approved[NAME]), context.plan.checkpoint_id
     if name != (form[NAME] or f"checkpoint-{checkpoint_id}") or form[AT] not in (None, checkpoint_id):
         raise PlanOutdated(

@@ -1,8 +1,8 @@
 """Distributed quality gate: each task judges the rows that one subtask staged.
 
-The driver judges few rows as one table, without shares. For more rows, each task reads the files of one subtask piece
-by piece and emits a small partial result. Expectations about duplicate values also send their rows, partitioned by
-value, to the tasks of a second stage. The rows of this exchange are the same in every attempt (I12).
+The driver judges a small epoch as one table, without shares. For more rows, each task reads the files of one subtask
+piece by piece and emits a small partial result. Expectations about duplicate values also send their rows, partitioned
+by value, to the tasks of a second stage. The rows of this exchange are the same in every attempt (I12).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_s
 
 DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20
-"""Upper bounds of what the driver judges as one table: rows, and bytes of the staged files."""
+"""Maximum rows, and bytes of staged files, that the driver judges as one table."""
 
 _ASKED_ROWS, _ASKED_BYTES = 131_072, 32 << 20
-"""Upper bounds of one call of the expectation library: rows, and bytes in memory."""
+"""Maximum rows, and bytes in memory, of one call of the expectation library."""
 
 _PARTITION_ROWS = 500_000
 """Approximate number of rows per task of the second stage, which holds them in memory."""

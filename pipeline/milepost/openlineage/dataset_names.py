@@ -1,7 +1,7 @@
-"""Dataset names by OpenLineage's naming rules, so events of other tools join on them.
+"""Dataset names that follow OpenLineage's rules, so they match other tools' events.
 
-A location that contains `${env:…}` may hold a secret. Such a dataset is named `milepost://job`, `sink`, like its
-Airflow asset. For Postgres, events contain host, port and database name, never the user.
+A location that contains `${env:…}` may hold a secret. Such a dataset gets the namespace `milepost://job` and
+the name `sink`, like its Airflow asset. For Postgres, events contain host, port and database name, never the user.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def job_namespace(job: LoadedJob) -> str:
 
 
 def location_name(url: str) -> DatasetName:
-    """Return the dataset name of an absolute URL of a bucket, or of local files.
+    """Return the dataset name of an absolute URL in a bucket or on the local file system.
 
     s3://lake/orders/    namespace s3://lake, name orders
     file:///data/orders  namespace file, name /data/orders

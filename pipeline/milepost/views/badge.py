@@ -12,7 +12,7 @@ from milepost.views.tree import Meaning
 
 @dataclass(frozen=True, slots=True)
 class JobBadge:
-    """The condition of a job as people see it. reason: why, and what is true now; "" if nothing is wrong."""
+    """The condition of a job, for display. reason: cause and consequence; "" if nothing is wrong."""
 
     tone: Meaning
     word: str

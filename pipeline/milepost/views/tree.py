@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Meaning(StrEnum):
-    """What a state means for the reader, worst first. The value is its CSS class."""
+    """Severity of a state, worst first. The value is its CSS class."""
 
     BAD = "bad"
     WARN = "warn"
@@ -47,7 +47,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A value that is more than its text. share: the part of a whole that a bar shows, 0 to 1."""
+    """A text with a color, a link or a bar. share: length of the bar, 0 to 1."""
 
     text: str
     meaning: Meaning | None = None
@@ -77,7 +77,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a table. note: a line below it. folds: tables about it. muted: it is no longer live, or a summary."""
+    """A row of a table. note: a line below it. folds: tables with details. muted: deemphasized (dead, or a summary)."""
 
     cells: tuple[Value, ...]
     note: str = ""
@@ -107,8 +107,8 @@ class Section:
     """A part of a document. A section without content is not shown.
 
     Attributes:
-        about: the title in a few more words. meaning: of a notice, which pages show as a banner.
-        source: text to show as it is, such as a spec. link: where to read more.
+        about: subtitle. meaning: severity of a notice, which pages show as a banner; None: not a notice.
+        source: verbatim text, such as a spec. link: to further information.
     """
 
     title: str = ""
@@ -124,7 +124,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A document. states: of what it is about, shown next to the title."""
+    """A document. states: states of its subject, shown next to the title."""
 
     title: str
     states: tuple[Text, ...]

@@ -24,12 +24,12 @@ class MilepostTaskGroup(TaskGroup):
 
     Args:
         job: the spec file; a relative path is relative to the folder of the DAG file.
-        group_id: None: the name of the spec file.
+        group_id: default: the name of the spec file, without its extension.
         **settings: arguments of Airflow's task group. `default_args` override the spec's `airflow` section, and keys
             that are present in that section override those of the DAG.
     Raises:
         NotFound: the file does not exist.
-        InvalidRequest: the spec is not valid, or has a schedule or notifiers, which belong to the DAG here.
+        InvalidRequest: the spec is not valid, or has a schedule or notifiers, which only the DAG may have.
     """
 
     def __init__(self, job: str | Path, group_id: str | None = None, **settings: Any) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 APPROVAL_WITHIN = timedelta(days=1)
-"""How long a plan waits for an answer. Most plans are outdated long before, because the head has moved."""
+"""How long a plan waits for an answer. Most plans become outdated much sooner, because the head moves."""
 
 
 class PlanApprovalOperator(ApprovalOperator):
@@ -71,7 +71,7 @@ class PlanApprovalOperator(ApprovalOperator):
         if "error" not in event:
             approved = self.APPROVE in event["chosen_options"]
             log.info("approved by %s" if approved else "rejected by %s: nothing was changed", responder_name(event))
-            if not approved:  # the skip below raises, so it returns no value; only an approval has a digest
+            if not approved:  # the call below raises to skip the tasks, so it returns nothing
                 context["ti"].xcom_push(key=RETURN_VALUE, value={REJECTED_BY: responder_name(event)})
         try:
             return {**super().execute_complete(context, event), PLAN_DIGEST: plan_digest}

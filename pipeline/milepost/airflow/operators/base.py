@@ -29,11 +29,11 @@ RETURN_VALUE = "return_value"
 """XCom key of a task's result."""
 
 TRIGGER = "trigger_checkpoint"
-"""The first task of an epoch. Its XCom has the checkpoint that the other tasks act for."""
+"""The first task of an epoch. Its XCom has the checkpoint that the other tasks work on."""
 
 
 def format_facts(facts: Mapping[str, Any]) -> str:
-    """Return facts as one line of a log, without those that are None.
+    """Format facts as one log line, without those that are None.
 
     {"rows_in": 1200, "lag_ms": None, "sinks": ["a", "b"]} -> "rows in 1,200, sinks a, b"
     """
@@ -58,7 +58,7 @@ class JobOperator(BaseOperator):
 
     ui_color = "#e8eef7"
     if_busy = Reaction.SKIP
-    """The reaction to another session's lease. A scheduled epoch skips; an act that a person triggered fails."""
+    """Reaction if another session holds the lease. A scheduled epoch skips; an act that a person triggered fails."""
 
     def __init__(self, *, spec_path: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -67,12 +67,12 @@ class JobOperator(BaseOperator):
     def execute(self, context: Context) -> Any:
         """Run `act`, with every error translated to a retry, skip or failure (`outcome.py`)."""
         keep_task_log_short()
-        mask_secrets(self.spec_path)  # user code or an error may print them
+        mask_secrets(self.spec_path)  # user code or an error may log them
         with translate_errors(context["ti"], log, if_busy=self.if_busy):
             return self.act(context)
 
     def act(self, context: Context) -> Any:
-        """Do the task's work. Returns what later tasks need, never rows."""
+        """Do the task's work. Returns its XCom for later tasks, never rows."""
         raise TypeError(f"{type(self).__name__} must define act()")
 
     def jobmaster(self) -> JobMaster:
@@ -97,5 +97,5 @@ class JobOperator(BaseOperator):
         return Session.airflow(run.dag_id, run.run_id, run_type, logical_date, origin)
 
     def log_identity(self, checkpoint_id: int, timeline: str, token: int | str = "none") -> None:
-        """Log the first line of a task: the checkpoint, timeline and token it acts for."""
+        """Log the first line of a task: the checkpoint, timeline and token it works on."""
         log.info("checkpoint %d, timeline %s, token %s: %s", checkpoint_id, timeline, token, self.task_id)

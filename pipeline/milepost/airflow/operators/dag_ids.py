@@ -32,14 +32,14 @@ def land_dag_id(job: str, every: timedelta) -> str:
 
 
 def land_dag_prefix(job: str) -> str:
-    """Return how the ids of all DAGs begin that land sources of a job. No other job's do: names are without `__`."""
+    """Return the prefix of the ids of a job's landing DAGs. It is unique, because no job name contains `__`."""
     return f"{job}{LAND_INFIX}"
 
 
 def broken_dag_id(spec: Path) -> str:
     """Return the id of the DAG whose runs fail while a spec is not valid.
 
-    It is made from the file name, because an invalid spec may have no job name: `My Job (1).yaml` is
+    It is made from the file name, because an invalid spec may have no job name: `My Job (1).yaml` gives
     `my-job-1__broken`.
     """
     stem = re.sub(r"[^a-z0-9_-]+|__+", "-", spec.stem.lower()).strip("-_")
@@ -52,14 +52,14 @@ def duplicate_dag_id(job: str) -> str:
 
 
 def is_of_a_job(dag_id: str) -> bool:
-    """Return whether a DAG id is one that `load_jobs` makes for a valid spec."""
+    """Return whether a DAG id is one that `load_jobs` creates for a valid spec."""
     return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX)) or LAND_INFIX in dag_id
 
 
 def spec_as_docs(job: LoadedJob) -> dict[str, str]:
-    """Return the operator arguments with which one task of a DAG documents the job's spec, with `${env:…}` unresolved.
+    """Return the operator arguments that store the job's spec as docs of one task, with `${env:…}` unresolved.
 
     Airflow stores them with the DAG. Its UI shows them, and our pages read the job from there, so that the API server
-    does not need the folder of the specs.
+    does not need the spec files.
     """
     return {"doc": str(job.path), "doc_yaml": job.text}

@@ -1,7 +1,7 @@
 """Airflow plugin that registers Milepost's pages and listeners.
 
-Every Airflow process imports this module. FastAPI, which the pages need, is slow to import, so the first request
-loads it.
+Every Airflow process imports this module. FastAPI, which the pages need, is slow to import, so it is
+imported on the first request.
 """
 
 from __future__ import annotations

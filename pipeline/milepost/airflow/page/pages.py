@@ -1,7 +1,8 @@
 """The FastAPI application with all pages; `checkpoints_page.py` mounts it in Airflow's server.
 
 The pages are read-only: every route is a GET, and acts go through Airflow's own trigger form. Each page is a module of
-`routes` with a router. The routers of a job are included below its DAG's URL, which checks the right to read the DAG.
+`routes` with a router. The routers of a job are included below its DAG's URL, which checks the permission to read the
+DAG.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from milepost.errors import CheckpointError, NotFound
 from milepost.runbook import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
-pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # no job data: needs no rights
+pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
 for job_route in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form):
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
@@ -50,7 +51,7 @@ def checkpoint_error_page(request: Request, error: CheckpointError) -> HTMLRespo
 
 @pages.exception_handler(HTTPException)
 def http_error_page(request: Request, error: HTTPException) -> HTMLResponse:
-    """Return the page of an HTTP error, such as a missing login or no right to read the DAG."""
+    """Return the page of an HTTP error, such as a missing login or a missing permission."""
     return _problem_page(request, error.status_code, str(error.detail), "")
 
 

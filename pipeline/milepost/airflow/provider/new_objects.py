@@ -39,7 +39,7 @@ _FAULTS = (CheckpointError, AirflowException, AirflowRuntimeError, AirflowSecret
 
 
 class NewObjectsTrigger(BaseEventTrigger):
-    """Fires once for all messages that wait in a queue.
+    """Fires once for all messages that are waiting in a queue.
 
     Args:
         queue_url: URL of the queue. conn_id: id of the Connection with its credentials; None: the AWS default chain.
@@ -80,7 +80,7 @@ class WatchedQueue(SharedStreamProducer):
         self._queue: NewObjectsQueue | None = None
 
     async def open_stream(self) -> AsyncIterator[tuple[int, list[str]]]:
-        """Yield numbers of messages and their receipts, indefinitely. Retries a queue that cannot be read."""
+        """Yield (number of messages, their receipts), indefinitely. Retries a queue that cannot be read."""
         queue = None
         while True:
             try:

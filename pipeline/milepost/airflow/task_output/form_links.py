@@ -1,4 +1,4 @@
-"""Add links to filled-in forms to the commands in hints, for users without a shell."""
+"""Add links to pre-filled forms to the commands in hints, for users without a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIELDS = {
     for act in ACTS.values()
     if "_" not in act.name  # a command of two words
 }
-"""Acts that are also commands, and their fields that are also options, by the names in the form."""
+"""Act that is also a command -> its fields that are also options, by their names in the form."""
 
 SWITCHES = {field.name for act in ACTS.values() for field in act.fields if field.title and field.kind.type is bool}
 """The fields whose options take no value."""
@@ -30,7 +30,7 @@ _COMMAND = re.compile(
     rf"\bmilepost ({'|'.join(FIELDS)}) ([a-z][a-z0-9_-]*)"
     rf"((?: --(?:{_one_of(_VALUED)}) [^\s;:,]+| --(?:{_one_of(SWITCHES)})\b)*)"
 )
-"""A command in a hint that the form of a job's DAG can also do. Groups: act, job, options.
+"""A command in a hint that the form of a job's DAG can also run. Groups: act, job, options.
 
 "milepost rollback sensors --to 41 --take-over" -> ("rollback", "sensors", " --to 41 --take-over")
 """

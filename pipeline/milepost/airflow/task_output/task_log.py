@@ -15,7 +15,7 @@ from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records import CheckpointFailureReason
 
 _CHATTY = ("great_expectations", "boto3", "botocore", "s3transfer", "urllib3")
-"""Libraries that log hundreds of irrelevant lines per task. Each task has its own process, so this affects no other."""
+"""Libraries that log hundreds of irrelevant lines per task. Each task has its own process, so others are unaffected."""
 
 
 def keep_task_log_short() -> None:
@@ -29,7 +29,7 @@ def keep_task_log_short() -> None:
 
 
 def without_expected_traces(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Replace the stack trace of an expected error by its text, in a structlog event. A bug keeps its trace."""
+    """Replace the stack trace of an expected error with its text, in a structlog event. A bug keeps its trace."""
     error = _raised(event.get("exc_info"))
     if error is not None and _is_expected(error):
         del event["exc_info"]

@@ -37,7 +37,7 @@ def stage_veto(
     verdict: GateVerdict,
     found: Mapping[str, Mapping[int, Evidence]],
 ) -> None:
-    """Write the evidence of a veto below the epoch's token. It is for people, so a failed write is only logged.
+    """Write the evidence of a veto below the epoch's token. Only people read it, so a failed write is only logged.
 
     Args:
         found: the evidence, by sink and by index of the expectation in its suite.
@@ -50,7 +50,7 @@ def stage_veto(
 
 
 def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
-    """Return the abort request with its veto, which is durable then; without it if that fails."""
+    """Return the abort request with its durable veto; without one if there is none, or if storing it fails."""
     if request.reason not in QUALITY_GATE_REASONS:
         return request
     try:
@@ -72,7 +72,7 @@ def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
 
 
 def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
-    """Return the veto that an abort event names, for people; a `problem` if it cannot be read any more."""
+    """Return the veto that an abort event names, for display; its `problem` if it cannot be read."""
     try:
         return decode_veto(read_handle(context.store, handle), handle.key)
     except CheckpointError as error:
@@ -81,7 +81,7 @@ def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
 
 
 def is_expired(context: JobContext, last_modified_ms: int, now_ms: int) -> bool:
-    """Return whether a veto of that age has expired."""
+    """Return whether a veto of this age has expired."""
     return now_ms - last_modified_ms >= veto_retention_ms(context.spec.checkpointing.retained.daily)
 
 

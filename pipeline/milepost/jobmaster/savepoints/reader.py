@@ -29,8 +29,8 @@ from milepost.storage import read_handle, stat_handle
 
 MAX_DOCUMENT_BYTES = 256 * 1024**2
 """Size limit of `savepoint.json` and of `_metadata`, which are read completely."""
-_LOOKED_THROUGH = 1_000
-"""Maximum number of objects to search for a savepoint below a folder that is none."""
+_MAX_SEARCHED = 1_000
+"""Maximum number of objects to list in search of a savepoint in a subfolder."""
 
 _PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
@@ -41,7 +41,7 @@ class SavedCheckpoint:
 
     Attributes:
         store: rooted at the savepoint. where: its URL.
-        records: of the logs of landed sources, after the checkpoint's positions, by the names of the logs.
+        records: log of a landed source -> its records after the checkpoint's position.
     """
 
     store: ObjectStore
@@ -52,7 +52,7 @@ class SavedCheckpoint:
 
 
 def read_listed_document(savepoint: Savepoint, root: ObjectStore) -> SavepointDocument:
-    """Return the document of a listed savepoint. Raises StateCorrupt: it is not the listed one, or damaged."""
+    """Return the document of a listed savepoint. Raises StateCorrupt: it is damaged, or not the listed one."""
     recorded = savepoint.document
     body = read_handle(root, ObjectHandle(SAVEPOINT_DOCUMENT, recorded.size, recorded.sha256))
     return decode_document(body, root.config.url)
@@ -114,15 +114,15 @@ def _document_body(store: ObjectStore, where: str) -> bytes:
     except NotFound:
         raise NotFound(
             f"there is no savepoint at {where}: it has no {SAVEPOINT_DOCUMENT}. Nothing was changed.",
-            hint=_where_one_is(store, where),
+            hint=_folder_hint(store, where),
         ) from None
     if size > MAX_DOCUMENT_BYTES:
         raise StateCorrupt(f"{SAVEPOINT_DOCUMENT} of {where}: {size} bytes are too many. Nothing was copied.")
     return store.get(SAVEPOINT_DOCUMENT)
 
 
-def _where_one_is(store: ObjectStore, where: str) -> str:
-    below = [stat.key for stat in store.list("", limit=_LOOKED_THROUGH) if stat.key.endswith(f"/{SAVEPOINT_DOCUMENT}")]
+def _folder_hint(store: ObjectStore, where: str) -> str:
+    below = [stat.key for stat in store.list("", limit=_MAX_SEARCHED) if stat.key.endswith(f"/{SAVEPOINT_DOCUMENT}")]
     if not below:
         return "name the folder that holds savepoint.json; one whose creation did not end has none"
     return f"name the folder that holds savepoint.json, as {where}/{below[0].removesuffix(f'/{SAVEPOINT_DOCUMENT}')}"

@@ -1,6 +1,6 @@
 """Translate datetime patterns with Spark's letters (`dd.MM.yyyy HH:mm`) to regular expressions.
 
-pyarrow's `strptime` is not strict enough: it reads 31.02. as 3 March, skips white space, and has no fractions.
+pyarrow's `strptime` is not strict enough: it reads 31.02. as 3 March, skips white space, and does not parse fractions.
 """
 
 from __future__ import annotations

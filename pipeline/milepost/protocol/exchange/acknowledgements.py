@@ -37,7 +37,7 @@ class Acknowledgement:
 
     Attributes:
         token: fencing token of the Spark job.
-        attempt_digest: over everything this attempt sent, staged and snapshotted.
+        attempt_digest: digest of everything that this attempt sent, staged and snapshotted.
         consumed: one per sender, in any order.
         payload: opaque JSON: state handles, staged files, counters.
         measured: opaque JSON. Attempts with equal digests may differ only in this; the first copy counts.
@@ -108,7 +108,7 @@ def verify(
     """Check all copies of all answers of one epoch.
 
     Args:
-        checkpoint_id, token: of the epoch; answers with others are discarded.
+        checkpoint_id, token: of the epoch; answers for another checkpoint or token are discarded.
         expected: every subtask of the epoch.
         answers: everything that reached the driver, in any order, including copies and forwarded declines.
     Raises:
@@ -166,7 +166,7 @@ _ERRORS: dict[CheckpointFailureReason, type[CheckpointError]] = {
     CheckpointFailureReason.ENVIRONMENT_UNUSABLE: EnvironmentUnusable,
     CheckpointFailureReason.STATE_CORRUPT: StateCorrupt,
 }
-"""Errors for declines that need another reaction than a new epoch."""
+"""Errors for declines that a new epoch does not resolve."""
 
 
 def _declined_by(declines: Declines) -> CheckpointError:
@@ -198,7 +198,7 @@ def _declined_by(declines: Declines) -> CheckpointError:
 def _check_consumed(
     checkpoint_id: CheckpointId, ordered: tuple[Acknowledgement, ...], by_key: dict[SubtaskKey, Acknowledgement]
 ) -> None:
-    """I7: every attempt named as consumed is the one acknowledged."""
+    """Raise SubtaskDeclined unless every consumed attempt is the acknowledged one (I7)."""
     for ack in ordered:
         for consumed in ack.consumed:
             sender = by_key.get(SubtaskKey(consumed.level, consumed.subtask))

@@ -1,7 +1,7 @@
-"""Count failed epochs towards a FAILED job. Flink's failure manager, as pure functions.
+"""Count consecutive failed epochs until a job is FAILED, as Flink's failure manager does.
 
 Each checkpoint id counts once. A failure of an id up to the last success is ignored. A success resets the counters.
-Only counted reasons count (`reasons.py`). For example, with two tolerable failures::
+Only some reasons raise the counters (`reasons.py`). For example, with two tolerable failures::
 
     checkpoint 7 fails, 8 fails, 8 fails again, 9 fails    consecutive 1, 2, 2, 3: not tolerated
     checkpoint 7 fails, 8 completes, 7 fails again         consecutive 1, 0, 0
@@ -24,7 +24,7 @@ class FailureVerdict:
     """The consequence of one failure.
 
     Attributes:
-        failures: the counters after it. counted: whether it raised them. tolerated: whether the job may continue.
+        failures: counters after the failure. counted: whether it raised them. tolerated: whether the job may continue.
     """
 
     failures: Failures
@@ -45,9 +45,9 @@ def record_failure(
     """Count one failed checkpoint.
 
     Args:
-        failures: the counters before.
-        checkpoint_id: that failed. reason: why. detail: for people; cut to 2,000 characters.
-        tolerable: number of consecutive failures that are tolerated; None: all are.
+        failures: counters before the failure.
+        checkpoint_id: the failed checkpoint. reason: its cause. detail: for people; cut to 2,000 characters.
+        tolerable: number of consecutive failures to tolerate; None: no limit.
     """
     detail = printable_detail(detail)
     after = replace(failures, last_reason=reason.value, last_detail=detail, last_checkpoint=checkpoint_id)

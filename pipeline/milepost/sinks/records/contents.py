@@ -1,4 +1,4 @@
-"""A table's contents at a checkpoint: its files, as records of changes that are folded (I14).
+"""The files of a table at a checkpoint, stored as a log of changes (I14).
 
 A checkpoint adds one record per sink to those of the checkpoint that it continues. Each record is an object, referenced
 with its digest in `_metadata`, and retained while a checkpoint refers to it. A new record absorbs the preceding records
@@ -8,8 +8,8 @@ that are no larger than it. So there are never more than `MAX_RECORDS`, and each
                            9 4 2, new 1     ->  9 4 2 1     1 < 2
                            9 4 2 1, new 1   ->  9 8         it absorbs 1, then 2, then 4
 
-The contents alone define what a table showed or is to show, never the table's own log. A move of the table is the
-difference between two contents.
+The contents alone define which files a table shows at a checkpoint. The table's own log does not. A move of the table
+is the difference between two contents.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TableContents:
             `JobContext.sink_location`.
         table_id: the table's own identity; None if the table has not been opened yet (a fork).
         schema: of the table: Arrow IPC, base64.
-        files, rows: how many. For an upsert table in change files, replaced rows count as well.
+        files, rows: their numbers. For an upsert table in change files, replaced rows count as well.
         records: oldest first. Folded in this order, they give the table's files in commit order.
     """
 
@@ -82,7 +82,7 @@ class ContentsChange:
     joined: tuple[TableJoin, ...] = ()
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return why the fields contradict each other, or None if they do not."""
         new = [file.key for file in self.added] + [join.file.key for join in self.joined]
         old = [*self.removed, *(key for join in self.joined for key in join.of)]
         for keys in (new, old):
@@ -109,7 +109,7 @@ class ContentsChange:
         joined_earlier = {join.file.key: join.of for join in earlier.joined}
 
         def origins(keys: Iterable[str]) -> tuple[str, ...]:
-            """Return the files from before the earlier change that these consist of."""
+            """Return the files, from before the earlier change, whose rows these files hold."""
             return tuple(
                 origin for key in keys if key not in added_earlier for origin in joined_earlier.get(key, (key,))
             )
@@ -129,10 +129,10 @@ class ContentsChange:
 
 
 class ContentsRecords:
-    """The records of one job's tables. Each is read once, because records never change.
+    """The records of one job's tables. Records never change, so each is read once and cached.
 
     Args:
-        store: of the job.
+        store: the job's store.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -140,7 +140,7 @@ class ContentsRecords:
         self._cache: dict[str, ContentsChange] = {}
 
     def files(self, contents: TableContents | None) -> tuple[StagedFile, ...]:
-        """Return the files of a table in commit order; None for the empty table. Raises StateCorrupt."""
+        """Return the files of a table in commit order. `contents`: None for the empty table. Raises StateCorrupt."""
         files: tuple[StagedFile, ...] = ()
         for change in self._changes(() if contents is None else contents.records):
             files = change.applied_to(files)

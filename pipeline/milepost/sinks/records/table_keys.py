@@ -1,12 +1,12 @@
-"""Keys below a table's root, and which of them stored records may name.
+"""Keys of objects below a table's root, and checks of keys in stored records.
 
 Everything that Milepost writes is below ``_milepost/``, which engines of every format ignore::
 
-    _milepost/owner.json                                        whose table it is (`reservation.py`)
-    _milepost/owners/<20 digits of 10^19 - n>.json              jobs that took it over; the newest counts
-    _milepost/data/chk-<20 digits>/t<token>/<label>-<sha256>.parquet    what one token staged
+    _milepost/owner.json                                        owner of the table (`reservation.py`)
+    _milepost/owners/<20 digits of 10^19 - n>.json              later owners; the newest one counts
+    _milepost/data/chk-<20 digits>/t<token>/<label>-<sha256>.parquet    files that one token staged
     _milepost/heads/<20 digits of 10^19 - n>.json               commits to a managed Parquet table
-    _milepost/garbage/                                          lists of files that nothing needs (`table_garbage.py`)
+    _milepost/garbage/                                          lists of unreferenced files (`table_garbage.py`)
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _DATA_KEY = re.compile(rf"{DATA}chk-(\d{{20}})/t(\d+)/(?:j?\d+(?:-\d+)?|all)-[0-
 
 
 def staged_prefix(checkpoint_id: int, token: int) -> str:
-    """Return where one token stages the files of one checkpoint."""
+    """Return the prefix of the files that one token stages for one checkpoint."""
     return f"{DATA}chk-{checkpoint_id:020d}/t{token}/"
 
 
 def staged_by(key: str) -> tuple[CheckpointId, FencingToken] | None:
-    """Return the checkpoint and token that staged a file; None for a key that staging cannot have given."""
+    """Return the checkpoint and token that staged a file; None for a key that staging never generates."""
     match = _DATA_KEY.fullmatch(key)
     return None if match is None else (CheckpointId(int(match[1])), FencingToken(int(match[2])))
 
 
 def table_key_fault(key: str) -> str | None:
-    """Say why a key cannot be that of a table's file, or None; one that engines rewrote may lie anywhere below it."""
+    """Return why a key cannot be that of a table's file, or None. Engines may store files anywhere below the root."""
     if staged_by(key) is not None:
         return None
     if key_fault(key) is not None or key.endswith("/") or key.startswith("_"):
@@ -60,11 +60,11 @@ TableFile = Annotated[StagedFile, _file_fault]
 """A file that a stored record names."""
 
 TableJoin = Annotated[JoinedFile, _joined_fault]
-"""A file that a stored record names, and those in whose place it comes."""
+"""A file that a stored record names, and the files that it replaces."""
 
 
 def check_staged_key(file: StagedFile) -> StagedFile:
-    """Return the file when staging could have named it. Raises StateCorrupt."""
+    """Return the file if staging can have generated its key. Raises StateCorrupt."""
     if staged_by(file.key) is None or sha256_fault(file.sha256) is not None:
         raise StateCorrupt(f"{file.key!r} is not the key of a staged file", key=file.key)
     return file

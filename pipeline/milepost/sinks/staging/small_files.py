@@ -1,4 +1,4 @@
-"""Join a table's small files a few at a time, so that readers open few files and rows are rewritten rarely.
+"""Compact small files by joining a few at a time, so that rows are rewritten rarely.
 
 Every epoch adds files, however few rows it has. Adjacent files of a partition are joined once their total is `GROWTH`
 times the rows of the largest one. Each join moves a row to a file that is `GROWTH` times as large, so the number of
@@ -9,8 +9,8 @@ with one row:
     4 1 1 1 1          -> 4 4
     4 4 4 4            -> 16          at most 3 of each size remain
 
-A file of half the target size is never joined again. Small files between two such files can grow no more, so they are
-joined without waiting.
+A file of half the target size is never joined again. Small files between two such files get no further neighbors, so
+they are joined immediately.
 
 Change files of an upsert table (`compaction.py`) are joined in the same way. Their joined file has the last row of each
 key.
@@ -31,10 +31,10 @@ from milepost.sinks.records.table_keys import staged_by
 
 GROWTH = 8
 TARGET_BYTES = 64 << 20
-"""Target size of a joined file, and about what a subtask joins in one epoch."""
+"""Target size of a joined file, and the most that a subtask joins in one epoch."""
 
 MAX_JOINED_FILES = 4096
-"""Number of small files that one epoch joins at most. The next epoch continues."""
+"""Maximum number of small files that one epoch joins. The next epoch continues."""
 
 _MODULUS = 1 << 256
 
@@ -61,7 +61,7 @@ class JoinPlan:
 
 
 def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
-    """Return the files that an epoch joins, each at most once.
+    """Return the runs of files that an epoch joins. A file is in at most one run.
 
     Args:
         files: of the table, in commit order.
@@ -74,7 +74,7 @@ def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
 
 
 def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, latest: bool) -> tuple[JoinedFile, ...]:
-    """Return the joined files whose inputs are all still in the table. An engine may have compacted some meanwhile.
+    """Return the joined files whose inputs are all still in the table. Another engine may have compacted some.
 
     Args:
         current: files of the table now. latest: a joined file has the last row of each key, not every row.
@@ -92,7 +92,7 @@ def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, 
 
 
 def rows_identity(files: Iterable[StagedFile]) -> str | None:
-    """Return an identity of the rows of some files that does not depend on how they are divided into files.
+    """Return a fingerprint of the rows of some files that does not depend on how they are divided into files.
 
     It is the sum, modulo 2^256, of the digests under which the rows were first written. So a joined file has the sum of
     its inputs, as does a file joined from joined files. None if a digest is unknown.
@@ -102,10 +102,10 @@ def rows_identity(files: Iterable[StagedFile]) -> str | None:
 
 
 def same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> frozenset[str]:
-    """Return the keys of files of a move that hold the same rows before and after.
+    """Return the keys of the removed and added files that hold the same rows.
 
         removed a b c d, added j (joins a b c), k   ->  a b c j
-        removed j, added a b                        ->  none: the rows of c are gone
+        removed j, added a b                        ->  none: the rows of c are missing
 
     Args:
         removed, added: each in commit order.
@@ -124,7 +124,7 @@ def by_partition(files: Iterable[StagedFile]) -> dict[PartitionValues, list[Stag
 
 
 def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> set[str]:
-    # Walk both sides at once, like a merge. Whenever the row counts and the digest sums of the consumed files balance,
+    # Walk both sides in step, like a merge. Whenever the row counts and the digest sums of the consumed files balance,
     # the consumed files hold the same rows: a(1) b(2) c(1) on one side, j(4) on the other.
     same, pending = set[str](), list[str]()
     before, after = iter(removed), iter(added)
@@ -195,9 +195,9 @@ def _dominated_ranges(rows: Sequence[int]) -> set[range]:
 
 
 def _cut_run(run: Run) -> Iterator[Run]:
-    """Yield the parts of a run of about the target size; single files are left out.
+    """Cut a run into parts of about the target size. A part of a single file is omitted.
 
-    No part has more than `MAX_JOINED_FILES` files. A backfill may leave many thousands of equal size.
+    No part has more than `MAX_JOINED_FILES` files. A backfill may create many thousands of files of equal size.
     """
     for start in range(0, len(run), MAX_JOINED_FILES):
         parts = cut_by_bytes(run[start : start + MAX_JOINED_FILES], TARGET_BYTES)

@@ -1,8 +1,8 @@
 """Detect foreign commits, and map rewritten files back to the job's files.
 
 A rewrite is harmless if it declares that it keeps the rows, and all its inputs are files of the job. Its outputs then
-replace them. Any other commit that removes files of the job is a fault, unless a later commit restores them. Then each
-file of the newest move is live again, or one rewrite of it, and no other file made from it.
+replace them. Any other commit that removes files of the job is a fault. A later commit can undo the fault: each file
+of the newest move must be live again, either itself or in exactly one rewrite.
 
     move: A B    OPTIMIZE A B -> C      DELETE C -> D      RESTORE D -> C      no fault: C holds the rows of A and B
     move: A      OPTIMIZE A X -> C      RESTORE C -> A X                       no fault: A is live again, X is foreign
@@ -88,12 +88,12 @@ def _is_complete(own: Mapping[str, StagedFile], sources: Mapping[str, frozenset[
 
 
 def find_own_files(table: OpenTable) -> tuple[dict[str, StagedFile], tuple[str, ...]]:
-    """Return the live files with rows of the job, and the keys of live files of unknown origin. For a lost mark.
+    """Return the live files with rows of the job, and the keys of live files of unknown origin.
 
-    A staged file is recognised by its key. A file that another writer made from staged files has a foreign key, and
-    only the commit that made it shows its origin. It counts as the job's: as an external append, it would stay live
-    alongside the files that it was made from. The origin is unknown for a file that mixes rows of the job with foreign
-    rows, and for one whose commit has expired.
+    For a table whose newest move is unknown. A staged file is recognized by its key. A file that another writer made
+    from staged files has a foreign key, and only the commit that made it shows its origin. It counts as the job's: as
+    an external append, it would stay live alongside the files that it was made from. The origin is unknown for a file
+    that mixes rows of the job with foreign rows, and for one whose commit has expired.
 
         live: j (from staged a b), x     log: +a +b +x,  -a -b +j     ->  own: j, unknown: none
         the log begins after -a -b +j    (expired)                    ->  own: none, unknown: j x

@@ -1,7 +1,8 @@
-"""Turn lost tasks into a refusal that names the objects they were reading.
+"""Turn lost tasks into an error that names the objects they were reading.
 
 A worker that dies reports nothing. The driver knows the objects of each source subtask, and a retried source attempt
-stores incomplete metrics when it starts. If Spark runs each task only once, there is no such trace.
+stores incomplete metrics when it starts. If Spark runs each task only once, there are no such metrics, and the error
+names no objects.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FOR_OBJECTS = "If one of the objects does it, `limits_per_epoch: {max_files: 1}
 
 
 def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], error_text: str) -> SubtaskDeclined | None:
-    """Return the typed refusal for workers that died too often. None: the error has another cause.
+    """Return the error for a worker that died too often, or None if Spark's error has another cause.
 
     Spark's text "Task 3 in stage 1.0 failed 4 times ... Python worker exited unexpectedly" means that the worker of
     task 3 died 4 times. It was reading split 3 if attempt 3 or a later one stored incomplete metrics.

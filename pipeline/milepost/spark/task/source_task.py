@@ -46,11 +46,11 @@ class SourceSplit:
         source: name of the source, which is also its node in the job graph.
         identity: identity of the source subtask. Its index is the channel of its rows.
         event_time: event-time column, or None for a static source.
-        skips_missing: whether an object that is deleted before any of its rows was emitted is skipped.
-        max_ahead_us: rows further ahead of their trigger do not count for the watermark; None: all count.
-        dead_letters: reader that turns bad records into rows of `<source>.bad`; None: a bad record is declined.
-        is_landed: whether the objects are immutable ones of the job, so that the version of each is its SHA-256.
-        files: data files of tables among the objects of a landed source.
+        skips_missing: whether to skip an object that is deleted before any of its rows is emitted.
+        max_ahead_us: rows that are further ahead of their trigger do not advance the watermark; None: all rows do.
+        dead_letters: reader that turns bad records into rows of `<source>.bad`; None: the subtask declines.
+        is_landed: whether the objects are the job's own immutable copies, so that the version of each is its SHA-256.
+        files: for a landed source, the external data files that its log refers to.
     """
 
     source: str
@@ -66,7 +66,7 @@ class SourceSplit:
     files: ReferencedFiles = field(default_factory=ReferencedFiles)
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
-        """Yield a part's rows in order, and its bad records if they become rows. Raises the reader's errors."""
+        """Yield a part's rows in order, and with a dead-letter reader its bad records. Raises the reader's errors."""
         if self.dead_letters is None:
             return self.reader.read_part(store, part)
         return self.dead_letters.read(store, part, memory)
@@ -84,7 +84,7 @@ def run_source(
     Bad input becomes rows of `<source>.bad`, or a decline that names the object and the line.
 
     Args:
-        store: of the split. open_store: opens those of its data files.
+        store: store of the split's objects. open_store: opens the stores of its external data files.
     """
     rows = tombstones = 0
     bad = BadInputCounter()
@@ -133,7 +133,7 @@ def run_source(
             if is_reference(obj.key):
                 yield _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, obj.key)
                 return
-            # A skipped object stays new and is read again when it is back, so rows emitted now would count twice.
+            # A later epoch reads a skipped object if it reappears, and would emit the same rows again.
             if is_partly_read or not split.skips_missing:
                 when = (
                     "was deleted while it was being read"
@@ -144,7 +144,7 @@ def run_source(
                 yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
                 return
             missing.append(obj.key)
-        except MemoryError as error:  # the task names the settings; only here is the object known
+        except MemoryError as error:  # the caller adds the memory settings, but does not know the object
             raise MemoryError(f"source {split.source}: reading {obj.key}: {error}") from error
         except CheckpointError as error:
             who = f"source {split.source}: {obj.key}"
@@ -182,7 +182,7 @@ class _BatchCoalescer:
         self._held.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
-        if self._rows >= _COALESCED_ROWS or self._bytes >= _COALESCED_BYTES:  # before the next one is read
+        if self._rows >= _COALESCED_ROWS or self._bytes >= _COALESCED_BYTES:  # before reading the next batch
             yield from self.flush()
 
     def flush(self) -> Iterator[Rows]:
@@ -206,7 +206,7 @@ def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:
 
 
 def _lost_file(split: SourceSplit, reason: CheckpointFailureReason, uri: str) -> Declined:
-    """Return the decline because of a data file that the table no longer has as it was landed."""
+    """Return the decline for an external data file that was changed or deleted after it was landed."""
     decline = split.identity.decline(
         reason, f"source {split.source}: {lost_file_problem(uri, split.files.format, reason)}"
     )

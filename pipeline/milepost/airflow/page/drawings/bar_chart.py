@@ -1,4 +1,4 @@
-"""Draw a figure over epochs as an SVG bar chart with stacked parts."""
+"""Draw a metric over epochs as a stacked SVG bar chart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Bar:
     """An epoch's bar.
 
     Attributes:
-        parts: CSS class of each part -> its value, from the bottom up; {}: the figure is unknown.
+        parts: CSS class of each part -> its value, from the bottom up; {}: the value is unknown.
         href: target of the bar's link.
     """
 
@@ -37,7 +37,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure over epochs, oldest first. format_value: returns a value as text."""
+    """A metric over epochs, oldest first. format_value: formats a value as text."""
 
     title: str
     bars: Sequence[Bar]
@@ -82,7 +82,7 @@ def bar_chart(chart: Chart, ident: str) -> str:
 
 
 def ceiling(value: float) -> float:
-    """Return the smallest of …, 0.5, 1, 2, 5, 10, 20, … that is at least a value; 1 for a value of at most 0.
+    """Return the smallest of …, 0.5, 1, 2, 5, 10, 20, … that is at least the value; 1 if the value is not positive.
 
     The top of the axis for a maximum of 137 is 200, for 0.03 it is 0.05.
     """

@@ -1,6 +1,6 @@
 """Jinja filters that format counts, sizes, durations and times.
 
-An unknown value is "".
+An unknown value becomes an empty string.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def count(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Return a number of bytes in decimal units, as in a spec: 1_500 is `1.5 kB`."""
+    """Format a number of bytes in decimal units, as specs do: 1_500 becomes `1.5 kB`."""
     if not isinstance(value, (int, float)):
         return ""
     for unit in ("B", "kB", "MB", "GB"):
@@ -28,17 +28,17 @@ def size(value: Any) -> str:
 
 
 def duration(value: Any) -> str:
-    """Return milliseconds in their two largest units: 3_723_000 is `1 h 2 min`."""
+    """Format milliseconds in their two largest units: 3_723_000 becomes `1 h 2 min`."""
     return lasting(value) if isinstance(value, (int, float)) else ""
 
 
 def moment(value: Any) -> str:
-    """Return a time in ISO 8601, UTC, in the form `2026-01-31 06:00:00`."""
+    """Format an ISO 8601 time in UTC as `2026-01-31 06:00:00`."""
     return str(value)[:19].replace("T", " ") if value else ""
 
 
 def age_ms(time: str | None) -> int | None:
-    """Return the milliseconds since an ISO 8601 time by this server's clock, 0 for a future time, None for None."""
+    """Return the milliseconds since an ISO 8601 time by this server's clock: 0 for a future time, None for None."""
     if time is None:
         return None
     return max(0, in_ms(datetime.now(UTC) - datetime.fromisoformat(time)))

@@ -35,7 +35,7 @@ _CODE = re.compile(r"`([^`]+)`")
 def prose(text: str) -> Markup:
     """Return the HTML of a text in which backticks mark code, as in Markdown. Everything else is escaped.
 
-    "set `a<b` or `c" -> "set <code>a&lt;b</code> or `c": a backtick without a second one stays.
+    "set `a<b` or `c" -> "set <code>a&lt;b</code> or `c": an unpaired backtick stays.
     """
     between, *rest = _CODE.split(text)
     html = Markup.escape(between)
@@ -71,10 +71,10 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """URLs of pages as the browser sees them: Airflow may be served below a path prefix.
+    """URLs of pages as the browser sees them: Airflow may be served under a path prefix.
 
     Attributes:
-        root: URL of our pages. airflow: URL of Airflow's pages. Both have no trailing slash.
+        root: URL of our pages. airflow: URL of Airflow's pages. Neither has a trailing slash.
     """
 
     root: str
@@ -102,7 +102,7 @@ class Links:
         return f"{self.root}/runbook/{name}"
 
     def form(self, job: str, what: str, **fields: object) -> str:
-        """Return the URL of a job's form, filled in; arguments as of `form_path`."""
+        """Return the URL of a job's pre-filled form. The arguments are those of `form_path`."""
         return f"{self.root}{form_path(job, what, **fields)}"
 
     def dag(self, dag_id: str) -> str:

@@ -58,7 +58,7 @@ def offered_acts(reading: JobReading) -> list[PageAct]:
 
 
 def _acts_for_state(reading: JobReading) -> Iterator[str]:
-    """Yield the names of the acts that the page offers in this state, besides those it suggests."""
+    """Yield the names of the acts that the page offers in this state, in addition to the suggested one."""
     state, status = reading.state, reading.status
     if state is None:
         return

@@ -20,7 +20,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A line of the list. since_success_ms: None before the first success. act: the suggested one, if there is one."""
+    """A line of the list. since_success_ms: None before the first success. act: the suggested act, or None."""
 
     reading: JobReading
     since_success_ms: int | None
@@ -34,7 +34,7 @@ class JobLine:
 
 @router.get("/jobs", response_class=HTMLResponse)
 def deployment(request: Request, readable: ReadableDags) -> HTMLResponse:
-    """All jobs, the most urgent first."""
+    """List all jobs, the most urgent first."""
     jobs, refused = jobs_of_deployment(readable)
     readings = JOB_READER.read(jobs)
     ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))

@@ -40,7 +40,7 @@ class SqlExpression:
         uid: operator.
         column: name of the column.
         text: Spark SQL of the column.
-        list_sql: Spark SQL of the list that an `explode` turns into rows, with one value in `ITEM` each; None: none.
+        list_sql: Spark SQL of the list that an `explode` turns into rows, one value in `ITEM` each; None: no `explode`.
         union_schema: schema to which each SELECT of a UNION ALL is cast; None for a single SELECT.
     """
 
@@ -85,7 +85,7 @@ def level_sql(
     available: Mapping[str, tuple[str, ...]],
     schemas: Mapping[str, pa.Schema],
 ) -> LevelSql:
-    """Return the SQL of one projection, with one expression per path of rows to a SELECT.
+    """Return the SQL of one projection, with one expression per SELECT and per column that it reads.
 
     Args:
         made: outputs of the projection, in order.
@@ -135,9 +135,9 @@ def selects(
 def expression(output: SqlOutput, branch: Branch, input_columns: list[str], source: str, column: str) -> SqlExpression:
     """Return the expression of one SELECT on a column of the wide frame with its input's rows.
 
-    If the input may contain deletes, a row that is no delete and passes WHERE gets the SELECT's expressions. Any other
-    row becomes a delete of its key, and the SELECT's other expressions are not evaluated. A row of a weighted output
-    keeps its weight, or gets weight 1 if its input has none. For `SELECT k, v + 1 AS w ... WHERE v > 0`, key k::
+    If the input may contain deletes, a row that is not a delete and passes WHERE gets the SELECT's expressions. Any
+    other row becomes a delete of its key, and the SELECT's other expressions are not evaluated. A row of a weighted
+    output keeps its weight, or gets weight 1 if its input has none. For `SELECT k, v + 1 AS w ... WHERE v > 0`, key k::
 
         k  v   deleted        k  w     deleted
         a  1   false          a  2     false
