@@ -22,6 +22,6 @@ def find_earlier_switch(context: ActContext) -> ActResult | None:
             return None
         if entry["event"] == "TimelineSwitched" and entry["session_id"] == context.session.session_id:
             head, timeline = entry["checkpoint_id"], entry["timeline"]
-            said = f"an earlier try did it: checkpoint {head} became the head of timeline {timeline}"
-            return ActResult(entry["kind"], (said,), head, timeline, follows=True)
+            text = f"already done by an earlier try: checkpoint {head} became the head of timeline {timeline}"
+            return ActResult(entry["kind"], (text,), head, timeline, follows=True)
     return None

@@ -15,7 +15,7 @@ _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
 _EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z"
-_UTC = "UTC unless it says otherwise"
+_UTC = "UTC unless it has an offset"
 
 Suggestions = Literal["", "checkpoints", "savepoints", "sinks", "sources"]
 """Kinds of names that shell completion offers."""
@@ -123,7 +123,7 @@ ID_OR_MOMENT = Kind(
 NEW_SAVEPOINT = Kind(
     str,
     "NAME",
-    "1 to 63 of a-z, 0-9, _ and -, the first a letter or a digit, not digits alone",
+    "1 to 63 of the characters a-z, 0-9, _ and -, starting with a letter or a digit, not only digits",
     _is_savepoint_name,
 )
 SAVEPOINT = Kind(str, "NAME", NEW_SAVEPOINT.expected, _is_savepoint_name, suggests="savepoints")
@@ -153,7 +153,7 @@ URL = Kind(str, "URL")
 
 TAKE_OVER = switch(
     "take_over",
-    "Abort the running epoch of another session although its lease is valid, and fence that session. This is always "
+    "Abort the running epoch of another session even if its lease is valid, and fence that session. This is always "
     "safe, but it discards the work of that epoch.",
     "Take over",
 )

@@ -45,7 +45,7 @@ def _plan_resume(master: JobMaster, form: Form) -> ActPlan:
 def _recheck_resume(context: ActContext) -> ActResult | None:
     approved, now = context.plan.approval(Premise), premise(context.master, failure=True)
     if context.retried and (now.incarnation, now.status == FAILED) == (approved.incarnation, False):
-        return ActResult("resumed", (f"an earlier try did it: the job is {now.status}",))
+        return ActResult("resumed", (f"already done by an earlier try: the job is {now.status}",))
     approved.require(now)
     return None
 
@@ -199,7 +199,7 @@ def _plan_abort(master: JobMaster, form: Form) -> ActPlan:
 def _recheck_abort(context: ActContext) -> ActResult | None:
     pending = context.plan.checkpoint_id
     if context.retried and context.master.reports.show(pending).status == "aborted":
-        return ActResult("aborted", (f"an earlier try did it: checkpoint {pending} is aborted",))
+        return ActResult("aborted", (f"already done by an earlier try: checkpoint {pending} is aborted",))
     return None
 
 

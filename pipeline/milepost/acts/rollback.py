@@ -41,7 +41,7 @@ def _recheck(context: ActContext) -> ActResult | None:
     for target in (context.plan.checkpoint_id, context.plan.approval(ApprovedRollback).target):
         if current != target:
             raise PlanOutdated(
-                f"back to {requested} means {checkpoint_name(current)} now, but {checkpoint_name(target)} in the plan. "
+                f"{requested} now selects {checkpoint_name(current)}, but the plan is for {checkpoint_name(target)}. "
                 "Nothing was changed."
             )
     return None
@@ -65,7 +65,7 @@ def _result(context: ActContext, done: RollbackResult) -> ActResult:
     if moved:
         discarded = ", ".join(map(str, done.discarded)) or "none"
         text.append(f"job {done.job} is back at {at}, on timeline {done.timeline}; discarded: {discarded}")
-        text.append(f"sinks that are back: {', '.join(done.sinks) or 'none'}")
+        text.append(f"sinks rolled back: {', '.join(done.sinks) or 'none'}")
     else:
         followed = f"; reconciled sinks: {', '.join(done.followed)}" if done.followed else ""
         text.append(f"nothing to roll back: job {done.job} is at {at}{followed}")

@@ -42,8 +42,8 @@ def _plan_create(master: JobMaster, form: Form) -> ActPlan:
         )
     what = f"{checkpoint_name(checkpoint_id)}, epoch {report.epoch} of timeline {report.timeline}"
     size = f"{report.full_bytes:,} bytes" if isinstance(report.full_bytes, int) else "unknown"
-    also = ", with what was landed after it" if form[WITH_INPUT] else ""
-    text = (f"savepoint {name}: a copy of {what}, and of every table as of it{also}", f"state to copy: {size}")
+    also = ", and with the input landed after it" if form[WITH_INPUT] else ""
+    text = (f"savepoint {name}: a copy of {what}, with every table at this checkpoint{also}", f"state to copy: {size}")
     return about.plan(f"savepoint {name} of {checkpoint_name(checkpoint_id)}", text, {NAME: name})
 
 
@@ -52,12 +52,13 @@ def _recheck_create(context: ActContext) -> ActResult | None:
     form, name, checkpoint_id = context.form, str(context.plan.approved[NAME]), context.plan.checkpoint_id
     if name != (form[NAME] or f"checkpoint-{checkpoint_id}") or form[AT] not in (None, checkpoint_id):
         raise PlanOutdated(
-            f"the form is for savepoint {form[NAME]} of checkpoint {form[AT]}, but the plan for {name} of checkpoint "
-            f"{checkpoint_id}. Nothing was written."
+            f"the form is for savepoint {form[NAME]} of checkpoint {form[AT]}, but the plan is for {name} of "
+            f"checkpoint {checkpoint_id}. Nothing was written."
         )
     for savepoint in context.master.list_savepoints() if context.retried else ():
         if (savepoint.name, savepoint.checkpoint_id) == (name, checkpoint_id):
-            return ActResult("created", (f"an earlier try did it: savepoint {name} is at {savepoint.location}",))
+            text = f"already done by an earlier try: savepoint {name} is at {savepoint.location}"
+            return ActResult("created", (text,))
     return None
 
 
@@ -84,7 +85,7 @@ def copy_text(what: str, done: CheckpointCopy) -> tuple[str, ...]:
 
 
 def _how_to_start(location: str) -> str:
-    return f"`milepost start JOB --from {shlex.quote(location)}` starts any job of this kind from it."
+    return f"`milepost start JOB --from {shlex.quote(location)}` starts a compatible job from it."
 
 
 def _plan_dispose(master: JobMaster, form: Form) -> ActPlan:
@@ -93,7 +94,7 @@ def _plan_dispose(master: JobMaster, form: Form) -> ActPlan:
     copy = f"a copy of checkpoint {savepoint.checkpoint_id} of {savepoint.created}"
     text = (
         f"savepoint {savepoint.name}, {copy}, at {savepoint.location}",
-        "removes it from the list and deletes everything it copied; the job, its checkpoints and its tables stay",
+        "removes it from the list and deletes its objects; the job, its checkpoints and its tables stay",
     )
     approved = {"created": savepoint.created, "location": savepoint.location}
     return about.plan(f"dispose of savepoint {savepoint.name}", text, approved)
@@ -102,7 +103,7 @@ def _plan_dispose(master: JobMaster, form: Form) -> ActPlan:
 def _recheck_dispose(context: ActContext) -> ActResult | None:
     name = context.form[NAME]
     if context.retried and all(savepoint.name != name for savepoint in context.master.list_savepoints()):
-        return ActResult("disposed", (f"an earlier try did it: savepoint {name} is deleted",))
+        return ActResult("disposed", (f"already done by an earlier try: savepoint {name} is deleted",))
     savepoint = context.master.find_savepoint(name)
     now = {"created": savepoint.created, "location": savepoint.location}
     if now != dict(context.plan.approved):
@@ -111,13 +112,13 @@ def _recheck_dispose(context: ActContext) -> ActResult | None:
 
 
 def _disposed(context: ActContext, done: DisposedSavepoint) -> ActResult:
-    said = f"savepoint {done.name} is removed; deleted: {counted(done.deleted_objects, 'object')}"
-    return ActResult("disposed", (said, *([f"at {done.location}: {done.left}"] if done.left else ())))
+    text = f"savepoint {done.name} is removed; deleted: {counted(done.deleted_objects, 'object')}"
+    return ActResult("disposed", (text, *([f"at {done.location}: {done.left}"] if done.left else ())))
 
 
 CREATE = Act(
     "savepoint_create",
-    "Savepoint: make one",
+    "Create a savepoint",
     "Create a self-contained copy of a completed checkpoint: state, positions, rows in flight and tables.",
     (
         Field(
@@ -132,7 +133,7 @@ CREATE = Act(
         Field(TARGET, URL, "Write it to <URL>/<name>. Default: below the job's storage."),
         switch(
             WITH_INPUT,
-            "Copy also what was landed after the checkpoint, for a job elsewhere that cannot read the external system.",
+            "Also copy the input landed after the checkpoint, for jobs elsewhere that cannot read the external system.",
             "With landed input",
         ),
     ),
@@ -144,7 +145,7 @@ CREATE = Act(
 )
 DISPOSE = Act(
     "savepoint_dispose",
-    "Savepoint: dispose of one",
+    "Dispose of a savepoint",
     "Remove a savepoint from the list and delete its objects. The job, its checkpoints and tables stay.",
     (Field(NAME, SAVEPOINT, "Name of the savepoint to dispose of.", "Name", required=True),),
     _plan_dispose,

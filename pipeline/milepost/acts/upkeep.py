@@ -53,7 +53,7 @@ def _recheck_realign(context: ActContext) -> ActResult | None:
     plan = context.master.realignments.plan(context.form[NAME])
     if plan.fault is not None or plan.head != context.plan.checkpoint_id:
         return None
-    said = f"an earlier try did it: sink {plan.sink} shows {checkpoint_name(plan.head)}"
+    said = f"already done by an earlier try: sink {plan.sink} shows {checkpoint_name(plan.head)}"
     return ActResult("realigned", (said,), plan.head, context.plan.timeline, follows=True)
 
 

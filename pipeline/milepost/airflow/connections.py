@@ -22,7 +22,7 @@ def airflow_connection(conn_id: str) -> Connection:
     try:
         return from_airflow(AirflowConnection.get(conn_id))
     except AirflowNotFoundException:
-        raise _unusable(conn_id, "is not in Airflow") from None
+        raise _unusable(conn_id, "does not exist in Airflow") from None
 
 
 async def async_airflow_connection(conn_id: str) -> Connection:
@@ -33,7 +33,7 @@ async def async_airflow_connection(conn_id: str) -> Connection:
     try:
         return from_airflow(await AirflowConnection.async_get(conn_id))
     except AirflowNotFoundException:
-        raise _unusable(conn_id, "is not in Airflow") from None
+        raise _unusable(conn_id, "does not exist in Airflow") from None
 
 
 def from_airflow(connection: AirflowConnection) -> Connection:

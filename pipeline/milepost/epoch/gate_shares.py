@@ -222,4 +222,4 @@ def _encode(part: PartialResult) -> bytes:
 
 
 def _decode(body: bytes) -> PartialResult:
-    return from_json(PartialResult, json.loads(body), "what the gate found in a part")
+    return from_json(PartialResult, json.loads(body), "partial result of the quality gate")

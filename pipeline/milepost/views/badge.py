@@ -46,7 +46,7 @@ def _overdue(status: Status) -> str:
 def _landing_failed(status: Status) -> str:
     logs = [source.log for source in (status.sources or {}).values() if source.log is not None]
     failed = [log.failed.message for log in logs if log.failed is not None]
-    return " ".join((*failed, "Epochs process what was landed before."))
+    return " ".join((*failed, "Epochs process the input that was landed before."))
 
 
 def _frozen(status: Status) -> str:
@@ -74,7 +74,7 @@ _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
     Condition.INPUT_REFUSED: (Meaning.BAD, lambda status: status.next_step),
     Condition.UNPUBLISHED: (
         Meaning.WARN,
-        lambda status: f"Completed checkpoints wait for sinks {', '.join(status.unconfirmed)}.",
+        lambda status: f"Completed checkpoints are not yet published to sinks {', '.join(status.unconfirmed)}.",
     ),
     Condition.LEASE_OVER: (
         Meaning.WARN,

@@ -27,7 +27,7 @@ ARGUMENTS = (
 FAILED = {
     "reason": "QUALITY_GATE_FAILED",
     "detail": "too high",
-    "step": "trigger small__operate: resume (on a shell: …)",
+    "step": "trigger small__operate: resume (in a shell: …)",
     "runbook": "milepost runbook quality-gate-failed",
 }
 

@@ -37,22 +37,22 @@ class MilepostTaskGroup(TaskGroup):
         loaded = parsed_spec(find_spec(str(Path(self.dag.fileloc).parent / job), Path()))
         if loaded.spec.schedule is not None:
             raise InvalidRequest(
-                f"{loaded.path}: expected no `schedule` in the spec of a task group, because DAG {self.dag.dag_id} has "
-                f"its own; got one. The DAG was not created.",
+                f"{loaded.path}: the spec has a `schedule`, expected none: DAG {self.dag.dag_id} of the task group has "
+                "its own. The DAG was not created.",
                 hint="Remove `schedule` from the spec, or create the job's own DAGs with `load_jobs`.",
             )
         if loaded.spec.land_schedules:
             source = next(iter(loaded.spec.land_schedules.values()))[0]
             raise InvalidRequest(
-                f"{loaded.path}: source {source}: expected no `land.every` in the spec of a task group, because "
-                "only the job's own DAGs have one that lands on a schedule; got one. The DAG was not created.",
+                f"{loaded.path}: source {source} has `land.every`, expected none: a task group does not land on a "
+                "schedule. The DAG was not created.",
                 hint="Remove `land.every`: the group's task `land_input` then lands the source before each epoch. Or "
                 "create the job's own DAGs with `load_jobs`.",
             )
         if loaded.spec.airflow.on_failure:
             raise InvalidRequest(
-                f"{loaded.path}: expected no `airflow.on_failure` in the spec of a task group, because DAG "
-                f"{self.dag.dag_id} has its own callbacks; got one. The DAG was not created.",
+                f"{loaded.path}: the spec has `airflow.on_failure`, expected none: DAG {self.dag.dag_id} of the task "
+                "group has its own callbacks. The DAG was not created.",
                 hint="Give the DAG an `on_failure_callback`, or create the job's own DAGs with `load_jobs`.",
             )
         self.dag.tags |= set(loaded.spec.airflow.tags)

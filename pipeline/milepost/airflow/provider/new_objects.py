@@ -69,7 +69,7 @@ class NewObjectsTrigger(BaseEventTrigger):
 
     def run(self) -> AsyncIterator[TriggerEvent]:
         """Never called: Airflow calls `filter_shared_stream` instead."""
-        raise NotImplementedError(f"{type(self).__name__} is fed by its shared stream")
+        raise NotImplementedError(f"{type(self).__name__} gets its events from its shared stream")
 
 
 class WatchedQueue(SharedStreamProducer):

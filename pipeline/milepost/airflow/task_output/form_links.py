@@ -55,4 +55,4 @@ def _in_the_form(match: re.Match[str]) -> str:
     fields = {name.replace("-", "_"): value or True for name, value in _OPTION.findall(options)}
     own = {name: value for name, value in fields.items() if name in FIELDS[act] and value not in _PLACEHOLDERS}
     address = airflow_address(form_url(job, act, **own))
-    return f"trigger {job}__operate: {act} ({address}{'; ' if address else ''}on a shell: {match[0]})"
+    return f"trigger {job}__operate: {act} ({address}{'; ' if address else ''}in a shell: {match[0]})"

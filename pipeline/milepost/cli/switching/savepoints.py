@@ -60,7 +60,7 @@ def export(
         typer.Option("--target", metavar="URL", help="Destination: s3://…, file:///… or a path relative to the spec."),
     ],
     with_input: Annotated[
-        bool, typer.Option("--with-input", help="Copy also what was landed after the checkpoint.")
+        bool, typer.Option("--with-input", help="Also copy the input landed after the checkpoint.")
     ] = False,
     as_json: Json = False,
     verbose: Verbose = False,

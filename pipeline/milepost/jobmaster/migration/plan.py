@@ -136,8 +136,8 @@ def check_ready(context: JobContext, state: ManifestState) -> None:
     waiting = _owing(state.unconfirmed())
     if waiting:
         raise JobNotRunnable(
-            f"job {state.job}: migrate-table refused: completed checkpoints wait for sinks {', '.join(waiting)}. "
-            "Nothing was changed.",
+            f"job {state.job}: migrate-table refused: completed checkpoints are not yet published to sinks "
+            f"{', '.join(waiting)}. Nothing was changed.",
             hint=f"bring the sinks back, then: milepost run {state.job}",
             sinks=waiting,
         )

@@ -46,7 +46,7 @@ def stage_veto(
     try:
         context.store.put(staged_veto_key(pending.checkpoint_id, pending.token), veto.encode())
     except CheckpointError as error:
-        _LOG.warning("checkpoint %s: its failing rows are not kept: %s", pending.checkpoint_id, error.message)
+        _LOG.warning("checkpoint %s: its failing rows could not be stored: %s", pending.checkpoint_id, error.message)
 
 
 def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
@@ -66,7 +66,7 @@ def with_veto(context: JobContext, request: AbortRequest) -> AbortRequest:
     except NotFound:
         return request
     except CheckpointError as error:
-        _LOG.warning("checkpoint %s: its failing rows are not kept: %s", request.checkpoint_id, error.message)
+        _LOG.warning("checkpoint %s: its failing rows could not be stored: %s", request.checkpoint_id, error.message)
         return request
     return replace(request, veto=handle_of(key, body))
 
@@ -77,7 +77,7 @@ def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
         return decode_veto(read_handle(context.store, handle), handle.key)
     except CheckpointError as error:
         days = max(1, context.spec.checkpointing.retained.daily)
-        return {"problem": f"{error.message} Failing rows are kept for {days} days.", "refusals": []}
+        return {"problem": f"{error.message} Failing rows are retained for {days} days.", "refusals": []}
 
 
 def is_expired(context: JobContext, last_modified_ms: int, now_ms: int) -> bool:

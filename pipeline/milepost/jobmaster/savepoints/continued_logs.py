@@ -175,13 +175,13 @@ def _require_continuable(
             f"{_what(context, saved, source, position)}, from replication slot {slot}, which can serve one log only. "
             "Nothing was changed.",
             hint=f"cancel job {saved.document.job}, then restore with `--claim`, which takes over the slot. Or take a "
-            f"savepoint with what was landed: milepost savepoint create {saved.document.job} --with-input",
+            f"savepoint with the landed input: milepost savepoint create {saved.document.job} --with-input",
             source=source,
         )
     at = records[-1].record.end if records else position.at
     spec = context.spec.landed[reader]
     hint = (
-        f"if the external system is gone, take a savepoint with what was landed: milepost savepoint create "
+        f"if the external system is gone, take a savepoint with the landed input: milepost savepoint create "
         f"{saved.document.job} --with-input"
     )
     try:

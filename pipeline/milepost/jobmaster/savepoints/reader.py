@@ -68,7 +68,7 @@ def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
     document = decode_document(_document_body(store, where), where)
     handle = document.metadata
     if handle.size > MAX_DOCUMENT_BYTES:
-        raise StateCorrupt(f"{METADATA_NAME} of {where}: {handle.size} bytes are too many. Nothing was copied.")
+        raise StateCorrupt(_too_large(f"{METADATA_NAME} of {where}", handle.size))
     stat_handle(store, handle)
     body = read_handle(store, handle)
     metadata = decode_metadata(body, f"{where}/{METADATA_NAME}")
@@ -90,8 +90,8 @@ def check_contents(
     metadata_ids = (metadata.job, metadata.checkpoint_id, metadata.timeline, metadata.max_parallelism)
     if document_ids != metadata_ids:
         raise StateCorrupt(
-            f"{what}: says (job, checkpoint, timeline, max_parallelism) {document_ids}, its {METADATA_NAME} "
-            f"says {metadata_ids}. Nothing was copied."
+            f"{what}: has (job, checkpoint, timeline, max_parallelism) {document_ids}, but its {METADATA_NAME} "
+            f"has {metadata_ids}. Nothing was copied."
         )
     needed = {handle.key: handle for handle in (document.metadata, *metadata.handles())}
     for table in document.tables.values():
@@ -102,10 +102,10 @@ def check_contents(
         needed |= {key: listed[key], **{handle.key: handle for handle in object_handles(source, stored)}}
     for key, handle in needed.items():
         if listed.get(key) != handle:
-            raise StateCorrupt(f"{what}: {key} is needed and not listed, or described otherwise. Nothing was copied.")
+            raise StateCorrupt(f"{what}: does not list {key}, or with another size or digest. Nothing was copied.")
     extra = sorted(listed.keys() - needed.keys())
     if extra:
-        raise StateCorrupt(f"{what}: nothing needs {extra[0]!r}. Nothing was copied.")
+        raise StateCorrupt(f"{what}: lists {extra[0]!r}, which nothing refers to. Nothing was copied.")
 
 
 def _document_body(store: ObjectStore, where: str) -> bytes:
@@ -117,15 +117,20 @@ def _document_body(store: ObjectStore, where: str) -> bytes:
             hint=_folder_hint(store, where),
         ) from None
     if size > MAX_DOCUMENT_BYTES:
-        raise StateCorrupt(f"{SAVEPOINT_DOCUMENT} of {where}: {size} bytes are too many. Nothing was copied.")
+        raise StateCorrupt(_too_large(f"{SAVEPOINT_DOCUMENT} of {where}", size))
     return store.get(SAVEPOINT_DOCUMENT)
+
+
+def _too_large(what: str, size: int) -> str:
+    return f"{what}: has {size} bytes, expected at most {MAX_DOCUMENT_BYTES}. Nothing was copied."
 
 
 def _folder_hint(store: ObjectStore, where: str) -> str:
     below = [stat.key for stat in store.list("", limit=_MAX_SEARCHED) if stat.key.endswith(f"/{SAVEPOINT_DOCUMENT}")]
     if not below:
-        return "name the folder that holds savepoint.json; one whose creation did not end has none"
-    return f"name the folder that holds savepoint.json, as {where}/{below[0].removesuffix(f'/{SAVEPOINT_DOCUMENT}')}"
+        return "name the folder that holds savepoint.json; an incomplete savepoint has none"
+    folder = below[0].removesuffix(f"/{SAVEPOINT_DOCUMENT}")
+    return f"name the folder that holds savepoint.json, such as {where}/{folder}"
 
 
 def check_metadata(metadata: CheckpointMetadata, body: bytes, where: str) -> None:
@@ -144,7 +149,7 @@ def _problem(metadata: CheckpointMetadata) -> str | None:
     if metadata.max_parallelism > MAX_KEY_GROUPS:
         return f"max_parallelism is {metadata.max_parallelism}, expected at most {MAX_KEY_GROUPS}"
     if not _are_signatures(metadata.signatures):
-        return "its signatures are not per section and name"
+        return "its signatures are not a mapping of sections to names"
     if metadata.verdict.vetoes:
         return "its quality gate refused it: it was never completed"
     logs = (item.stored_as for item in metadata.sources.values() if item.stored_as is not None)
@@ -165,13 +170,13 @@ def _operator_problem(uid: str, snapshot: OperatorSnapshot, max_parallelism: int
         covered = 0
         for handle in sorted(table.handles, key=lambda item: item.key_groups.start):
             if handle.uid != uid or handle.max_parallelism != max_parallelism or handle.key_groups.start != covered:
-                return "its state handles do not cover its key groups, each once"
+                return "its state handles do not cover each key group exactly once"
             covered = handle.key_groups.stop
         if covered != max_parallelism:
-            return "its state handles do not cover its key groups, each once"
+            return "its state handles do not cover each key group exactly once"
     channels = [part for part in snapshot.channels if part is not None]
     if any(part.uid != uid or part.key_groups.stop > max_parallelism for part in channels):
-        return "rows in flight are not its own"
+        return "it has rows in flight of another operator, or of key groups that do not exist"
     return None
 
 

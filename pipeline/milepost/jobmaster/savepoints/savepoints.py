@@ -97,8 +97,8 @@ class Savepoints:
             name: None for `checkpoint-<id>`. at: a retained checkpoint; None for the head.
             target: where its folder `<name>` is written: a URL, or a path relative to the spec; None for the job's
                 storage.
-            with_input: copy also what was landed after the checkpoint, so that a job elsewhere needs no external system
-                for it.
+            with_input: also copy the input landed after the checkpoint, so that a job elsewhere does not need the
+                external system for it.
             copied: called with the bytes of each copied object.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a

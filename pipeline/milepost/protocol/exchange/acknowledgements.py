@@ -99,7 +99,7 @@ def decode_answer(text: str) -> SubtaskAnswer:
         return from_json(Acknowledgement, value["acknowledge"], "acknowledgement")
     if isinstance(value, dict) and value.keys() == {"decline"}:
         return from_json(Decline, value["decline"], "decline")
-    raise StateCorrupt("answer of a subtask: expected an object with `acknowledge` or `decline` alone.")
+    raise StateCorrupt("answer of a subtask: expected an object with one key, `acknowledge` or `decline`.")
 
 
 def verify(

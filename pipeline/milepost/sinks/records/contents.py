@@ -88,7 +88,7 @@ class ContentsChange:
         for keys in (new, old):
             if len(set(keys)) < len(keys):
                 return "it names a file twice"
-        return "it is whole, and removes files" if self.whole and old else None
+        return "it replaces all files, and also removes some" if self.whole and old else None
 
     def applied_to(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Return the table's files after this change."""

@@ -41,7 +41,7 @@ def table_key_fault(key: str) -> str | None:
     if staged_by(key) is not None:
         return None
     if key_fault(key) is not None or key.endswith("/") or key.startswith("_"):
-        return f"{key!r} is not the key of a table's file"
+        return f"{key!r} is not a valid key of a table's file"
     return None
 
 
@@ -52,7 +52,7 @@ def _file_fault(file: StagedFile) -> str | None:
 def _joined_fault(joined: JoinedFile) -> str | None:
     faults = (_file_fault(joined.file), *map(table_key_fault, joined.of))
     if not joined.of or len(set(joined.of)) < len(joined.of):
-        return f"{joined.file.key!r} joins no files, or one twice"
+        return f"{joined.file.key!r} joins no files, or the same file twice"
     return next((fault for fault in faults if fault is not None), None)
 
 

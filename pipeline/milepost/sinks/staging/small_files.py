@@ -86,7 +86,8 @@ def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, 
         expected = sum(rows[key] for key in join.of)
         if join.file.rows > expected or (join.file.rows < expected and not latest):
             raise ProtocolViolation(
-                f"{join.file.key} has {join.file.rows} rows, the joined files have {expected}. Nothing was published."
+                f"joined file {join.file.key} has {join.file.rows} rows, its inputs have {expected}. "
+                "Nothing was published."
             )
     return valid
 

@@ -27,12 +27,12 @@ _LOST = re.compile(
 
 _NAMED_OBJECTS = 10
 
-_FOR_MEMORY = (
-    "A worker that ends without a word was mostly ended by the machine for its memory: with "
-    "`spark.executor.pyspark.memory` in `spark.conf` it keeps within that, and works on its state in parts."
+_MEMORY_HINT = (
+    "A worker that dies without an error message has usually run out of memory. Set `spark.executor.pyspark.memory` in "
+    "`spark.conf`: the worker then stays below that limit and processes its state in parts."
 )
 
-_FOR_OBJECTS = "If one of the objects does it, `limits_per_epoch: {max_files: 1}` shows which."
+_OBJECTS_HINT = "If one of the objects causes it, `limits_per_epoch: {max_files: 1}` shows which."
 
 
 def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], error_text: str) -> SubtaskDeclined | None:
@@ -50,10 +50,10 @@ def lost_task(plan: EpochPlan, splits: Sequence[SourceSplit], error_text: str) -
         return None
     task, times, how = int(match[1]), int(match[2]), match[3]
     what = f"the worker of Spark's task {task} died {times} times ({how})"
-    hint = f"{_FOR_MEMORY} {CheckpointFailureReason.TASK_FAILURE.remedy}"
+    hint = f"{_MEMORY_HINT} {CheckpointFailureReason.TASK_FAILURE.remedy}"
     if _is_reading(plan, splits, task, times - 1):
         what = f"{what} while it read source {splits[task].source}: {_objects(splits[task])}"
-        hint = f"{_FOR_OBJECTS} {hint}"
+        hint = f"{_OBJECTS_HINT} {hint}"
     return SubtaskDeclined(
         f"checkpoint {plan.checkpoint_id}: {what}. Nothing of this epoch is visible.",
         hint=hint,
@@ -77,7 +77,7 @@ def _is_reading(plan: EpochPlan, splits: Sequence[SourceSplit], task: int, attem
         attempts = [int(name.removesuffix(INCOMPLETE)) for name in names if name.endswith(INCOMPLETE)]
         return any(number >= attempt > 0 for number in attempts)
     except CheckpointError as error:  # report the lost task, not this error
-        _LOG.warning("checkpoint %s: cannot tell what task %s was at: %s", plan.checkpoint_id, task, error)
+        _LOG.warning("checkpoint %s: cannot determine what task %s was reading: %s", plan.checkpoint_id, task, error)
         return False
 
 

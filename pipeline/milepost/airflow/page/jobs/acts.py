@@ -32,12 +32,12 @@ class PageAct:
 
 _PURPOSES = {
     EPOCH: "publishes waiting checkpoints and reads new input",
-    "start": "opens the next incarnation, which continues the head",
+    "start": "starts the next incarnation, which continues from the head",
     "resume": "runs epochs again; fix the cause of the failure first",
     "cancel": "ends the job, or finishes the clean-up of a job that ended",
     "abort": "aborts the running epoch; none of its rows become visible",
     "rollback": "returns state, positions and every table to a checkpoint; shows its plan first",
-    "backfill": "processes recorded input again with today's code, while the schedule continues",
+    "backfill": "processes recorded input again with the current code, while the schedule continues",
     "savepoint_create": "creates a copy of a checkpoint that you own and that retention never deletes",
     "verify": "checks that every object that the checkpoints need exists, with its recorded size; changes nothing",
 }

@@ -15,7 +15,7 @@ class Condition(Enum):
         EPOCH_FAILED: the last epoch failed; the next one retries.
         SPEC_REFUSED, INPUT_REFUSED: the next epoch would be refused, for the spec or for objects of a source.
         UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: a checkpoint is pending, its lease has expired.
-        LANDING_FAILED: the last landing of a source failed. Epochs process what was landed before.
+        LANDING_FAILED: the last landing of a source failed. Epochs process the input that was landed before.
         OVERDUE: a source has no new objects for longer than expected. LATE: input is older than the given bound.
         NO_INPUT: the path of a source has never matched an object.
         RUNNING: an epoch is running. FROZEN: a backfill that is about to switch blocks other triggers.

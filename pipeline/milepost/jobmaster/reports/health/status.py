@@ -175,7 +175,7 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
         return Condition.INPUT_REFUSED, 1, stopped
     if status.unconfirmed:
         waiting = ", ".join(status.unconfirmed)
-        step = f"completed checkpoints wait for sinks {waiting}: milepost run {job} publishes them"
+        step = f"completed checkpoints are not yet published to sinks {waiting}: milepost run {job} publishes them"
         return Condition.UNPUBLISHED, 1, step
     if status.lease_over is not None:
         step = f"checkpoint {status.pending} is pending, its lease is over ({status.lease_over}): milepost run {job}"
