@@ -1,7 +1,7 @@
-"""`milepost`, and `python -m milepost`, which is the same: a process of its own for one command.
+"""Entry point of `milepost` and `python -m milepost`: one process for one command.
 
-Most commands are short, so what the interpreter does beside them counts: looking for garbage while modules are
-imported, and taking 1,300 modules apart at its end, which is a quarter of a second.
+Most commands are short, so the overhead of the interpreter matters: garbage collection during imports, and a quarter
+of a second at exit for the teardown of 1,300 modules.
 """
 
 from __future__ import annotations

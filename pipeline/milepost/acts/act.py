@@ -62,7 +62,7 @@ class ActPlan:
 
 
 def _quiet(step: object) -> None:
-    """Ignore a step: nobody follows the progress."""
+    """Ignore a step, because progress is not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ActResult:
 
 @dataclass(frozen=True, slots=True)
 class Act(Generic[R]):
-    """One thing that a person may ask of a job.
+    """An operation that a person may perform on a job.
 
     Attributes:
         name: of the act in the form, and prefix of its fields there.
@@ -124,9 +124,9 @@ class Act(Generic[R]):
         plan: returns what would be done, and changes nothing.
         carry_out: does it, and returns the job master's record of it.
         result: describes that record.
-        details: further lines about the record, which are not kept.
+        details: further lines about the record, which are not stored.
         failure: the error that the record is evidence of, if any.
-        recheck: checks an approved plan before it is carried out. Returns the result if an earlier try did it.
+        recheck: checks an approved plan before it is carried out. Returns the result if an earlier try completed it.
             Raises PlanOutdated.
         takes_plan: whether `carry_out` needs the plan. A command of another act plans only to show the plan.
         needs_approval: whether Airflow waits for an approval unless the form switches that off. True for acts that

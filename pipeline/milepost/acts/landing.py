@@ -108,7 +108,7 @@ LAND = Act(
         ),
         switch(
             ACCEPT,
-            "After InputVoided: go on from the live head, and keep what its false rows changed.",
+            "After InputVoided: continue from the live head, and keep the effects of its false rows.",
             "Accept false rows",
         ),
     ),

@@ -160,10 +160,10 @@ def _collection(done: Collection) -> Iterator[str]:
         yield from _listed(f"{name} {would}listed as garbage", table.listed)
         yield from _listed(f"{name} due{deleted}", table.due)
         if table.kept_because is not None:
-            yield f"{name}: all kept: {table.kept_because}"
+            yield f"{name}: all retained: {table.kept_because}"
         yield from _unreadable([f"sink {table.sink}: {line}" for line in table.unreadable_lists])
     yield from _listed(f"left by probes{deleted}", done.probes)
-    yield from _listed(f"failing rows of vetoed epochs, kept no longer{deleted}", done.vetoes)
+    yield from _listed(f"failing rows of vetoed epochs, expired{deleted}", done.vetoes)
     if done.landings:
         yield from _listed(f"written by landings that lost{deleted}", done.landings)
     if done.compactable_entries:

@@ -33,7 +33,7 @@ def hash_package(root: Path) -> str:
     """Return the hash of all modules below a package folder. Raises RuntimeError: it contains no module."""
     sources = [*sources_of(root)]
     if not sources:
-        raise RuntimeError(f"{root}: no source of Milepost lies there, so nobody could tell which code ran an epoch")
+        raise RuntimeError(f"{root}: it contains no Milepost sources, so the code of an epoch cannot be identified")
     return hash_sources(sources)
 
 

@@ -1,1 +1,1 @@
-"""The checkpoint protocol: pure rules, standard library only. See PROTOCOL.md beside this file."""
+"""The checkpoint protocol: pure rules, standard library only. See PROTOCOL.md in this folder."""

@@ -64,7 +64,7 @@ def _judge_sample(
     expectations = [suite.expectations[number] for number in numbers]
     sample = part.sample
     if suite.sample is None or sample is None or not sample.num_rows:
-        why = f"needs all rows at once, and {part.rows} are too many; write `sample: 100000` beside `expectations`"
+        why = f"needs all rows together, and {part.rows} are too many; write `sample: 100000` next to `expectations`"
         return {
             number: (expectation_result(one, False, {}, why), Evidence())
             for number, one in zip(numbers, expectations, strict=True)

@@ -254,7 +254,7 @@ def _measure_directly(how: Combination, rows: pa.Table, column: str) -> Expectat
         values = pc.unique(rows.column(column)).drop_null()
     except pa.ArrowException as error:
         return ExpectationMetrics(
-            exception=f"values of type {rows.schema.field(column).type} cannot be told apart: {error}"[:200]
+            exception=f"values of type {rows.schema.field(column).type} cannot be distinguished: {error}"[:200]
         )
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)))

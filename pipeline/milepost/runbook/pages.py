@@ -1,4 +1,4 @@
-"""Runbook pages are Markdown files of the package, so that whoever has the command or the plugin has them."""
+"""Runbook pages, stored as Markdown in the package, for the command and the plugin."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Step(SpecModel):
         if len(asked) != 1:
             raise ValueError(f"a step is one of {', '.join(_ACTIONS)}; got {' and '.join(asked) or 'none'}")
         if self.kill is not None and self.epoch is None:
-            raise ValueError("`kill` ends an epoch: it stands beside `epoch`")
+            raise ValueError("`kill` ends an epoch: write it next to `epoch`")
         return self
 
 

@@ -72,7 +72,7 @@ class PlannedOperator(JobOperator):
     def planned(self, context: Context, request: ActRequest) -> ShownPlan:
         """Return the plan of this run.
 
-        Airflow runs a task that the plan has skipped when somebody clears it, so a dry run is refused here too.
+        Airflow runs a task that the plan has skipped if a user clears it, so a dry run is refused here too.
 
         Raises:
             AirflowFailException: the plan is not the approved one, or this is a dry run.
@@ -169,7 +169,7 @@ class ReconcileOperator(PlannedOperator):
 
 
 def carried_out(act: Act[Any], context: ActContext) -> ActResult:
-    """Carry out an approved plan, unless an earlier try did it. Raises PlanOutdated: it no longer holds."""
+    """Carry out an approved plan, unless an earlier try did so. Raises PlanOutdated: it no longer holds."""
     earlier = act.recheck(context)
     if earlier is not None:
         return earlier

@@ -191,9 +191,9 @@ class RunEpochOperator(CheckpointOperator):
     def on_kill(self) -> None:
         """Raise when Airflow stops the task, so that the stack unwinds and the runner stops its Spark session."""
         raise AirflowTaskTerminated(
-            f"{self.task_id} was stopped: its worker is shutting down, Airflow has started another try, or somebody "
-            "marked it. None of its rows are visible. The checkpoint stays pending: the next try continues it; without "
-            f"one, {ABORT} or the next run aborts it."
+            f"{self.task_id} was stopped: its worker is shutting down, Airflow has started another try, or a user "
+            "changed its state. None of its rows are visible. The checkpoint stays pending: the next try continues it; "
+            f"without one, {ABORT} or the next run aborts it."
         )
 
 

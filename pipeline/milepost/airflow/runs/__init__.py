@@ -1,1 +1,1 @@
-"""Runs that have ended get a note; of a failed one, notifiers are told."""
+"""Add notes to ended runs, and notify about failed ones."""

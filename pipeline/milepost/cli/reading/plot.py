@@ -174,4 +174,4 @@ _CHARTS: tuple[tuple[str, Callable[[EpochFigures], Any], Callable[[Any], str]], 
     ("requests to S3", lambda one: None if one.requests is None else one.requests.total or None, show_count),
     ("cost (an estimate)", lambda one: None if one.cost is None else one.cost.total, lambda cost: f"{cost:.2g}"),
 )
-"""Title of a chart -> its value for an epoch, and how that is told."""
+"""Title of a chart -> its value for an epoch, and how to format it."""

@@ -282,7 +282,7 @@ def _require_progress(before: _Position, at: _Position) -> None:
         raise ProtocolViolation(
             f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
             "that are left, and worked off no row in flight. The live timeline is as it was.",
-            hint=f"milepost backfill {at.state.job} --dispose gives the fork up",
+            hint=f"milepost backfill {at.state.job} --dispose disposes of the fork",
         )
 
 
@@ -292,7 +292,7 @@ def _check_read(metadata: CheckpointMetadata) -> None:
     if gone:
         names = ", ".join(f"{name}: {key}" for name, keys in gone.items() for key in keys)
         raise SourceChanged(
-            f"checkpoint {metadata.checkpoint_id}: objects to be replayed are gone: {names}. Nothing of it counts.",
+            f"checkpoint {metadata.checkpoint_id}: missing objects to replay: {names}. Nothing of it is published.",
             hint="put the recorded versions back and run the same backfill again",
             missing=gone,
         )

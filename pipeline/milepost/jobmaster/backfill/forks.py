@@ -89,7 +89,7 @@ def check_idle(context: JobContext, session: Session, fork: Timeline) -> None:
         raise Busy(
             f"job {context.spec.name}: session {leader.session_id} on {leader.holder.host} (pid {leader.holder.pid}) "
             f"runs the same backfill on fork {fork.timeline_id}. Nothing was changed.",
-            hint=f"wait for it; or give it up: milepost backfill {context.spec.name} --dispose",
+            hint=f"wait for it, or dispose of it: milepost backfill {context.spec.name} --dispose",
             fork=fork.timeline_id,
         )
 
@@ -126,7 +126,7 @@ def thaw_for(context: JobContext, fork: Timeline) -> None:
     opener = fork_event(context, fork).session_id.partition("/")[2]
     sessions = {opener, fork.leader.session_id if fork.leader is not None else opener}
     if frozen is not None and frozen.session_id in sessions:
-        _LOG.info("session %s is gone: its freeze of the live timeline ends", frozen.session_id)
+        _LOG.info("session %s has ended: its freeze of the live timeline is released", frozen.session_id)
         context.transact(ThawRequest(frozen.session_id))
 
 

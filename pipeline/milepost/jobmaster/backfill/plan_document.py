@@ -197,13 +197,13 @@ def _checkpoints(ids: Sequence[int]) -> str:
 def _text(document: BackfillDocument) -> Iterator[str]:
     span = f"from {document.from_}" if document.from_ else f"from checkpoint {document.fork_point}"
     until = f" to {document.to}" if document.to else ""
-    yield f"job {document.job}: backfill {span}{until}, with the code and spec of now"
+    yield f"job {document.job}: backfill {span}{until}, with the current code and spec"
     mark = f" (watermark {document.fork_point_watermark})" if document.fork_point_watermark else ""
     yield f"forks at {checkpoint_name(document.fork_point)}{mark}; the live head is checkpoint {document.head}"
     for kept in document.kept_ahead:
         yield (
             f"source {kept.source}: rows further ahead than max_event_time_ahead, up to {kept.furthest}, were "
-            f"read by checkpoint {kept.since_checkpoint} or later; what the fork point has of them stays as it is: "
+            f"read by checkpoint {kept.since_checkpoint} or later; those in the state of the fork point stay: "
             f"--from-checkpoint {kept.from_checkpoint} replays them all"
         )
     ranges = document.ranges
@@ -216,7 +216,7 @@ def _text(document: BackfillDocument) -> Iterator[str]:
         behind = f"{document.replayed_ranges} of {len(ranges)}"
         yield f"continues fork {document.continues}, which has replayed {behind}"
     for fork in document.gives_up:
-        yield f"gives up fork {fork}, left by a backfill of another range, code or spec: what it replayed is lost"
+        yield f"disposes of fork {fork} of an abandoned backfill with another range, code or spec: its epochs are lost"
     if document.to:
         judged = [item for item in ranges if item.in_range]
         yield (

@@ -1,6 +1,6 @@
 """Reconstruct the input of each epoch of the live ancestry, and compute what a backfill still has to replay.
 
-Each completed epoch has an input record, which is never deleted on the live ancestry. The set of consumed objects tells
+Each completed epoch has an input record, which is never deleted on the live ancestry. The set of consumed objects shows
 which planned versions the epoch really read, since a planned object may have been missing and skipped. Both together
 give one range per epoch, in order. The ranges are complete if and only if, for each source, the fork point's set and
 the ranges add up to the head's set. Anything else is refused. A version that the head may have forgotten was consumed
@@ -95,7 +95,7 @@ class RecordedRange:
 def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) -> tuple[CompletedEpoch, ...]:
     """Return the checkpoints from `since` (exclusive) to `head`, oldest first, as their completions recorded them.
 
-    They are read from the manifest log, which also has subsumed checkpoints. Its tombstones keep what is needed here.
+    They are read from the manifest log, which also has subsumed checkpoints. Its tombstones retain the required fields.
 
     Raises:
         NotFound: `since` is not an ancestor of `head`.
@@ -305,13 +305,13 @@ class LiveRanges:
         """Return the ranges up to the live head of `state`, in order, empty ones included.
 
         Raises:
-            CommitConflict: the live timeline was replaced meanwhile. Also as `recorded_ranges`.
+            CommitConflict: another timeline is live now. Also as `recorded_ranges`.
         """
         if state.live != self.live:
             raise CommitConflict(
-                f"job {state.job}: the live timeline is {state.live} by now, not {self.live}: somebody rolled back, or "
-                "fast-forwarded another fork. It is as they left it.",
-                hint="look at the plan again, then run the backfill again",
+                f"job {state.job}: the live timeline is now {state.live}, not {self.live}, because of a rollback or "
+                "the fast-forward of another fork. It was not changed.",
+                hint="review the plan again, then run the backfill again",
                 live=state.live,
                 planned=self.live,
             )

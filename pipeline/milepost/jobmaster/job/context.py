@@ -389,7 +389,7 @@ class JobContext:
             return None
         checkpoint = state.checkpoint(CheckpointId(base))
         if checkpoint is None:
-            raise NotFound(f"checkpoint {base} of job {self.spec.name} is not retained any more", checkpoint_id=base)
+            raise NotFound(f"checkpoint {base} of job {self.spec.name} is no longer retained", checkpoint_id=base)
         from milepost.epoch import with_names_of
 
         return with_names_of(self.job.spec, self.metadata(checkpoint), self.log_names())

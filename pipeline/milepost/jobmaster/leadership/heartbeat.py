@@ -1,7 +1,7 @@
-"""Show that an epoch is running, and stop a session that was fenced (I4, I10).
+"""Show that an epoch is running, and stop a fenced session (I4, I10).
 
-Safety depends on neither: nobody reads what a fenced session still writes. Both save work. Another session need not
-wait for the deadline of a dead one, and a run that was aborted does not continue to its end.
+Safety depends on neither, because no session reads the writes of a fenced one. Both save work. Another session need not
+wait for the deadline of a dead one, and an aborted run does not continue to its end.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Published:
             try:
                 sink.maintain()
             except CheckpointError as error:
-                _LOG.warning("sink %s: its log is kept short later: %s", name, error.message)
+                _LOG.warning("sink %s: its log was not truncated, a later commit tries again: %s", name, error.message)
 
 
 class SinkCommits:
@@ -156,7 +156,7 @@ class SinkCommits:
     def commit(self, session: Session, state: ManifestState, checkpoint: CompletedCheckpoint, name: str) -> bool:
         """Commit one sink's part of a completed checkpoint and confirm it. Returns True if this call published it.
 
-        A checkpoint that a rollback has discarded meanwhile is not published, and that is no error.
+        A checkpoint that a concurrent rollback has discarded is not published, which is not an error.
         """
         sink, published = self._move(state, checkpoint, name)
         if sink is not None:
@@ -222,12 +222,12 @@ def _older(state: ManifestState, target: CompletedCheckpoint, sink: str) -> list
 
 
 def _require_due(completion: Completion, sink: str) -> None:
-    """Wait for the head after a completion. Raises Superseded: the checkpoint must not be published any more."""
+    """Wait for the head after a completion. Raises Superseded: the checkpoint must no longer be published."""
     completed = completion.checkpoint
     current = completion.head().checkpoint(completed.checkpoint_id)
     if current is None or sink not in current.unconfirmed:
         raise Superseded(
-            f"sink {sink}: checkpoint {completed.checkpoint_id} of timeline {completed.timeline} is not due any more. "
+            f"sink {sink}: checkpoint {completed.checkpoint_id} of timeline {completed.timeline} is no longer due. "
             "Nothing was moved.",
             sink=sink,
             checkpoint_id=completed.checkpoint_id,

@@ -104,5 +104,5 @@ def undo_limits(limits: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def fate_of_dropped(name: str) -> str:
-    """Return what becomes of the table of a sink that the spec has dropped."""
-    return f"sink {name} is not in the spec any more: its table stays as it is; it follows when the sink comes back"
+    """Describe the effect on the table of a sink that the spec no longer has."""
+    return f"sink {name} is no longer in the spec: its table is not changed. It follows once the spec has it again"

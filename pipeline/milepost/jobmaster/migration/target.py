@@ -13,12 +13,12 @@ from milepost.jobspec.load import placement_problems, read_document, validate_sp
 from milepost.language import show_path
 from milepost.sinks.records import TableAddress, TableContents, TableRegistry, at_address
 
-_EMPTY_PLACE = "name a path of its own, where nothing lies yet"
+_EMPTY_PLACE = "name a path that is empty, and that no other sink uses"
 _KEYS = "milepost migrate-table --help names what each format needs"
 
 
 def check_target(context: JobContext, name: str, target: TableAddress) -> None:
-    """Raise InvalidRequest if the target is no valid sink: missing or unknown keys, or secrets."""
+    """Raise InvalidRequest if the target is not a valid sink: missing or unknown keys, or secrets."""
     if name in context.spec.statements:
         raise InvalidRequest(
             f"sink {name}: the table of a SQL statement cannot be migrated in this version: `tables` locates all of "
@@ -57,7 +57,7 @@ def check_place(context: JobContext, name: str, contents: TableContents, target:
     existing = None if owner is not None else next(iter(new.store.list("", limit=1)), None)
     if existing is not None:
         raise InvalidRequest(
-            f"sink {name}: {new.store.config.url} is not empty: {existing.key} lies there. Nothing was changed.",
+            f"sink {name}: {new.store.config.url} is not empty: it contains {existing.key}. Nothing was changed.",
             hint=_EMPTY_PLACE,
             sink=name,
         )

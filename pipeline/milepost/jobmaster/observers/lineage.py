@@ -1,6 +1,6 @@
 """The lineage observer sends an OpenLineage event for each transition that begins or ends a run.
 
-It reads what it tells of from the store again, in its own thread: nothing of it is shared with the epoch.
+It runs in its own thread and reads records from the store again, so it shares no state with the epoch.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class LineageObserver:
-    """Sends the events of one job; called in a thread of its own."""
+    """Sends the events of one job. Called on a background thread."""
 
     def __init__(self, context: JobContext, settings: LineageSettings) -> None:
         self._context, self._settings = context, settings
 
     def __call__(self, landed: LandedTransition) -> None:
-        """Send what a transition begins or ends. Raises what the transport and the store do."""
+        """Send events for the runs that a transition starts or ends. Raises the transport's and the store's errors."""
         before, event, after = landed.before, landed.transition.event, landed.transition.state
         if before is not None:
             for made in self._events(landed.version, before, event, after):
@@ -76,11 +76,11 @@ class LineageObserver:
         return self._made.completed(*read, self._versions(checkpoint.sinks, checkpoint.version))
 
     def _versions(self, sinks: Iterable[str], number: int) -> dict[str, str]:
-        """Return how readers of their formats name what tables show since this transition, where that can be told."""
+        """Return the table versions that this transition published, for sinks whose version is known."""
         found: dict[str, str] = {}
         named = {one.name for one in self._context.spec.sinks if SINK_FORMATS[one.format].is_open}
         for sink in named.intersection(sinks):
-            with suppress(CheckpointError):  # it is told without
+            with suppress(CheckpointError):  # the event omits the version
                 shown = self._context.sink(sink).position()
                 if shown.number == number and shown.readers_version is not None:
                     found[sink] = shown.readers_version
@@ -93,7 +93,7 @@ class LineageObserver:
         return self._made.aborted(event, refusals, assertions_of(_verdicts(refusals)))
 
     def _decisions(self, version: int, before: ManifestState, event: Event, after: ManifestState) -> Iterator[RunEvent]:
-        """Yield the end of a decision that all tables have followed, or that a newer one replaces; and a beginning."""
+        """Yield the end of a decision that all tables follow or a newer one replaces, and the start of a new one."""
         due, now = before.reconciliation, after.reconciliation
         decided = isinstance(event, TimelineSwitched | RealignmentDecided)
         if due is not None and (now is None or now.decision != due.decision):
@@ -106,7 +106,7 @@ class LineageObserver:
     def _decision_over(self, due: Reconciliation, event: Event, *, superseded: bool) -> Iterator[RunEvent]:
         entry = self._context.log.entry(due.decision)
         if not isinstance(entry, LogEntry) or not isinstance(entry.event, TimelineSwitched | RealignmentDecided):
-            return  # compacted since: nobody knows what it was
+            return  # the entry is compacted, so the decision is unknown
         decision = entry.event
         if superseded:
             yield self._made.superseded(decision, due.decision, event.at_ms)
@@ -124,7 +124,7 @@ class LineageObserver:
         return decode_metadata(read_handle(self._context.store, checkpoint.metadata), checkpoint.metadata.key)
 
     def _refusals(self, veto: ObjectHandle) -> list[dict[str, Any]]:
-        """Return what the gate refused: sink, type and column alone of each, no value."""
+        """Return the refused expectations: sink, type, column and severity, but no values."""
         from milepost.quality import decode_veto
 
         document = decode_veto(read_handle(self._context.store, veto), veto.key)
@@ -133,7 +133,7 @@ class LineageObserver:
 
 
 def _settled(before: ManifestState, after: ManifestState) -> Iterator[CompletedCheckpoint]:
-    """Yield the checkpoints that no sink waits for any more, which were not there or had one that did."""
+    """Yield the checkpoints that all sinks have confirmed after a transition, but not before it."""
     for checkpoint in after.checkpoints:
         earlier = before.checkpoint(checkpoint.checkpoint_id)
         if not checkpoint.unconfirmed and (earlier is None or earlier.unconfirmed):

@@ -1,4 +1,4 @@
-"""Audit a job's storage: report missing objects, and objects that nothing needs.
+"""Audit a job's storage: report missing objects, and unreferenced objects.
 
 Read-only. A missing object or an unreadable root is damage (exit code 7), including in savepoints outside of the job's
 storage. An unreachable object only costs space (exit code 0): a crashed or fenced session may leave one at any time,
@@ -212,10 +212,10 @@ def _classify_table(reach: JobReach, table: TableReach) -> Iterator[ClassifiedOb
 def _classify_staged(
     reach: JobReach, table: TableReach, stat: ObjectStat, checkpoint_id: CheckpointId, token: FencingToken
 ) -> ClassifiedObject:
-    """Return the status of a staged file that nothing needs.
+    """Return the status of an unreferenced staged file.
 
     A file of the token that completed its checkpoint was published, so pruning decides. All files of a dropped sink are
-    pruned too, because nothing publishes or discards them any more.
+    pruned too, because nothing else publishes or discards them.
     """
     outcome, listed = reach.outcomes.get(checkpoint_id), stat.key in table.listed
     prunable = table.is_dropped or (outcome is not None and outcome.winner == token)

@@ -4,10 +4,10 @@ A collection has two phases. Both are safe alongside a running epoch and at any 
 1. Objects that a complete walk of every root did not reach are listed as garbage. The transition lands only if the head
    is still the version that was walked.
 2. Entries that have been listed for the whole grace period are deleted, each after a fresh read of the head.
-A collection takes no leadership and fences nobody. At the sinks it deletes what aborted or fenced tokens staged, by the
-sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`). Objects that
-nothing can ever name are deleted in one phase after the grace period: files of probes, replaced lists, and what a
-landing wrote for a record that another landing has appended. Expired vetoes are deleted at once.
+A collection takes no leadership and fences no session. At the sinks it deletes the staged files of aborted or fenced
+tokens, by the sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`). Objects
+that no record can refer to are deleted in one phase after the grace period: files of probes, replaced lists, and the
+rows of a landing that lost against another one. Expired vetoes are deleted immediately.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _CollectionP
 def _dead_staging(
     classified: Iterable[ClassifiedObject], now_ms: int, grace_ms: int
 ) -> tuple[tuple[CheckpointId, FencingToken], ...]:
-    """Return the tokens whose staged files nothing can publish any more, all written before the grace period."""
+    """Return the tokens whose staged files can no longer be published and are older than the grace period."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in classified:
         if item.staged_by is not None and not item.prunable and item.status is ObjectStatus.UNREACHABLE:

@@ -92,8 +92,8 @@ def _of_sink(
 ) -> Iterator[JobTable]:
     address, location = _current_table(context, state, name)
     url = context.sink_config(name, address).url
-    beside = _other_registered_tables(context, name, registered, location)
-    others = [one for one in beside if context.sink_config(name, one.address).url != url]
+    registered_tables = _other_registered_tables(context, name, registered, location)
+    others = [one for one in registered_tables if context.sink_config(name, one.address).url != url]
     locations = frozenset(one.location for one in others)
     yield JobTable(name, address, location, locations, is_current=True)
     for one in others:

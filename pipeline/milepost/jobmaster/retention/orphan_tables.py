@@ -61,5 +61,5 @@ def empty_orphan_table(context: JobContext, state: ManifestState, table: JobTabl
         return
     if event_name(context.log.entry(state.version)) in _MARKING_EVENTS:
         return
-    _LOG.info("sink %s: no retained checkpoint needs this table any more: it is emptied", table.label)
+    _LOG.info("sink %s: no retained checkpoint needs this table: it is emptied", table.label)
     sink.move(TableTarget(state.version, state.live, None))

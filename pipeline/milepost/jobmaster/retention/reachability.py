@@ -244,7 +244,7 @@ class _ReferenceCollector:
                 self.add(handle, (f"mark {mark.number} of sink {table.label}",))
         files = counted(len(needs.files), "file") if needs is not None else "unknown"
         if needs is not None and needs.elsewhere_keys:
-            files += f"; not looked for, as they lie elsewhere: {len(needs.elsewhere_keys)}"
+            files += f"; in other locations, not checked: {len(needs.elsewhere_keys)}"
         self.roots.append(f"sink {table.label} ({files})")
         return TableReach(table, needs, lists.files, lists.unreadable)
 

@@ -64,7 +64,7 @@ class TableNeeds:
 
 @dataclass(frozen=True, slots=True)
 class OpenedTable:
-    """A table of the job, listed before the state is read that decides what is needed.
+    """A table of the job, listed before the state that determines the required files is read.
 
     Attributes:
         sink: opened for the table. Its position must not be read before the state.
@@ -136,7 +136,7 @@ def _location_mismatch(state: ManifestState, shares: Mapping[CheckpointId, Table
 
 
 def _unfamiliar_position(table: JobTable, position: TablePosition) -> str | None:
-    """Return why an orphan table may not be this job's any more; None if it is."""
+    """Return why an orphan table may no longer belong to this job; None if it does."""
     if position.number and (position.mark is None or not table.holds(position.mark.contents)):
         return f"it is not the sink's current table, and it shows {position}"
     return None

@@ -1,4 +1,4 @@
-"""Resolve which checkpoint a rollback goes back to."""
+"""Resolve the target checkpoint of a rollback."""
 
 from __future__ import annotations
 

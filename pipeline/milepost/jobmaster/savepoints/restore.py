@@ -225,7 +225,7 @@ class Restores:
         if state is None:
             raise InvalidRequest(
                 f"job {self._context.spec.name} has never run and has no savepoint {location}. Nothing was changed.",
-                hint="name the savepoint of another job by its location, with a `/`: milepost savepoint list tells it",
+                hint="name the savepoint of another job by its location, as milepost savepoint list shows it",
             )
         own = savepoint_named(state, location)
         store = savepoint_store(self._context, own)

@@ -42,7 +42,7 @@ def contents_of(context: JobContext, checkpoint: CompletedCheckpoint, *, with_in
     """List everything that a completed checkpoint needs, including each sink's table as of it. Reads no data.
 
     Args:
-        with_input: include what was landed after the checkpoint.
+        with_input: include the input landed after the checkpoint.
     Raises: StateCorrupt: its metadata is damaged. InvalidRequest: a sink's table cannot show the checkpoint.
     """
     metadata = context.metadata(checkpoint)

@@ -21,9 +21,9 @@ def require_outside(context: JobContext, root: ObjectStore) -> None:
     for what, url in places.items():
         if _below(root.config.url, url) is not None:
             raise InvalidRequest(
-                f"job {context.spec.name}: a copy at {root.config.url} refused: it would lie in {what}, {url}. Nothing "
+                f"job {context.spec.name}: a copy at {root.config.url} refused: it would be in {what}, {url}. Nothing "
                 "was written.",
-                hint="name a place outside of it",
+                hint="name a location outside of it",
             )
 
 
@@ -36,7 +36,7 @@ def require_unread(context: JobContext, root: ObjectStore, keys: Iterable[str]) 
             raise InvalidRequest(
                 f"job {context.spec.name}: a copy at {root.config.url} refused: source {name} would read it as "
                 "new input. Nothing was written.",
-                hint="name a place where no source looks",
+                hint="name a location that no source reads",
                 source=name,
             )
 

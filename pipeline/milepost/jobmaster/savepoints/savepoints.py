@@ -102,7 +102,7 @@ class Savepoints:
             copied: called with the bytes of each copied object.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
-            savepoint lies there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
+            savepoint exists there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
         """
         context, session = self._context, Session.cli()
         state = context.head().state
@@ -170,12 +170,12 @@ class Savepoints:
             left = None
         except (StateCorrupt, NotFound) as error:
             fault = error.message.removesuffix(" Nothing was changed.")
-            document, left = None, f"{fault} Without it nobody knows what to delete: what lies there was left."
+            document, left = None, f"{fault} It lists the objects to delete, so none of them were deleted."
         request = DisposeSavepointRequest(session.session_id, name)
 
         def check(state: ManifestState) -> None:
             if next((item for item in state.savepoints if item.name == name), savepoint) != savepoint:
-                raise CommitConflict(f"savepoint {name} was replaced by another meanwhile. Nothing was changed.")
+                raise CommitConflict(f"savepoint {name} was replaced concurrently. Nothing was changed.")
 
         decided = context.transact(request, check=check)
         mine = isinstance(decided.outcome, Transition) and isinstance(decided.outcome.event, SavepointDisposed)
@@ -219,7 +219,7 @@ class Savepoints:
                 return replace(ended, savepoint=saved)
         raise HeadMoved(
             f"job {self._context.spec.name}: an epoch completed during each of {_TRIES} savepoints. The job was not "
-            "canceled, and none of them was kept.",
+            "canceled, and the savepoints were disposed of.",
             hint="stop its schedule, then cancel again",
         )
 

@@ -238,7 +238,7 @@ def heartbeat_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
 
 
 def abort_notice_key(checkpoint_id: CheckpointId, token: FencingToken) -> str:
-    """Return the key of the object that tells subtasks of a fenced Spark job that their checkpoint was aborted."""
+    """Return the key of the object that notifies subtasks of a fenced Spark job that their checkpoint was aborted."""
     return token_prefix(checkpoint_id, token) + "_aborted"
 
 

@@ -118,7 +118,7 @@ RESERVED_REASONS: dict[CheckpointFailureReason, str] = {
     _R.BLOCKING_OUTPUT_EXIST: "every exchange ends with a barrier, so no output can block a checkpoint",
     _R.CHECKPOINT_SUBSUMED: "a timeline has one pending checkpoint, so no newer one completes before it",
     _R.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM: "a channel of an epoch never ends before its barrier",
-    _R.CHECKPOINT_COORDINATOR_SUSPEND: "a run that is told to stop is INTERRUPTED; one that dies is LEADER_LOST",
+    _R.CHECKPOINT_COORDINATOR_SUSPEND: "a run that is requested to stop is INTERRUPTED; one that dies is LEADER_LOST",
     _R.JOB_FAILOVER_REGION: "an epoch is aborted as a whole",
     _R.TASK_CHECKPOINT_FAILURE: "a subtask declines what it cannot snapshot; a bug in it is TASK_FAILURE",
     _R.UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE: "such a notification is its sender's ProtocolViolation",

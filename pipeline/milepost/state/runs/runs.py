@@ -184,9 +184,9 @@ def _misplaced(handle: RunHandle) -> StateCorrupt:
 def _read(
     file: pq.ParquetFile, handle: RunHandle, own: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Return the rows of some key groups of a file that is in any order, brought into that of the hash.
+    """Return the rows of some key groups of an unsorted file, sorted by hash.
 
-    All rows are read column by column: that takes the memory of the rows, and of one column beside them.
+    Columns are read one by one, so that memory holds the rows and one more column.
     """
     copies, names, hashes_of = _stored(file, handle, schema, keys)
     if own == handle.key_groups:

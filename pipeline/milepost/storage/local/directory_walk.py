@@ -13,7 +13,7 @@ from milepost.storage.keys import validate_key
 from milepost.storage.local.errors import LocalErrors
 
 STAGING = ".milepost-staging"
-"""First part of no key: temp files lie there, never listed."""
+"""Folder of temporary files. It is never listed, and no key begins with it."""
 
 
 class DirectoryWalk:

@@ -83,7 +83,7 @@ _REFUSALS = (
         "synchronise the clock",
     ),
     _Refusal(
-        (301, 307), _WRONG_REGION, "lies in another region ({reason}). Nothing was changed.", "correct `store.region`"
+        (301, 307), _WRONG_REGION, "is in another region ({reason}). Nothing was changed.", "correct `store.region`"
     ),
     _Refusal(
         (403,),

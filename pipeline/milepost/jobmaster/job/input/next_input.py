@@ -367,7 +367,7 @@ def _paced(context: JobContext, base: CheckpointMetadata | None, plans: SourcePl
         name: cut_to_bytes(plan, fits * sizes[name] // max(planned, 1), at_least_one=not in_flight)
         for name, plan in plans.items()
     }
-    return scaled, f"epoch_budget: of {planned} bytes that are next, {fits} fit beside {in_flight} in flight"
+    return scaled, f"epoch_budget: of {planned} bytes that are next, {fits} fit alongside {in_flight} in flight"
 
 
 def over_max_in_flight(context: JobContext, base: CheckpointMetadata | None) -> str | None:
