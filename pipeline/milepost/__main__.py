@@ -15,14 +15,14 @@ import sys
 from typing import NoReturn
 
 _NEW_OBJECTS = 50_000
-"""Between two looks for garbage; imports make hardly any, and hundreds of thousands of objects that stay."""
+"""Allocations between two garbage collections. Imports create many objects that stay, and hardly any garbage."""
 
 
 _INTERRUPTED = 130
 
 
 class _End:
-    """Ends the process with the code that was asked for; what others have to do at the end was done before."""
+    """Ends the process with the requested exit code, after all other exit handlers."""
 
     code: int | None = None
 
@@ -36,7 +36,7 @@ class _End:
 
 
 class _NoPandas:
-    """Says that there is no pandas, for a process that only reads: nothing there converts to it, or runs users' code.
+    """Hides pandas in a process that only reads, because nothing there converts to it or runs user code.
 
     Arrow looks for it at its first array, and would wait a fifth of a second until it is imported.
     """

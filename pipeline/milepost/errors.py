@@ -91,7 +91,7 @@ class SourceReplaced(CheckpointError):
 
 
 class PositionExpired(CheckpointError):
-    """The external system no longer has what follows the end of a source's log. A person decides where to go on.
+    """The external system no longer has what follows the end of a source's log. A person decides where to continue.
 
     A source raises it with the reason as its message, and `earliest` and `latest`: the positions that it still has.
     """

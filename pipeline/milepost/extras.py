@@ -49,7 +49,7 @@ def _is_there(module: str) -> bool:
 
 
 def require(extra: str, what: str) -> None:
-    """Refuse to go on without the libraries of an extra; imports none of them.
+    """Refuse to continue without the libraries of an extra; imports none of them.
 
     All of them, whatever is needed first: some are asked for by others only in the midst of an epoch, whose failure
     would then be taken for that of its data.

@@ -1,8 +1,8 @@
-"""An act: something that a person may ask of a job, by a command or by the form of Airflow.
+"""An act: an operation on a job that a command or Airflow's form starts.
 
-The flow of every act: `plan` describes what would change, a person may approve that, and `carry_out` does it. A command
-carries out its plan at once. In Airflow hours may pass until the approval, so there `recheck` comes first: it checks
-that the plan still is what the form asks for, and whether an earlier try of the task has done it already.
+The flow of every act: `plan` describes the changes, a person may approve them, and `carry_out` makes them. A command
+carries out its plan immediately. In Airflow, hours may pass until the approval, so `recheck` comes first: it checks
+that the plan still matches the form, and whether an earlier try of the task has already carried it out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The act `backfill`: process recorded input again on a fork, then make the fork live.
 
-The schedule continues during the replay, and the backfill also replays the epochs that complete meanwhile. Between plan
+The schedule continues during the replay, and the backfill also replays the epochs that complete during it. Between plan
 and replay, the fork point, the live timeline, the code and the spec must not change.
 """
 

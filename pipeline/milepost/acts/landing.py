@@ -70,19 +70,19 @@ def _result(context: ActContext, done: AppendedGap | AppendedVoid) -> ActResult:
 
     record = f"source {done.source}: record {done.sequence} of its log"
     if isinstance(done, AppendedGap):
-        return ActResult(done.outcome, (f"{record} is a gap; the next landing goes on after it",))
+        return ActResult(done.outcome, (f"{record} is a gap; the next landing continues after it",))
     if done.accepts:
-        said = f"{record} accepts the false rows from record {done.void_from} on; the next epoch goes on"
+        text = f"{record} accepts the false rows from record {done.void_from} on; the next epoch continues"
     else:
-        said = f"{record} makes the records from {done.void_from} on void; the next landing goes on from before them"
-    return ActResult(done.outcome, (said,))
+        text = f"{record} makes the records from {done.void_from} on void; the next landing continues from before them"
+    return ActResult(done.outcome, (text,))
 
 
 LAND = Act(
     "land",
     "Land past lost data, or void false data",
-    "Let the log of a source go on after data that the external system deleted before it was landed (a gap), or after "
-    "it went back (void records). The log gets a record that says so, and the next landing goes on from there.",
+    "Let the log of a source continue after data that the external system deleted before it was landed (a gap), or "
+    "after it went back (void records). The log gets a record of that, and the next landing continues from there.",
     (
         Field(
             NAME,
@@ -94,8 +94,8 @@ LAND = Act(
         Field(
             FROM,
             RESUME_FROM,
-            "Where the log goes on: at the earliest data that the external system has, at the end of its data, or at a "
-            "time. Kafka partitions that lost nothing stay where they are. Fill in exactly one of Resume from, Void "
+            "Where the log continues: at the earliest data that the external system has, at the end of its data, or at "
+            "a time. Kafka partitions that lost nothing stay where they are. Fill in exactly one of Resume from, Void "
             "from and Accept false rows.",
             "Resume from",
         ),

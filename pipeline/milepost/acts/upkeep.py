@@ -72,7 +72,7 @@ def _plan_verify(master: JobMaster, form: Form) -> ActPlan:
 
 def _verified(context: ActContext, done: VerifiedObjects) -> ActResult:
     checkpoints = ", ".join(map(str, done.checkpoints)) or "none"
-    whole = "all that the job goes on from is" if done.discarded else "all"
+    whole = "all that the job continues from is" if done.discarded else "all"
     extent = f"{whole} present, with the recorded {'checksums' if done.deep else 'sizes'}"
     text = [f"checkpoints {checkpoints}: {counted(done.objects, 'object')}, {extent}"]
     text += [f"not needed: {line}" for line in done.discarded]

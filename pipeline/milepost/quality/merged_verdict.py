@@ -58,7 +58,7 @@ def decide_verdict(
 def _judge_sample(
     suite: QualitySpec, numbers: list[int], part: PartialResult, key: tuple[str, ...]
 ) -> dict[int, Judgement]:
-    """Judge expectations that need all rows at once on the sample. Without a sample they are not met."""
+    """Judge expectations that need all rows together on the sample. Without a sample they are not met."""
     if not numbers:
         return {}
     expectations = [suite.expectations[number] for number in numbers]

@@ -126,7 +126,7 @@ class PartialResult:
         rows: number of rows.
         nullable: columns with a null in these rows.
         metrics: by position in the suite.
-        sample: some of the rows, for expectations that need all rows at once.
+        sample: some of the rows, for expectations that need all rows together.
     """
 
     rows: int = 0

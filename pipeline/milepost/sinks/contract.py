@@ -112,7 +112,7 @@ class PreparedTable:
     """An epoch's prepared change to a table.
 
     Attributes:
-        change: to its files. schema, files, rows: of the table afterwards.
+        change: to its files. schema, files, rows: of the table after the change.
         table_id: None if the table has not been opened yet (a fork).
     """
 

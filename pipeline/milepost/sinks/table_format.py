@@ -28,7 +28,7 @@ class TableMove:
         schema: of the table before this commit. New columns get a commit of their own.
         same_rows: keys of added and removed files that hold the same rows before and after (a compaction). Readers of
             the change feed see no change there.
-        checkpoint_id: the checkpoint that the table shows afterwards; 0 for the empty table.
+        checkpoint_id: the checkpoint that the table shows after the commit; 0 for the empty table.
         retained: the retained checkpoints, for a format that tags them for readers; None if not looked up.
         before, after: all files that the table shows before and after, in commit order, for a format that stores rows
             instead of files. `before` is None if it is unknown, or not to be trusted (a realignment).

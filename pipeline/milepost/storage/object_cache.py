@@ -1,4 +1,4 @@
-"""Cache what was read from object versions, in memory.
+"""In-memory cache of values read from object versions.
 
 A long-lived process such as the server of the Airflow pages answers the same question again and again. An entry is
 identified by the store, the key and the version that a listing or a handle has just named, so no stale entry is used
@@ -25,7 +25,7 @@ _Name = tuple[StoreConfig, str, str, str]
 
 
 class ObjectCache:
-    """Least recently used cache of what was read from object versions. Safe for several threads.
+    """Least-recently-used cache of values read from object versions. Safe for several threads.
 
     Args:
         max_bytes: limit of the stored bytes that the cached values were read from.

@@ -190,8 +190,8 @@ class BrokenSpecOperator(BaseOperator):
 def _broken_dags(spec: _BrokenSpec, taken: Collection[str]) -> dict[str, DAG]:
     """Return the DAGs that stand in for those of a broken spec's job.
 
-    `<file>__broken` fails at once: Airflow creates it unpaused, and it fails every hour until the spec is corrected. It
-    is a separate DAG, because an unpaused DAG stays unpaused, and the corrected job must not start by itself.
+    `<file>__broken` fails immediately: Airflow creates it unpaused, and it fails hourly until the spec is corrected.
+    It is a separate DAG, because an unpaused DAG stays unpaused, and the corrected job must not start by itself.
     `<job>__epoch` fails on the job's schedule, if name and schedule can be read.
 
     Args:

@@ -43,6 +43,6 @@ _DOC = """### {name}: land every {every}
 Appends the newest rows of {sources} to the logs in the job's storage. [{epoch}](/dags/{epoch}) processes them, on a
 schedule of its own.
 
-It goes on while the job is FAILED, so that nothing is lost that the external system deletes meanwhile. It lands nothing
+It continues while the job is FAILED, so that data is landed before the external system deletes it. It lands nothing
 before the job's first run, after the job has ended, or after its storage was deleted.
 """

@@ -93,6 +93,6 @@ def approve(unapproved: Sequence[str]) -> Param:
             True,
             "Wait for an approval",
             "Show the plan under Required Actions and wait up to one day until a person approves or rejects it. If "
-            f"this is off, the plan is carried out at once. {', '.join(unapproved)} never wait for an approval.",
+            f"this is off, the plan is carried out immediately. {', '.join(unapproved)} never wait for an approval.",
         ),
     )

@@ -1,7 +1,7 @@
 """Map Milepost's errors to Airflow's reactions: retry, skip, or fail without retries.
 
 This is the only such mapping. Retry loops must not multiply (DESIGN 4.2): Airflow retries only what may succeed on the
-same checkpoint. An error that needs a new checkpoint or a person fails at once.
+same checkpoint. An error that needs a new checkpoint or a person fails immediately.
 """
 
 from __future__ import annotations

@@ -102,9 +102,9 @@ class Backfill:
         Returns: the fork, which is the live timeline now, and its newest checkpoint, which the job continues.
         Raises:
             Busy: another session works on the fork, or has frozen the live timeline.
-            CommitConflict: the live timeline was rolled back meanwhile. Fenced: the fork was disposed of.
+            CommitConflict: the live timeline was rolled back concurrently. Fenced: the fork was disposed of.
             SourceChanged, QualityGateFailed, SubtaskDeclined, …: an epoch of the fork failed.
-            The live timeline is as it was.
+            The live timeline is unchanged.
         """
         context = self._context
         dispose_left_behind(context, self._session, backfill_fingerprint(context, plan))
@@ -116,7 +116,7 @@ class Backfill:
             check_idle(context, self._session, own)
             thaw_for(context, own)
             fork = own.timeline_id
-            self._say(f"going on with fork {fork}")
+            self._say(f"continuing with fork {fork}")
         try:
             with self._thawed_at_the_end():
                 tip = self._replay_on(plan, fork)
@@ -264,9 +264,7 @@ class Backfill:
         error.details.setdefault("fork", fork)
         if isinstance(error, Fenced | CommitOutcomeUnknown):
             return  # the fork was disposed of, or the outcome is unknown
-        hint = (
-            f"The live timeline is as it was; the same backfill, with the same code and spec, goes on with fork {fork}"
-        )
+        hint = f"The live timeline is unchanged; the same backfill, with the same code and spec, continues fork {fork}"
         error.add_hint(hint)
 
 
@@ -281,7 +279,7 @@ def _require_progress(before: _Position, at: _Position) -> None:
     if at.replayed == before.replayed and not processed:
         raise ProtocolViolation(
             f"checkpoint {at.fork.head} of fork {at.fork.timeline_id} replayed none of the {len(before.left)} ranges "
-            "that are left, and worked off no row in flight. The live timeline is as it was.",
+            "that are left, and processed no row in flight. The live timeline is unchanged.",
             hint=f"milepost backfill {at.state.job} --dispose disposes of the fork",
         )
 

@@ -239,4 +239,4 @@ def _text(document: BackfillDocument) -> Iterator[str]:
     limits = {name: sink.cannot_undo for name, sink in document.sinks.items() if isinstance(sink, SinkReplay)}
     yield from (f"cannot be undone: {line}" for line in undo_limits(limits))
     yield from map(fate_of_dropped, document.skipped_sinks)
-    yield "until the last step the live timeline goes on; what it completes meanwhile is replayed too"
+    yield "until the last step the live timeline continues; epochs that it completes by then are replayed too"

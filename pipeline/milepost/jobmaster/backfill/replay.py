@@ -332,7 +332,7 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
         base, tip: what the fork point, and the fork's newest checkpoint, have consumed.
     Raises:
         CommitConflict: what the fork has consumed is not a prefix of these ranges, because the live timeline was rolled
-            back meanwhile, or the fork is no replay of it.
+            back concurrently, or the fork is not a replay of it.
     """
     reached = {name: set(consumed.by) for name, consumed in base.items()}
     positions = {name: consumed.position for name, consumed in base.items() if consumed.position is not None}
@@ -343,7 +343,7 @@ def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consume
         if not remaining:
             raise CommitConflict(
                 "the fork has consumed other objects than the recorded ranges of the live timeline name. The live "
-                "timeline is as it was.",
+                "timeline is unchanged.",
                 hint="run the same backfill again: it begins with a new fork",
             )
         replayed = remaining.pop(0)

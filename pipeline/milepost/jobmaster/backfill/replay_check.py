@@ -51,7 +51,7 @@ def check_objects(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
         ]
         raise SourceChanged(
             f"job {context.spec.name}: {len(faults)} object(s) of the recorded ranges cannot be read again."
-            f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline goes on.",
+            f"{format_object_list(lines, len(faults))}\nNothing was changed; the live timeline continues.",
             hint="put the recorded versions back; or go back to before they were read, and the next epochs read what "
             f"is there now: milepost rollback {context.spec.name} --to {_before(faults)} --dry-run",
             objects=faults,

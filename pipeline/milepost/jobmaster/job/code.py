@@ -97,7 +97,7 @@ def read_recorded_code(context: JobContext, pending: PendingCheckpoint) -> JobCo
     raise SubtaskDeclined(
         f"checkpoint {pending.checkpoint_id}: the code changed after the epoch was triggered: the trigger recorded "
         f"{pending.code_hash[:12]}, {actual}. Nothing was run or published.",
-        hint="run a new epoch: it takes the code as it is then",
+        hint="run a new epoch: it uses the current code",
         reason=CheckpointFailureReason.CODE_MISMATCH.value,
     )
 
@@ -131,6 +131,6 @@ def check_recorded_spec(context: JobContext, pending: PendingCheckpoint) -> None
         raise SubtaskDeclined(
             f"checkpoint {pending.checkpoint_id}: the spec changed after the epoch was triggered: the trigger recorded "
             f"{pending.spec_hash[:12]}, it now is {context.job.spec_hash[:12]}. Nothing was run or published.",
-            hint="run a new epoch: it takes the spec as it is then",
+            hint="run a new epoch: it uses the current spec",
             reason=CheckpointFailureReason.CODE_MISMATCH.value,
         )

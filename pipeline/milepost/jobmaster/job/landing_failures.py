@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FailedLanding:
-    """A source that was not landed, and why. What was landed before is as it was.
+    """A source that was not landed, and why. Earlier records of its log are unchanged.
 
     Attributes:
         error: name of the error's class. runbook: name of its page.

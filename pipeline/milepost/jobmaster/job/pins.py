@@ -31,7 +31,7 @@ def pin_for_read(context: JobContext, at: int | None) -> Iterator[None]:
     """Pin checkpoint `at` during the block; None and the head need no pin.
 
     A reader without write access to the job's store reads without a pin, with a warning. The checkpoint may be subsumed
-    meanwhile, and its objects are deleted no earlier than the grace period after that.
+    during it, and its objects are deleted no earlier than the grace period after that.
 
     Raises:
         NotFound: the checkpoint is not retained.

@@ -24,4 +24,4 @@ def sweep_forks(context: JobContext, session: Session) -> None:
         try:
             Leadership(context, fork.timeline_id).sweep(session, take_over=False)
         except (Busy, CommitConflict, Fenced) as error:
-            _LOG.info("fork %s stays as it is: %s", fork.timeline_id, error.message)
+            _LOG.info("fork %s is not swept: %s", fork.timeline_id, error.message)

@@ -104,7 +104,7 @@ class Leadership:
         timeline = open_timeline(state, self.timeline_id, "work")
         if self.timeline_id is not None and timeline.role is not TimelineRole.FORK:
             raise Fenced(
-                f"job {state.job}: work on fork {self.timeline_id} refused: it is the live timeline by now. Nothing "
+                f"job {state.job}: work on fork {self.timeline_id} refused: it is now the live timeline. Nothing "
                 "was written. Do not retry.",
                 timeline=self.timeline_id,
             )
@@ -152,7 +152,7 @@ class Leadership:
     ) -> None:
         """End another session's pending checkpoint: adopt it if its `_metadata` is written, else abort it (I10).
 
-        If the session came back, or a third one ended the checkpoint meanwhile, the lease is judged again.
+        If the session came back, or a third one ended the checkpoint in the meantime, the lease is judged again.
 
         Args:
             adopt: False aborts a finished checkpoint too, for callers that would discard it next.

@@ -41,7 +41,7 @@ class SinkReconciler:
 
         Args:
             state: the head, just read; None: read it.
-        Raises: the first failed sink's error, with the state of the switch. Fenced: a newer switch landed meanwhile.
+        Raises: the first failed sink's error, with the state of the switch. Fenced: a newer switch landed concurrently.
         """
         state = self._context.head().state if state is None else state
         switch = state.reconciliation
@@ -92,7 +92,7 @@ class SinkReconciler:
             left = 0 if contents is None else contents.checkpoint_id
             if shown.mark is not None and shown.checkpoint_id != left:
                 require_stores(self._context)  # a run without input may get here first, and this call writes
-                _LOG.info("sink %s is back: it follows timeline %s", spec.name, state.live)
+                _LOG.info("sink %s is available again: it follows timeline %s", spec.name, state.live)
                 self._move(state, self._number_of_return(state, sink, shown.mark), base, spec.name)
 
     def _follow(

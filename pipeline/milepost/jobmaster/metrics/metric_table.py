@@ -148,7 +148,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("source", "oldestLandedRecord", _G, _U.NONE, "status.sources.*.log.retained_from",
            "Number of the oldest record that is retained."),
     Metric("source", "landedGaps", _G, _U.NONE, "status.sources.*.log.gaps",
-           "Records by which its log goes on after lost data."),
+           "Records by which its log continues after lost data."),
     Metric("source", "landedVoids", _G, _U.NONE, "status.sources.*.log.void_records",
            "Records of its log that proved false, and that no epoch reads."),
     Metric("source", "pendingRecords", _G, _U.NONE, "status.sources.*.log.unread_rows",

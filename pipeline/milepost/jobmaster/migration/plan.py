@@ -63,7 +63,7 @@ def plan_migration(context: JobContext, name: str, target: TableAddress) -> Migr
 
     Raises:
         NotFound: no such sink, or the job has never run. JobNotRunnable: not RUNNING, or sinks have yet to follow.
-        Busy: an epoch is running. InvalidRequest: the table cannot be migrated to the target, or not as it is.
+        Busy: an epoch is running. InvalidRequest: the table cannot be migrated to the target, or not in this state.
         EnvironmentUnusable: the format's library is not installed, or the target cannot be reached.
     """
     state = context.head().state
@@ -202,6 +202,6 @@ def _text(job: str, name: str, contents: TableContents, target: TableAddress, ro
     yield f"sink {name} of job {job}: from {contents.address}"
     yield f"  to {target}"
     what = f"{counted(rows, 'row')} in {counted(contents.files, 'file')}"
-    yield f"  {what} are written there once; mode, key and columns stay; epochs wait meanwhile"
+    yield f"  {what} are written there once; mode, key and columns stay; epochs wait until then"
     yield "the old table stays while a retained checkpoint is of it, and a rollback to one makes it the sink's again"
-    yield f"afterwards write in sink {name} of the spec: {lines}"
+    yield f"then write in sink {name} of the spec: {lines}"

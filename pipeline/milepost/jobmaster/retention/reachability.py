@@ -127,7 +127,7 @@ class JobReach:
 
 
 def walk_job(context: JobContext, logs: LandedLogs | None = None) -> JobReach:
-    """Walk every root. A walk with faults is repeated if the head moved meanwhile, since that may be the cause.
+    """Walk every root. A walk with faults is repeated if the head moved during it, since that may be the cause.
 
     Args:
         logs: from an earlier walk, whose records are not read again.

@@ -127,7 +127,7 @@ def _plan_after_confirmation(
 def confirm_and_subsume(
     context: JobContext, confirms: ConfirmSinksRequest, plan: SubsumptionPlan | None
 ) -> SubsumptionPlan | None:
-    """Record that sinks have committed and, in the same transition, the subsumption planned meanwhile.
+    """Record that sinks have committed and, in the same transition, the subsumption planned concurrently.
 
     Returns: the plan, with what was subsumed. Raises: the confirmation's error; then nothing was recorded.
     """

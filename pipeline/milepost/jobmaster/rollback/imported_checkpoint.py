@@ -173,7 +173,7 @@ def abort_import(context: JobContext, session: Session, timeline: TimelineId) ->
     """Dispose of the fork and delete what was staged. If that fails now, the next import or `gc` does it.
 
     Staged files are deleted only after the transition that aborts their checkpoint, because a checkpoint that completed
-    may be the head by now.
+    may be the head now.
     """
     request = DisposeForkRequest(session.session_id, timeline)
     try:

@@ -116,7 +116,7 @@ class Rollbacks:
         target = require_retained(state, approved.target)
         check_tables_can_follow(context, readable_target(context, state, target))
         pending = state.timeline().pending
-        # A take-over reads the head again, to abort an epoch that began meanwhile as well.
+        # A take-over reads the head again, to also abort an epoch that began in the meantime.
         self._leadership.sweep(session, take_over=take_over, adopt=False, state=None if take_over else state)
         request = RollbackRequest(
             session.session_id,

@@ -2,7 +2,7 @@
 
 In a job that has the log, the checkpoint's position is on it. Elsewhere a new log begins at the position, and the
 copied records follow. Order of writes: the landed objects, the first record, each copied record, the checkpoint. A
-restore that failed in between is repeated, and goes on with the same log.
+restore that failed in between is repeated, and continues with the same log.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _continues(log: SourceLog, newest: StoredRecord, position: LogPosition) -> b
 
 
 def _readers(context: JobContext, saved: SavedCheckpoint) -> dict[str, str]:
-    """Return the source of the spec that goes on in each log of a savepoint, by the name of the log."""
+    """Return the source of the spec that continues each log of a savepoint, by the name of the log."""
     metadata = with_names_of(context.job.spec, saved.metadata, context.log_names())
     sources = ((name, item) for name, item in metadata.sources.items() if name in context.spec.landed)
     return {item.stored_as or name: name for name, item in sources if item.position is not None}
@@ -141,7 +141,7 @@ def _require_own_name(
     """Check that no source of the job has, or would have, its log under a name of the savepoint. Raises InvalidRequest.
 
     Args:
-        reader: the source that goes on in the log; None: the spec has none.
+        reader: the source that continues the log; None: the spec has none.
     """
     stored = next((name for name, own in context.log_names().items() if own == log and name != reader), None)
     has_other = reader is not None and context.stored_name(reader) != log and context.source_log(reader).newest()
@@ -162,7 +162,7 @@ def _require_continuable(
     """Check that the external system, if it is needed, is the same and still has what follows the position.
 
     Args:
-        source: name of the log. reader: the source that goes on in it; None: the spec has none.
+        source: name of the log. reader: the source that continues it; None: the spec has none.
     """
     if source not in saved.document.logs:
         raise _made_earlier(context, saved, source, position)

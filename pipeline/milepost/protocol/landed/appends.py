@@ -1,7 +1,7 @@
 """Decide the next record of a source's log. Pure: the caller stores it under a key that must be free.
 
-A landing reads from the `end` of the newest record, whatever the external system remembers (L3). Two landings that run
-at once read the same rows, and only one of them can create the next record (L1)::
+A landing reads from the `end` of the newest record, whatever the external system remembers (L3). Two concurrent
+landings read the same rows, and only one of them can create the next record (L1)::
 
     newest record 7 ends at 500
     landing A reads 500 -> 620 and creates record 8
@@ -66,7 +66,7 @@ def next_record(
     references: Sequence[ReferencedFile] = (),
     layouts: Sequence[Mapping[str, str]] = (),
 ) -> LogRecord | None:
-    """Return the record that appends what was read after the newest record; None if none is due (L10).
+    """Return the record that appends new input after the newest record; None if none is due (L10).
 
     Without rows, a moved position is recorded once the newest record is `EMPTY_RECORD_MS` old.
 
@@ -124,7 +124,7 @@ def require_own_log(source: str, recorded: Identity, job: str) -> None:
     if recorded.get(JOB) != job:
         raise SourceReplaced(
             f"source {source}: its log is of an earlier life of the job ({recorded.get(JOB)}): the job was deleted and "
-            f"made anew in the same storage ({job}). Nothing was landed or read; the log is as it was.",
+            f"created again in the same storage ({job}). Nothing was landed or read; the log is unchanged.",
             hint=f"give the source another name in the spec, or move {LANDED_PREFIX}{source}/ out of the job's "
             "storage: either begins a new log",
             source=source,
@@ -139,7 +139,7 @@ def require_identity(source: str, recorded: Identity, now: Identity) -> None:
         if begun != found:
             raise SourceReplaced(
                 f"source {source}: its log was begun for {name} {begun!r}, and {name} is {found!r} now. Nothing was "
-                "landed; what has been landed is as it was.",
+                "landed; earlier records are unchanged.",
                 hint="give the source another name in the spec, which begins a log of its own, or undo the change",
                 source=source,
             )

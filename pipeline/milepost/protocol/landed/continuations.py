@@ -1,6 +1,6 @@
 """Continue a log elsewhere, from a savepoint: how it begins, and how records are copied into it (L9).
 
-Record numbers and totals go on from the savepoint. Example: a savepoint has read the log up to record 6, and the job
+Record numbers and totals continue from the savepoint. Example: a savepoint has read the log up to record 6, and the job
 that it is restored into has no log::
 
     log a    … 6 rows 400 -> 500     7 rows 500 -> 560     8 rows 560 -> 600

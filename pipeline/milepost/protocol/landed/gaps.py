@@ -1,4 +1,4 @@
-"""Decide the gap with which a log goes on after lost data (L7). Pure.
+"""Decide the gap with which a log continues after lost data (L7). Pure.
 
 A log ends at 620, and the external system has deleted everything before 700::
 
@@ -28,7 +28,7 @@ def gap_record(
     """Return the gap that follows the newest record.
 
     Args:
-        end: where the log goes on, another position than the end of the newest record.
+        end: where the log continues, another position than the end of the newest record.
         now_ms: the store's clock. If it went back, the time of the newest record counts.
         behind: partitions that still have something to land after `end`.
         backlog: what the external system had after `end`; None: unknown.

@@ -11,11 +11,11 @@ Example: the log of a source whose position is a count of messages, after two la
     3  rows   500 -> 620    1 object
 
 A log that continues it elsewhere, from a savepoint that has read record 2, begins with a start record 2 at 500. If the
-external system deletes 620 to 700 before they are landed, a person may approve a gap, and the log goes on after it::
+external system deletes 620 to 700 before they are landed, a person may approve a gap, and the log continues after it::
 
     4  gap    620 -> 700
 
-If the external system then goes back to 510, a person may approve that records 3 and 4 are void, and the log goes on
+If the external system then goes back to 510, a person may approve that records 3 and 4 are void, and the log continues
 from the end of record 2::
 
     5  void   700 -> 500      void_from 3
@@ -35,21 +35,21 @@ from milepost.errors import StateCorrupt
 from milepost.protocol.landed.files import LandedObject, ReferencedFile
 
 Position = Any
-"""A place in the external system: a JSON value that only the source understands."""
+"""A position in the external system: a JSON value that only the source understands."""
 
 Identity = Mapping[str, Any]
-"""What a log is a copy of: JSON values that stay equal as long as it is the same external system."""
+"""Identity of the external system that a log copies: JSON values that do not change while it is the same system."""
 
 
 class RecordKind(Enum):
-    """What a record says.
+    """Kind of a record.
 
     Attributes:
         START: the log begins here. It has no rows.
         ROWS: these objects were landed. There may be none, if only the position moved.
-        GAP: what the external system had between `start` and `end` was lost before it was landed (L7).
-        VOID: records before it were false, and landing goes on from before them (L8).
-        ACCEPT: checkpoints that have read false rows may go on after the void record, and keep these rows (L8).
+        GAP: the data between `start` and `end` was lost before it was landed (L7).
+        VOID: records before it were false, and landing continues from before them (L8).
+        ACCEPT: checkpoints that have read false rows may continue after the void record, and keep these rows (L8).
     """
 
     START = "start"
@@ -61,11 +61,11 @@ class RecordKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceBacklog:
-    """What an external system has and is not landed yet.
+    """Data of an external system that is not landed yet.
 
     Attributes:
-        unit: what is counted, in the singular: offset. Not rows, where the source cannot count those.
-        age_ms: how long the oldest of it was there when it was counted; None: the source cannot say.
+        unit: the unit of `count`, in the singular, such as offset; not rows, if the source cannot count them.
+        age_ms: age of the oldest data when it was counted; None: unknown to the source.
     """
 
     count: Count
@@ -75,10 +75,10 @@ class SourceBacklog:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Why a log goes on at a later position, although what is before that was never landed.
+    """Why a log continues at a later position, although the data before it was never landed.
 
     Attributes:
-        reason: of the source. approved_by: who decided that the log goes on.
+        reason: of the source. approved_by: who decided that the log continues.
     """
 
     reason: Text
@@ -104,7 +104,7 @@ class VoidSpan:
 
     Attributes:
         total_rows, total_bytes, total_objects: of the records before `first` that are not void.
-        accepted: whether a checkpoint that has read rows of the span may go on after it.
+        accepted: whether a checkpoint that has read rows of the span may continue after it.
     """
 
     first: int
@@ -202,7 +202,7 @@ class LogRecord:
         return None
 
     def _void_fault(self) -> str | None:
-        """Return the inconsistency of what it says about void records, or None."""
+        """Return why the record's void spans are inconsistent, or None."""
         before = 0
         for span in self.voids:
             if not before < span.first < span.end <= self.sequence:

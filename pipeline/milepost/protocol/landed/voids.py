@@ -1,4 +1,4 @@
-"""Decide which records of a log are void, and how positions go on after them (L8). Pure.
+"""Decide which records of a log are void, and how positions continue after them (L8). Pure.
 
 Records 3 and 4 prove false, because the external system has gone back to 510::
 
@@ -46,7 +46,7 @@ def void_record(
 
 
 def accept_record(newest: StoredRecord, write_id: str, void: Void, now_ms: int) -> LogRecord:
-    """Return the record after which checkpoints that have read rows of void records may go on.
+    """Return the record after which checkpoints that have read rows of void records may continue.
 
     Args:
         void: names the first of these records.

@@ -51,7 +51,7 @@ def _before(state: ManifestState, timeline_id: TimelineId, newest: CheckpointId)
 def abandoned_lines(state: ManifestState) -> tuple[tuple[CompletedCheckpoint, ...], ...]:
     """Return one line of checkpoints per abandoned timeline that was live, for retention to count.
 
-    A line is the timeline's ancestry, followed by all checkpoints that the job completed live since then, as if the
+    A line is the timeline's ancestry, followed by all checkpoints that the job completed live after that, as if the
     timeline had continued. What a fork completed before it became live is a replay and belongs to no line.
 
     Returns:

@@ -114,7 +114,7 @@ class BucketStaging:
         base = [[file for file in self._buckets if overlaps(file.groups or range(0), bucket)] for bucket in buckets]
 
         def write(index: int) -> tuple[StagedFile, ...]:
-            """Return the bucket's files afterwards: one new file, none, or the base files if nothing changed."""
+            """Return the bucket's new files: one file, none, or the base files if nothing changed."""
             changed = [rows for part in parts[index] for rows in bucketed.of(part)]
             unchanged = self._rows_of(base[index], buckets[index], schema)
             rows = pa.concat_tables(align_deletes([schema.empty_table(), *unchanged, *changed]))

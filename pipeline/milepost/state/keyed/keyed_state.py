@@ -215,7 +215,7 @@ class SubtaskState:
     def add(self, rows: pa.Table) -> None:
         """Add rows to a multi-row table.
 
-        A row that is stored with weight 2 and added with weight 1 has weight 3 afterwards. A negative weight removes
+        A row that is stored with weight 2 and added with weight 1 then has weight 3. A negative weight removes
         copies, and a row whose weight becomes 0 is deleted.
 
         Args:

@@ -333,7 +333,7 @@ class ManifestLog:
         return CommitOutcomeUnknown(
             f"it is unknown whether manifest version {entry.version} of {self.store.config.url} (write id "
             f"{entry.write_id}) landed: {cause}. Nothing was deleted.",
-            hint="run again: it reads the head first, and goes on from what it finds",
+            hint="run again: it reads the head first, and continues from there",
             version=entry.version,
             write_id=entry.write_id,
         )

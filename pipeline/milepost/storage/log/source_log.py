@@ -70,7 +70,7 @@ class SourceLog:
         """Yield the records after a position, oldest first, up to a newest record. Reads ahead of the caller.
 
         Each record is checked to follow the one before, so a log that was restored from an older copy, or in which
-        something else wrote, is never read as if it went on.
+        something else wrote, is never read as if it continued.
 
         Args:
             position: None is the first retained record.
@@ -119,7 +119,7 @@ class SourceLog:
         return read[at]
 
     def require_continues(self, position: LogPosition | None, newest: StoredRecord | None) -> None:
-        """Check that the log still has what was read up to a position. Raises StateCorrupt.
+        """Check that the log still has the records up to a position. Raises StateCorrupt.
 
         Args:
             position: None is the first retained record. newest: the newest record; None: there is none.
@@ -146,7 +146,7 @@ class SourceLog:
         try:
             self.require_only_begin(begun)
         except CommitConflict:
-            if not self._exists(record.sequence + 1):  # else a landing goes on from ours
+            if not self._exists(record.sequence + 1):  # else a landing continues from ours
                 self.store.delete([landed_record_key(self.stored_as, record.sequence)])
             raise
         return begun
@@ -217,7 +217,7 @@ class SourceLog:
             raise CommitConflict(
                 f"source {self.source}: another landing appended record {record.sequence} first. What this one read "
                 "was not appended, and nothing was acknowledged.",
-                hint="nothing: the other landing has these rows; the next one goes on from there",
+                hint="nothing: the other landing has these rows; the next one continues from there",
                 source=self.source,
             ) from error
         return decode_record(body, key)
@@ -253,7 +253,7 @@ class SourceLog:
         return CommitOutcomeUnknown(
             f"source {self.source}: it is unknown whether record {record.sequence} of its log (write id "
             f"{record.write_id}) landed: {cause}. Nothing was deleted or acknowledged.",
-            hint="land again: it reads the newest record first, and goes on from what it finds",
+            hint="land again: it reads the newest record first, and continues from there",
             source=self.source,
         )
 

@@ -301,7 +301,7 @@ def test_objects_that_are_gone_or_changed_are_listed_and_nothing_is_changed(job:
     assert re.findall(r"day-\d+\.csv", refused.value.message) == ["day-03.csv", "day-05.csv"]
     assert plan_version(job) == before
     job.edit("limits_per_epoch:", "on_change: ignore\n    limits_per_epoch:")
-    assert job.next_day(6) == 6, "the live timeline goes on"
+    assert job.next_day(6) == 6, "the live timeline continues"
 
 
 def test_an_object_that_goes_away_during_the_replay_is_not_skipped(job: BackfillJob) -> None:

@@ -76,7 +76,7 @@ SPOILED = {
 class TestRefusals(PostgresCase):
     @pytest.mark.parametrize("name", SPOILED)
     def test_what_others_did_to_the_table_is_named_before_the_commit_point(self, tmp_path: Path, name: str) -> None:
-        """TABLES 5: with what to type; the rows are as they were, and after that the next epoch goes on."""
+        """TABLES 5: with what to type; the rows are as they were, and after that the next epoch continues."""
         statement, said, typed = SPOILED[name]
         job = self.begin(tmp_path)
         job.go_on(1)

@@ -83,7 +83,7 @@ class JobReader:
         self._query_pools: dict[StoreConfig | None, ThreadPoolExecutor] = {}
 
     def read(self, jobs: Sequence[DagJob]) -> list[JobReading]:
-        """Return what was read of each job within `TIMEOUT_S`, in the order of `jobs`. Never raises."""
+        """Return the reading of each job within `TIMEOUT_S`, in the order of `jobs`. Never raises."""
         with self._lock:
             readings = [self._start_reading(job) for job in jobs]
         wait([reading.running for reading in readings], timeout=TIMEOUT_S)

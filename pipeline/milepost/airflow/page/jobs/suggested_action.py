@@ -107,7 +107,7 @@ _ACTIONS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
     ),
     Condition.LANDING_FAILED: (
         "",
-        _fixed("Fix the cause, unless it is temporary. The next scheduled landing goes on from the end of the log."),
+        _fixed("Fix the cause, unless it is temporary. The next scheduled landing continues from the end of the log."),
     ),
     Condition.OVERDUE: ("", _fixed("Check what writes this source. Its next object is read as usual.")),
     Condition.LATE: (EPOCH, _fixed("Run epochs until the job has caught up, or check what writes the source.")),

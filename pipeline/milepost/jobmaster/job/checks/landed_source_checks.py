@@ -1,4 +1,4 @@
-"""Refuse what would read a log from its begin although the begin may be deleted or was never in it."""
+"""Refuse to read a log from its start if the log may lack its first records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def require_no_unread_log(context: JobContext, source: str, identity: Identity) 
     after the rows of `clicks`, if the external system deletes what was landed.
 
     Args:
-        source: whose log is about to begin. identity: of its external system, with that of the job.
+        source: the source whose log is about to begin. identity: its external system's, with the job's.
     """
     read = {*context.log_names().values()}
     for name in stored_logs(context.store):
@@ -67,8 +67,8 @@ def require_no_unread_log(context: JobContext, source: str, identity: Identity) 
                 f"source {source}: {LANDED_PREFIX}{name}/ is a log of the same external system, with "
                 f"{counted(newest.record.total_rows, 'row')} that no checkpoint has read, and no source has its name. "
                 "Nothing was landed.",
-                hint=f"to go on in it, write `renamed_from: {name}` at source {source}, until an epoch has run. To "
-                f"give up its rows, move {LANDED_PREFIX}{name}/ out of the job's storage",
+                hint=f"to continue it, write `renamed_from: {name}` at source {source}, until an epoch has run. To "
+                f"discard its rows, move {LANDED_PREFIX}{name}/ out of the job's storage",
                 source=source,
             )
 

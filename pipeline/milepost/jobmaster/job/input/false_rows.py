@@ -1,4 +1,4 @@
-"""Refuse to go on from a checkpoint that has read landed rows which were voided after that (L8)."""
+"""Refuse to continue from a checkpoint that has read landed rows that were voided later (L8)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def require_true_rows(
     raise InputVoided(
         f"source {source}: checkpoint {base.checkpoint_id} has read {false_rows(position.total_rows, span)} that "
         f"proved false: {named_records(span.first, span.end - 1)} void since record {span.end}. No epoch "
-        "was triggered; tables and state are as they were.",
-        hint=f"no checkpoint from before them is retained. To go on and keep what these rows changed: {accept}"
+        "was triggered; tables and state are unchanged.",
+        hint=f"no checkpoint from before them is retained. To continue and keep what these rows changed: {accept}"
         if target is None
         else f"go back to before them: milepost rollback {job} --to {target}",
         source=source,

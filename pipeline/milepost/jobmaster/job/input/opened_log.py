@@ -17,7 +17,7 @@ def open_log(
 
     A base that has read nothing begins at the floor; None is the first record of a log that has no floor.
 
-    Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot go on in that log. InputVoided: it has read
+    Raises: SourceReplaced, InvalidRequest, StateCorrupt: the base cannot continue that log. InputVoided: it has read
         rows of the log that proved false.
     """
     log = context.source_log(name)

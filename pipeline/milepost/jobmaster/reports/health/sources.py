@@ -73,7 +73,7 @@ class LogHealth:
         processed: position of the external system up to which the head has processed the log; None: it has read none.
         backlog: what the external system had after `position` when the newest record was read; omitted where the
             source cannot say.
-        gaps: records of the whole log by which it goes on after lost data.
+        gaps: records of the whole log by which it continues after lost data.
         voids: records of the whole log that say that records before them were false. void_records: how many records
             are void.
         failed: why the last landing failed; omitted if it succeeded.
@@ -209,7 +209,7 @@ def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
     """Format the first source that never had an object, with the next step; None: each has had one."""
     for name, source in sources.items():
         if source.never_any:
-            step = "land objects there, or correct the path" if source.log is None else "see what it has to deliver"
+            step = "land objects there, or correct the path" if source.log is None else "check which data it has"
             return f"source {name}: {source.no_match}: {step}"
     return None
 

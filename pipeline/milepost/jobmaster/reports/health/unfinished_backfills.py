@@ -48,7 +48,7 @@ def unfinished_backfills(context: JobContext, state: ManifestState) -> tuple[Unf
             f"{forked}, is running: wait for it (milepost backfill {job} --dispose stops it and gives it up)"
             if working
             else f"{forked}, is not finished: milepost backfill {job} --from-checkpoint {point}, with the options it "
-            f"was begun with, goes on with it; milepost backfill {job} --dispose gives it up"
+            f"was begun with, continues with it; milepost backfill {job} --dispose gives it up"
         )
         unfinished.append(
             UnfinishedBackfill(
