@@ -1,4 +1,4 @@
-"""The acts: what a person may ask of a job, by a command or by the form of Airflow. Each is declared once."""
+"""Acts: the operations on a job that commands and Airflow's form share. Each is declared once."""
 
 from typing import TYPE_CHECKING
 

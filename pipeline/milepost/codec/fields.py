@@ -82,7 +82,7 @@ def count_fault(number: float) -> str | None:
 
 
 def text_fault(text: str) -> str | None:
-    """Say that a text is empty, or None."""
+    """Return the problem of an empty text; None if it is not empty."""
     return None if text else "expected text that is not empty"
 
 

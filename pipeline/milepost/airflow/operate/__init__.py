@@ -1,1 +1,1 @@
-"""Acts that a person may ask of a job in Airflow: of each its form, its plan, and the tasks that carry it out."""
+"""Acts on a job in Airflow: the form, plan and tasks of each."""

@@ -117,7 +117,7 @@ class ApprovedBackfill:
         if changed:
             raise PlanOutdated(
                 f"what the plan is about has changed since it was made: {'; '.join(changed)}. Nothing was changed.",
-                hint="look at a new plan",
+                hint="review a new plan",
             )
 
 
@@ -137,7 +137,7 @@ def request_of(
     ranges_per_epoch: int = 1,
     allow_non_restored_state: bool = False,
 ) -> BackfillRequest:
-    """Return the checked request. Raises InvalidRequest: an argument is missing, is no time, or the range is empty."""
+    """Return the checked request. Raises InvalidRequest: an argument is missing or no time, or the range is empty."""
     if (from_ is None) == (from_checkpoint is None):
         raise InvalidRequest(
             "a backfill begins at an event time or at a checkpoint: expected exactly one of --from and "
@@ -158,7 +158,7 @@ def event_time_us(text: str, what: str) -> int:
         return in_us(parse_timestamp(text) - EPOCH)
     except ValueError:
         raise InvalidRequest(
-            f"{what} {text!r} is no time: expected ISO 8601, as in 2013-03-01 or 2013-03-01T06:00Z. Nothing was "
+            f"{what} {text!r} is not a time: expected ISO 8601, as in 2013-03-01 or 2013-03-01T06:00Z. Nothing was "
             "changed."
         ) from None
 
@@ -250,7 +250,7 @@ def fork_point(context: JobContext, state: ManifestState, request: BackfillReque
         if wanted == NO_CHECKPOINT or any(one.checkpoint_id == wanted for one in live):
             return wanted
         raise NotFound(
-            f"job {state.job}: checkpoint {wanted} is no retained checkpoint of the live timeline; those are: "
+            f"job {state.job}: checkpoint {wanted} is not a retained checkpoint of the live timeline; those are: "
             f"{', '.join(str(one.checkpoint_id) for one in live) or 'none'}. Nothing was changed.",
             hint="0 is the empty state: a backfill from there replays everything",
             checkpoint_id=int(wanted),

@@ -54,7 +54,7 @@ class JobCode:
         """Load every class and check the job against its declarations.
 
         Raises:
-            InvalidRequest: a module raises, a class is no process function, or the spec does not fit its declaration.
+            InvalidRequest: a module raises, a class is not a process function, or the spec contradicts its declaration.
         """
         loaded = {}
         for uid, function in self.functions.items():

@@ -46,7 +46,7 @@ class FailedLanding:
 def store_failure(log: SourceLog, error: Exception) -> None:
     """Store why a landing failed. An error in doing so is only logged: the failure itself is what counts.
 
-    A lost race is no failure, because another landing has the rows.
+    A lost race is not a failure, because another landing has the rows.
     """
     if isinstance(error, CommitConflict):
         return

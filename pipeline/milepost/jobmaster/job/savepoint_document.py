@@ -45,7 +45,7 @@ _MODES = frozenset(mode.value for mode in SinkMode)
 
 
 def _mode_fault(mode: str) -> str | None:
-    return None if mode in _MODES else f"{mode!r} is no known mode"
+    return None if mode in _MODES else f"{mode!r} is not a known mode"
 
 
 def _object_fault(handle: ObjectHandle) -> str | None:

@@ -276,7 +276,7 @@ class Leadership:
             raise Fenced(
                 f"job {state.job}: the checkpoint that session {session.session_id} triggered was taken over at once. "
                 "Nothing was run.",
-                hint="another session owns the job now: look at milepost history",
+                hint="another session owns the job now: see milepost history",
             )
         return pending
 

@@ -118,7 +118,7 @@ class SinkReconciler:
         """Return the number of the move of a returning table: the manifest version of the newest switch.
 
         If a migration switched the sink to another table, that table may already have this number. Then it is the
-        version of the head, which is later and is no decision.
+        version of the head, which is later and is not a decision.
         """
         switch = next(
             entry.version for entry in self._context.log.entries() if event_name(entry) == TimelineSwitched.__name__

@@ -72,7 +72,7 @@ def check_positions(context: JobContext, target: CheckpointMetadata | None, plan
         if now != position:
             raise PlanOutdated(
                 f"sink {name}: its table has moved since the plan: {position} then, {now} now. Nothing was changed.",
-                hint="look at a new plan",
+                hint="review a new plan",
                 sink=name,
             )
 

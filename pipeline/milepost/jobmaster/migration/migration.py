@@ -111,7 +111,7 @@ class Migrations:
             raise PlanOutdated(
                 f"job {state.job}: its head is checkpoint {state.timeline().head}, and was checkpoint {plan.head} when "
                 "the migration was planned. Nothing was changed.",
-                hint="look at a new plan",
+                hint="review a new plan",
             )
         check_ready(context, state)
         for fork in open_forks(state):

@@ -186,7 +186,7 @@ class Reports:
         from milepost.jobmaster.reports.tables.tables import Tables
 
         job = self._context.spec.name
-        recovery = f"milepost verify {job} --deep says what else is broken; restore it from a copy of the bucket"
+        recovery = f"milepost verify {job} --deep shows what else is damaged; restore it from a copy of the bucket"
         with pin_for_read(self._context, at), with_hint(StateCorrupt, recovery):
             return Tables(self._context).read(sink, at, where, limit)
 

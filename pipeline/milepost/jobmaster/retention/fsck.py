@@ -2,7 +2,7 @@
 
 Read-only. A missing object or an unreadable root is damage (exit code 7), including in savepoints outside of the job's
 storage. An unreachable object only costs space (exit code 0): a crashed or fenced session may leave one at any time,
-and `gc` deletes it. An unreadable list of a table's garbage is reported but is no damage, since nothing depends on it.
+and `gc` deletes it. An unreadable list of a table's garbage is reported but is not damage, since nothing depends on it.
 """
 
 from __future__ import annotations

@@ -60,14 +60,14 @@ class ApprovedRollback:
             raise PlanOutdated(
                 f"job {state.job}: the spec has sinks {', '.join(sinks) or 'none'}, and had "
                 f"{', '.join(self.sinks) or 'none'} when the rollback was planned. Nothing was changed.",
-                hint="look at a new plan",
+                hint="review a new plan",
             )
         now = state.timeline().head
         if now != self.head:
             raise PlanOutdated(
                 f"job {state.job}: its head is checkpoint {now}, and was checkpoint {self.head} when the rollback was "
                 "planned. Nothing was changed.",
-                hint="look at a new plan",
+                hint="review a new plan",
             )
         if self.positions:
             target = require_retained(state, self.target)
@@ -228,7 +228,7 @@ def readable_target(context: JobContext, state: ManifestState, target: Checkpoin
         raise StateCorrupt(
             f"job {state.job}: going back to checkpoint {target} refused: {len(faults)} of its {len(handles)} objects "
             f"are broken: {faults[0]}",
-            hint=f"choose another checkpoint: milepost verify {state.job} says which are whole",
+            hint=f"choose another checkpoint: milepost verify {state.job} shows which are intact",
             checkpoint_id=int(target),
         )
     return metadata

@@ -119,7 +119,7 @@ def require_own_log(source: str, recorded: Identity, job: str) -> None:
     """Check that a log belongs to this life of the job (L9). Raises SourceReplaced.
 
     Args:
-        job: identity of this life. A job that was deleted and made anew in the same storage has another one.
+        job: identity of this life. A job that was deleted and created again in the same storage has another one.
     """
     if recorded.get(JOB) != job:
         raise SourceReplaced(

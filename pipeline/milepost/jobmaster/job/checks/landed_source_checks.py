@@ -84,7 +84,7 @@ def require_restored(source: str, newest: StoredRecord, state: ManifestState) ->
         raise InvalidRequest(
             f"source {source}: the checkpoint has read nothing, and its log begins with record {newest.record.first}: "
             "it continues the log of a savepoint, and does not have the rows before. Nothing was read or landed.",
-            hint="restore the savepoint: milepost start JOB --from SAVEPOINT. To begin anew without it, move "
+            hint="restore the savepoint: milepost start JOB --from SAVEPOINT. To start a new log, move "
             f"{LANDED_PREFIX}{source}/ out of the job's storage",
             source=source,
         )

@@ -39,10 +39,10 @@ _FIRST_STEPS = {
     CheckpointFailureReason.QUALITY_GATE_ERROR: "Correct the expectation that raised, and run again.",
     CheckpointFailureReason.CHECKPOINT_EXPIRED: "Give an epoch more time (`checkpointing.timeout`) or less input "
     "(`limits_per_epoch`), and run again.",
-    CheckpointFailureReason.SINK_PREPARE_FAILED: "Mend what the sink refused, and run again.",
-    CheckpointFailureReason.STATE_CORRUPT: "`milepost verify` says what is broken: restore it from a copy, or go back "
-    "to a checkpoint that is whole.",
-    CheckpointFailureReason.ENVIRONMENT_UNUSABLE: "Mend what the message names, and run again.",
+    CheckpointFailureReason.SINK_PREPARE_FAILED: "Fix what the sink refused, and run again.",
+    CheckpointFailureReason.STATE_CORRUPT: "`milepost verify` shows what is damaged: restore it from a copy, or roll "
+    "back to an intact checkpoint.",
+    CheckpointFailureReason.ENVIRONMENT_UNUSABLE: "Fix the problem that the message names, and run again.",
 }
 """First recovery step per reason, for readers of the report who did not see the error's own hint."""
 

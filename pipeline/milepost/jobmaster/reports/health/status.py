@@ -151,7 +151,7 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
     if status.job_status == JobStatus.FAILED.value:
         cause = str(status.last_failure)
         if cause == CheckpointFailureReason.STATE_CORRUPT.value:
-            cause = f"{cause}: milepost verify {job} says what is broken, and the rollback to type"
+            cause = f"{cause}: milepost verify {job} shows what is damaged, and the rollback command"
         return Condition.FAILED, 1, f"fix the cause ({cause}), then: milepost resume {job}"
     if status.result is not None:
         return _ended(status.result), 4, ended_step(job, status.result)

@@ -105,7 +105,7 @@ class History:
         Args:
             following: from the previous page; None: start at the newest entry.
             selected: excluded checkpoints count: after `_MAX_SKIPPED` entries a page may end with fewer.
-        Raises: InvalidRequest: `following` is no position.
+        Raises: InvalidRequest: `following` is not a position.
         """
         head = self._context.log.head()
         if head is None:

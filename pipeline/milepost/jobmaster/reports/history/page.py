@@ -32,7 +32,7 @@ class LogPosition:
         """Parse the `following` of a page. Raises InvalidRequest: not a position."""
         before, dash, live = text.partition("-")
         if not (dash and before.isascii() and before.isdigit() and live.isascii() and live.isdigit()):
-            raise InvalidRequest(f"{text!r} is no position in a job's history; nothing was read.")
+            raise InvalidRequest(f"{text!r} is not a position in a job's history. Nothing was read.")
         return cls(int(before), CheckpointId(int(live)))
 
 
@@ -64,7 +64,7 @@ def history_filter(status: str | None, timeline: str | None) -> HistoryFilter:
     """Return the filter for a status name and a timeline. Raises InvalidRequest: unknown status."""
     names = [status.value for status in CheckpointStatus]
     if status is not None and status not in names:
-        raise InvalidRequest(f"{status!r} is no status of a checkpoint: {', '.join(names)}. Nothing was read.")
+        raise InvalidRequest(f"{status!r} is not a status of a checkpoint: {', '.join(names)}. Nothing was read.")
     return HistoryFilter(None if status is None else CheckpointStatus(status), timeline)
 
 

@@ -165,13 +165,13 @@ class _Predicate:
         is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
         if type(node).__name__ == "Literal" and bool(node.is_string) is not is_text:
             shown = node.sql(dialect="spark")
-            raise _refused(self.text, f"column {'.'.join(name)} is {type_}, and {shown} is no value of it")
+            raise _refused(self.text, f"column {'.'.join(name)} is {type_}, and {shown} is not a value of that type")
         return self._translate(node)
 
     def _time(self, text: str, type_: pa.DataType) -> pc.Expression:
         time = _parse_time(text)
         if time is None:
-            raise _refused(self.text, f"{text!r} is no time: expected ISO 8601, as in '2026-07-14 06:00'")
+            raise _refused(self.text, f"{text!r} is not a time: expected ISO 8601, as in '2026-07-14 06:00'")
         aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         if getattr(type_, "tz", None) is not None:
             return pc.scalar(pa.scalar(aware, pa.timestamp("us", type_.tz)))
