@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import duckdb
+import pyarrow.csv
 import pytest
 import yaml
 
@@ -48,8 +50,15 @@ ANSWERS = {
         ON a.id = b.auction WHERE b.event_time BETWEEN a.event_time AND a.expires
         QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.event_time, b.bidder) = 1""",
     "q10": f"SELECT auction, bidder, price, event_time, {DAY} AS dt, {MINUTE} AS hm FROM bid",
+    "q11": f"""SELECT bidder, count(*) AS bids, min(event_time) AS starttime,
+        max(event_time) + INTERVAL 10 SECONDS AS endtime
+        FROM (SELECT *, count(*) FILTER (begins) OVER (PARTITION BY bidder ORDER BY event_time) AS session
+            FROM (SELECT *, event_time > lag(event_time) OVER (PARTITION BY bidder ORDER BY event_time)
+                + INTERVAL 10 SECONDS AS begins FROM bid))
+        GROUP BY bidder, session HAVING endtime < {FIRED.format("bid")}""",
     "q12": f"""SELECT bidder, count(*) AS bids, {WINDOW} AS starttime, starttime + INTERVAL 10 SECONDS AS endtime
         FROM bid GROUP BY bidder, starttime HAVING endtime <= {FIRED.format("bid")}""",
+    "q13": """SELECT auction, bidder, price, event_time, value FROM bid JOIN side_input ON auction % 100 = key""",
     "q14": """SELECT auction, bidder, price * 0.908 AS price, CASE WHEN hour(event_time) BETWEEN 8 AND 18 THEN 'dayTime'
         WHEN hour(event_time) <= 6 OR hour(event_time) >= 20 THEN 'nightTime' ELSE 'otherTime' END AS bid_time,
         event_time FROM bid WHERE price * 0.908 > 1000 AND price * 0.908 < 50000000""",
@@ -88,14 +97,16 @@ def created(folder: Path) -> str:
     spec = yaml.safe_load((FOLDER / "nexmark.yaml").read_text())
     spec |= {"storage": "store", "tables": {"format": "parquet", "path": "lake/{name}"}}
     rows = {"person": 5, "auction": 15, "bid": 230}  # of the same 250 events
-    for name, source in spec["sources"].items():
+    for name in SOURCES:
+        source = spec["sources"][name]
         limits = {"land": {"max_rows": rows[name]}, "limits_per_epoch": {"max_records": 1}}
         source |= {"total": 4 * rows[name], **limits}
     spec["sinks"] = [
         {"name": f"raw-{name}", "input": name, "format": "parquet", "path": f"lake/raw_{name}", "mode": "append"}
         for name in SOURCES
     ]
-    (folder / "nexmark.sql").write_text((FOLDER / "nexmark.sql").read_text())
+    shutil.copy(FOLDER / "nexmark.sql", folder)
+    shutil.copytree(FOLDER / "side_input", folder / "side_input")
     (folder / "nexmark.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     return str(folder / "nexmark.yaml")
 
@@ -114,6 +125,7 @@ def check(spec: str) -> None:
         database.execute("SET TimeZone = 'UTC'")
         for name in SOURCES:
             database.register(name, reports.read(f"raw-{name}"))
+        database.register("side_input", pyarrow.csv.read_csv(FOLDER / "side_input" / "values.csv"))
         for table, query in ANSWERS.items():
             expected, shown = database.sql(query), reports.read(table)
             assert shown.column_names == expected.columns, table
