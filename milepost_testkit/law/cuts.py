@@ -20,7 +20,7 @@ from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.models.data.oracle import Watermarks, has_late_rows, hold_same
 
 Objects = Mapping[str, tuple[SourceObject, ...]]
-_ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "history", "materialize", "sql")
+_ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "history", "materialize", "over", "sql")
 """Kinds whose rows follow from their input's, in whatever order these come."""
 
 

@@ -63,7 +63,11 @@ def operator_of(
     kind = digits.pick(kinds)
     updated = [node for node in nodes if node.numbered]
     if updated and digits.pick((True, False)):  # chains of updates and SQL are rare otherwise
-        nodes, updated, kind = updated[-1:], updated[-1:], digits.pick(("sql", "aggregate", "top", "materialize"))
+        nodes, updated, kind = (
+            updated[-1:],
+            updated[-1:],
+            digits.pick(("sql", "aggregate", "top", "materialize", "over")),
+        )
     if kind == "sql":
         if updated:
             return sql_operator(uid, digits, digits.pick(updated))
@@ -73,6 +77,9 @@ def operator_of(
     if kind == "materialize":
         rows = digits.pick(updated)
         return _materialize(uid, digits, rows) if rows.key else _top(uid, digits, rows)
+    if kind == "over":
+        rows = digits.pick(updated)
+        return _with_functions(uid, digits, rows) if rows.key else _top(uid, digits, rows)
     if kind == "top":
         return _top(uid, digits, digits.pick(nodes))
     kept = [node for node in nodes if kind == "aggregate" or not node.updates]
@@ -172,6 +179,23 @@ def _materialize(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, An
         True,
         replace(rows, name=uid, key=key, keys=(*rows.keys, key)),
     )
+
+
+def _with_functions(uid: str, digits: Digits, rows: Readable) -> tuple[dict[str, Any], bool, Readable]:
+    """Return the rows of updates with functions over those of a partition."""
+    assert rows.key, "rows without a key may be equal"
+    key, order, number = digits.pick((*rows.keys, ())), digits.pick(rows.orders), "n" if rows.value == "n" else "i"
+    value = digits.pick(rows.keys)[0]
+    functions = digits.pick((
+        {"place": "row_number()", "before": f"lag({value})", "running": f"sum({number}) rows unbounded preceding"},
+        {"place": "rank()", "rows": "count(*)", "end": f"last_value({value}) rows between 1 preceding and 2 following"},
+        {"place": "dense_rank()", "next": f"lead({value}, 2)", "mean": f"avg({number}) rows 2 preceding"},
+    ))  # fmt: skip
+    operator = {"uid": uid, "kind": "over", "inputs": [rows.name], "key": list(key), "row_key": list(rows.key),
+                "order_by": [{name: digits.pick(("desc", "asc"))} for name in dict.fromkeys(order)],
+                "functions": {f"{name}_{uid}": text for name, text in functions.items()}}  # fmt: skip
+    output_key = tuple(dict.fromkeys((*key, *rows.key)))
+    return operator, True, replace(rows, name=uid, key=output_key, columns=())
 
 
 def _chosen(uid: str, rows: Readable) -> Readable:

@@ -144,7 +144,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "base contract",
         "abilities rows",
         "aggregation materialized pairs",
-        "aggregate asof deduplicate history join latest lookup materialize process sql top window",
+        "aggregate asof deduplicate history join latest lookup materialize over process sql top window",
         "build kinds",
     ),
     "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),

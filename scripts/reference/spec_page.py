@@ -66,6 +66,7 @@ HEADINGS = {
     "LatestOperator": "operators: latest",
     "HistoryOperator": "operators: history",
     "MaterializeOperator": "operators: materialize",
+    "OverOperator": "operators: over",
     "ProcessOperator": "operators: process",
     "SinkSpec": "sinks",
     "CatalogSpec": "sinks.catalog",

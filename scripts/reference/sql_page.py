@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from milepost.jobspec.sql.clauses import REFUSED_CLAUSES
 from milepost.jobspec.sql.expressions import AGGREGATES
 from milepost.jobspec.sql.flows import FLOW_CLAUSES, REFUSED_FLOW_CLAUSES
+from milepost.jobspec.sql.over_calls import OVER
 from milepost.jobspec.sql.statements import PROPERTIES, REFUSED_STATEMENTS, STATEMENTS
 from scripts.reference.markdown import note
 
@@ -34,6 +35,7 @@ _OPERATORS = {
     "QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n, or WHERE of the query around it": "`top`",
     "rank() or dense_rank() in place of row_number()": "`top` with `ties`",
     "ORDER BY … LIMIT n": "`top`",
+    "functions with OVER (PARTITION BY … ORDER BY … [ROWS …]) in the SELECT list": "`over`",
     "CREATE FLOW … AS AUTO CDC INTO … STORED AS SCD TYPE 1, or TYPE 2": "`latest`, or `history`",
     "a view whose rows are inserted and retracted, such as those of a join over updates": "`materialize` by its key",
 }
@@ -56,6 +58,10 @@ _RULES = """
 * The event time of a query is the event time column of its input, if it is selected under its name.
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
 * ORDER BY without LIMIT has no effect: a table has no order.
+* Functions with OVER need rows with a key, which becomes the key of their rows, with PARTITION BY. Rows that tie in
+  ORDER BY are in the order of this key. Without ROWS a function reads the rows up to the last one that ties with the
+  current row, or without ORDER BY the whole partition. All functions with OVER of a SELECT have the same PARTITION BY
+  and ORDER BY, and GROUP BY, QUALIFY and LIMIT are in another SELECT.
 """
 _STATEMENT_NOTES = """\
 `CREATE OR REFRESH …` means the same. `PARTITIONED BY (columns)` is `partition_by` of the table of a streaming table.
@@ -63,7 +69,8 @@ _STATEMENT_NOTES = """\
 """
 _ALSO_REFUSED = """\
 Also refused, each at its line and column: NOT IN
-where a null would decide, other queries in expressions, other functions with OVER, lateral aliases, aliases in HAVING,
+where a null would decide, other queries in expressions, RANGE and GROUPS
+frames, IGNORE NULLS, FILTER with OVER, lateral aliases, aliases in HAVING,
 NATURAL, and an output column that occurs twice.
 """
 
@@ -81,13 +88,16 @@ def sql_page() -> str:
         _table("Options in TBLPROPERTIES", "Option", "Meaning", _code(PROPERTIES)),
         _table("What SQL becomes", "SQL", "Operator", _OPERATORS),
         _RULES,
-        _table(
-            "Aggregates", "Function", "In the operator", _code({one: f"`{two}`" for one, two in AGGREGATES.items()})
-        ),
+        _table("Aggregates", "Function", "In the operator", _functions(AGGREGATES)),
+        _table("Functions with OVER", "Function", "In the operator", _functions(OVER)),
         _table("Refused", "SQL", "What to do", _code({one.replace("_", " "): two for one, two in refused.items()})),
         _ALSO_REFUSED,
     ]
     return "\n".join(parts)
+
+
+def _functions(functions: Mapping[str, str]) -> dict[str, str]:
+    return _code({one: f"`{two}`" for one, two in functions.items()})
 
 
 def _code(rows: Mapping[str, str]) -> dict[str, str]:

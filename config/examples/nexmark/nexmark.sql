@@ -1,4 +1,4 @@
--- Nexmark, query by query. Not here: q6 (the mean of the last ten rows).
+-- Nexmark, query by query.
 
 -- q0: all bids.
 CREATE STREAMING TABLE q0 AS
@@ -39,6 +39,12 @@ SELECT window_end, max(num) AS maxnum FROM bids_per_window GROUP BY window_end;
 CREATE MATERIALIZED VIEW q5 AS
 SELECT b.auction, b.starttime, b.window_end, b.num
 FROM bids_per_window b JOIN most_bids m ON b.window_end = m.window_end AND b.num = m.maxnum;
+
+-- q6: the mean of the last winning bids of each seller, as of each auction.
+CREATE MATERIALIZED VIEW q6 AS
+SELECT seller, id, event_time,
+       avg(price) OVER (PARTITION BY seller ORDER BY event_time ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS mean
+FROM q9;
 
 -- q7: the highest bid of each window.
 CREATE TEMPORARY VIEW highest AS

@@ -13,6 +13,7 @@ from milepost.operators.history.spec import HistoryOperator
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.materialize.spec import MaterializeOperator
+from milepost.operators.over import OverOperator
 from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.top.spec import TopOperator
 from milepost.operators.window.spec import WindowOperator
@@ -23,6 +24,7 @@ from milepost_testkit.models.data.kinds.join_law import JoinLaw
 from milepost_testkit.models.data.kinds.join_over_updates_law import JoinOverUpdatesLaw
 from milepost_testkit.models.data.kinds.latest_law import LatestLaw
 from milepost_testkit.models.data.kinds.materialize_law import MaterializeLaw
+from milepost_testkit.models.data.kinds.over_law import OverLaw
 from milepost_testkit.models.data.kinds.process_law import ProcessLaw
 from milepost_testkit.models.data.kinds.top_law import TopLaw
 from milepost_testkit.models.data.kinds.window_law import window_law
@@ -42,6 +44,7 @@ LAWS: Mapping[type[StatefulSpec], Callable[[Any], Law]] = {
     LatestOperator: LatestLaw,
     HistoryOperator: HistoryLaw,
     MaterializeOperator: MaterializeLaw,
+    OverOperator: OverLaw,
     ProcessOperator: ProcessLaw,
 }
 

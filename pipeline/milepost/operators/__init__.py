@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from milepost.operators.contract import StatefulOperator as StatefulOperator
     from milepost.operators.kinds import KINDS as KINDS
     from milepost.operators.kinds import STATEFUL_KINDS as STATEFUL_KINDS
-    from milepost.operators.kinds import UNAVAILABLE_KINDS as UNAVAILABLE_KINDS
     from milepost.operators.kinds import AnyOperator as AnyOperator
     from milepost.operators.materialized import MaterializedOperator as MaterializedOperator
 else:

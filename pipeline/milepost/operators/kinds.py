@@ -15,6 +15,7 @@ from milepost.operators.join.spec import JoinOperator
 from milepost.operators.latest.spec import LatestOperator
 from milepost.operators.lookup.spec import LookupOperator
 from milepost.operators.materialize.spec import MaterializeOperator
+from milepost.operators.over.spec import OverOperator
 from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.sql.spec import SqlOperator
 from milepost.operators.top.spec import TopOperator
@@ -32,7 +33,8 @@ AnyOperator = Annotated[
     | LookupOperator
     | LatestOperator
     | HistoryOperator
-    | MaterializeOperator,
+    | MaterializeOperator
+    | OverOperator,
     Field(discriminator="kind"),
 ]
 
@@ -42,6 +44,3 @@ KINDS = {get_args(spec.model_fields["kind"].annotation)[0]: spec for spec in _SP
 """Kind -> its spec. The folder of a kind has its name."""
 
 STATEFUL_KINDS = {kind: spec for kind, spec in KINDS.items() if issubclass(spec, StatefulSpec)}
-
-UNAVAILABLE_KINDS: frozenset[str] = frozenset({"over"})
-"""Kinds that are planned but not available in this version."""

@@ -235,7 +235,7 @@ def test_lint_says_the_way_out_of_what_a_run_would_refuse(tmp_path: Path, monkey
 def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
     milepost("init", "visits")
     spec = workdir / "config" / "visits.yaml"
-    edit_spec(spec, {"event_time": "evnt_time", "kind: sql": "kind: over"})
+    edit_spec(spec, {"event_time": "evnt_time", "kind: sql": "kind: sqll"})
     result = milepost("lint", "visits")
     assert result.exit_code == 2
     wording.matches("lint", result.stderr)

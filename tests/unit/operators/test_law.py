@@ -33,7 +33,7 @@ HOURLY = {"uid": "hourly", "kind": "window", "inputs": ["a"], "key": ["k"], "win
 ONCE = {"uid": "once", "kind": "deduplicate", "inputs": ["a"], "key": ["k", "t"], "ttl": "1h"}
 TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
 
-UPDATING = ("aggregate", "top", "latest", "history", "materialize")
+UPDATING = ("aggregate", "top", "latest", "history", "materialize", "over")
 
 Rows = list[tuple[str | None, int, float]]
 """Key, value, and minutes since 1970."""
@@ -326,6 +326,30 @@ def test_a_row_that_moves_between_subtasks_upstream_is_shown_twice_only_while_it
         settled = [one for one in states["by_name"].channels if one is None]
         crowded += bool(upstream and settled)
     assert crowded, "a subtask had no rows in flight, and operators upstream had some"
+    history.epoch(parallelism=2)
+    assert not history.head.in_flight
+    history.check()
+
+
+VALUED = {
+    "uid": "valued",
+    "kind": "over",
+    "inputs": ["newest"],
+    "key": ["v"],
+    "order_by": [{"t": "desc"}],
+    "row_key": ["k"],
+    "functions": {"place": "row_number()", "before": "lag(t)", "few": "count(*) rows 1 preceding", "ties": "count(*)"},
+}
+PER_PLACE = {"uid": "per_place", "kind": "aggregate", "inputs": ["valued"], "key": ["place"],
+             "aggregates": {"n": "count(*)", "last": "max(before)"}}  # fmt: skip
+
+
+def test_rows_change_their_partition_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:
+    history = History(tmp_path, NEWEST, VALUED, PER_PLACE)
+    names = [f"k{number}" for number in range(40)]
+    for epoch, (parallelism, cut_ms) in enumerate(((2, None), (3, 12), (1, 14), (2, 13), (3, 16))):
+        rows = [(name, (number * (epoch + 1)) % 7, epoch + number % 3) for number, name in enumerate(names[epoch:])]
+        history.epoch(rows, parallelism=parallelism, cut_ms=cut_ms)
     history.epoch(parallelism=2)
     assert not history.head.in_flight
     history.check()

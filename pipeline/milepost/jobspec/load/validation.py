@@ -14,7 +14,6 @@ from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS, UNAVAILABLE_FORMATS
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language import Path, Problem, SpecModel, did_you_mean, find_option, not_available, shortened
-from milepost.operators import UNAVAILABLE_KINDS
 
 _NO_KEY = (
     "expected at least 1 column, got 0; to put all rows under one key, add a constant column, 1 AS all_rows, in an "
@@ -151,8 +150,7 @@ def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
     choices = [str(choice) for member in typing.get_args(annotation) for choice in _kinds(member)]
     if tag is None:
         return Problem(path, f"`{key}` is missing: one of {', '.join(choices)}")
-    unavailable = {"kind": UNAVAILABLE_KINDS, "format": UNAVAILABLE_FORMATS}.get(key, frozenset())
-    if tag in unavailable:
+    if key == "format" and tag in UNAVAILABLE_FORMATS:
         message = f"{not_available(f'{key}: {tag}')}; available: {', '.join(choices)}"
         return Problem((*path, key), message)
     return Problem((*path, key), f"there is no `{key}: {tag}`; {did_you_mean(str(tag), choices)}")

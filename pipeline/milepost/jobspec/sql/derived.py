@@ -12,10 +12,11 @@ from milepost.jobspec.sql.types import expression_type
 from milepost.language import ColumnType
 from milepost.language.sql import quote
 from milepost.operators.base import OutputRows
+from milepost.operators.over import over_type, parse_over
 
 _NOT_NULL = re.compile(r"\s*`((?:[^`]|``)+)`\s+IS\s+NOT\s+NULL\s*", re.IGNORECASE)
 _CALL = re.compile(r"(\w+)\((distinct )?(?:`((?:[^`]|``)+)`|\*)\)(?: filter .*)?", re.DOTALL)
-_SAME_ROWS = ("latest", "top", "deduplicate", "materialize")
+_SAME_ROWS = ("latest", "top", "deduplicate", "materialize", "over")
 
 
 @dataclass
@@ -42,6 +43,9 @@ class Derived:
             return None if text is None else self.type_at(operator["inputs"][0], text)
         if operator["kind"] == "aggregate" and column in operator["aggregates"]:
             return self._aggregate_type(operator, column)
+        if operator["kind"] == "over" and column in operator["functions"]:
+            call = parse_over(operator["functions"][column])
+            return over_type(call, {name: self.type_of(operator["inputs"][0], name) for name in [call.column] if name})
         origin = self._origin(operator, column)
         return None if origin is None else self.type_of(*origin)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.jobspec.sql.clauses import Item, Select
-from milepost.jobspec.sql.expressions import RANKS, Expression, aggregate_calls, window_calls
+from milepost.jobspec.sql.expressions import RANKS, Expression, aggregate_calls
+from milepost.jobspec.sql.over_calls import read_over
 from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language import check_column_name, did_you_mean
@@ -21,7 +22,8 @@ class Output:
 
     Attributes:
         run: its expression, or the star that it comes from. reference: the column, if it is nothing but a column.
-        is_rank: whether it is a call of `RANKS` with OVER. has_aggregate: whether it contains an aggregate.
+        is_rank: whether it is a call of `RANKS` with OVER. has_over: whether it contains a function with OVER.
+        has_aggregate: whether it contains an aggregate.
         from_star: whether it comes from `*`.
     """
 
@@ -29,6 +31,7 @@ class Output:
     run: Tokens
     reference: Reference | None = None
     is_rank: bool = False
+    has_over: bool = False
     has_aggregate: bool = False
     from_star: bool = False
 
@@ -92,14 +95,14 @@ def _output(item: Item, scope: Scope, first_name: str | None) -> Output:
     from sqlglot import exp
 
     run = item.tokens
-    for name_at, over, _ in window_calls(run):
-        function = run.word(name_at).lower()
-        if function not in RANKS or (name_at, run.kind(over)) != (0, "OVER"):
-            what, available = f"{function} with OVER is not available in this version", "(), ".join(RANKS) + "()"
-            raise run.problem(f"{what}; available: {available} OVER (…) with QUALIFY … <= n", name_at)
+    if calls := read_over(run):
         if item.alias is None:
-            raise run.problem(f"give {function}() a name with AS")
-        return Output(item.alias, run, is_rank=True)
+            raise run.problem(f"give {calls[0].function}() a name with AS")
+        if aggregates := aggregate_calls(run):
+            message = "an aggregate next to a function with OVER: put the GROUP BY into a common table expression"
+            raise aggregates[0].tokens.problem(message)
+        is_rank = calls[0].function in RANKS and len(calls[0].tokens) == len(run)
+        return Output(item.alias, run, is_rank=is_rank, has_over=True)
     has_aggregate = bool(aggregate_calls(run))
     if (field := window_field(run, scope)) is not None:
         return Output(item.alias or field.removeprefix("window_"), run)

@@ -7,11 +7,12 @@ The steps with state, and the steps that they read, have the same names in every
     <s>__value_<relation>  value of a query in an expression, whose rows are the relation
     <s>__join_<relation>   join with the relations before it
     <s>__explode_<alias>   rows of LATERAL VIEW explode
-    <s>__rows              input of __agg, __top or __distinct
+    <s>__rows              input of __agg, __top, __over or __distinct
     <s>__agg               GROUP BY
     <s>__grouped           output of __agg, before joins with queries of HAVING and SELECT
     <s>__top_in            input of __top after __agg
     <s>__top               QUALIFY, or ORDER BY … LIMIT
+    <s>__over              functions with OVER
     <s>__distinct          DISTINCT
     <s>__union_<relation>  one SELECT of a UNION, INTERSECT or EXCEPT
     <s>__times             rows of INTERSECT ALL and EXCEPT ALL, as often as they occur
@@ -33,7 +34,9 @@ from milepost.jobspec.sql.expressions import RANKS
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
-from milepost.jobspec.sql.ranking import RankCompiler, read_order, read_ranking
+from milepost.jobspec.sql.over import OverCompiler, check_over
+from milepost.jobspec.sql.over_calls import read_order
+from milepost.jobspec.sql.ranking import RankCompiler, read_ranking
 from milepost.jobspec.sql.resolution import columns_outside, resolve_all
 from milepost.jobspec.sql.scalars import GROUPED, scalars_joined
 from milepost.jobspec.sql.scope import Relation, Scope, merged_name
@@ -173,6 +176,7 @@ class QueryCompiler:
         outputs = select_outputs(select, scope, columns_of_first)
         grouping = read_grouping(select, outputs, scope)
         ranking = read_ranking(select, outputs)
+        check_over(outputs, ranking, is_grouped=grouping is not None)
         order = [] if select.order is None else read_order(select.order)
         for run, _ in order:
             if by_name_or_position(run, outputs, scope, prefers_input=False) is None and grouping is None:
@@ -196,7 +200,12 @@ class QueryCompiler:
         def expression(run: Tokens) -> Fragment:
             return group.rewritten(run) if group is not None else scope.rewritten(run, frame.name)
 
-        columns = [self._column(output, group, frame, expression) for output in outputs if not output.is_rank]
+        if ranking is None and any(output.has_over for output in outputs):
+            functions = OverCompiler(self.emitter, scope, frame, select.tokens, self.warnings)
+            node, columns = functions.compile(f"{prefix}__over", f"{prefix}__rows", outputs, where)
+            where = []
+        else:
+            columns = [self._column(output, group, frame, expression) for output in outputs if not output.is_rank]
         if ranking is None and not select.distinct:
             return self.emitter.sql(name, node, columns, where, select.tokens)
         if ranking is not None:

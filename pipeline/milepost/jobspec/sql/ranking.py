@@ -10,6 +10,7 @@ from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import RANKS, conjuncts, window_calls
 from milepost.jobspec.sql.grouping import ALL_ROWS
 from milepost.jobspec.sql.outputs import Output, by_name_or_position
+from milepost.jobspec.sql.over_calls import read_order
 from milepost.jobspec.sql.scope import Scope
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.operators.base import APPEND
@@ -55,7 +56,7 @@ class Ranking:
 def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
     """Return the ranking of a SELECT, if it has QUALIFY or LIMIT. Raises SqlProblem."""
     ranks = [output for output in outputs if output.is_rank]
-    if len(ranks) > 1:
+    if len(ranks) > 1 and (select.qualify is not None or select.limit is not None):
         raise ranks[1].run.problem("a SELECT can have only one ranking; use a common table expression")
     if select.qualify is not None:
         if select.limit is not None:
@@ -71,9 +72,6 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
         if ranks:
             raise ranks[0].run.problem("write QUALIFY with the number of rows instead of LIMIT")
         return Ranking(select.limit, [], read_order(select.order), int(select.limit.name()), is_limit=True)
-    if ranks:
-        function = ranks[0].run.word(0).lower()
-        raise ranks[0].run.problem(f"{function}() needs a number of rows: QUALIFY … <= n")
     return None
 
 
@@ -121,23 +119,6 @@ def _over(run: Tokens, n: int, rank: str | None) -> Ranking:
         if inside.kind(at) in ("ROWS", "RANGE") and inside.kind(at - 1) != "DOT":
             raise inside.problem(f"{function}() takes no frame", at)
     return Ranking(run, partition, read_order(inside.part(cuts["ORDER_BY"] + 1)), n, rank, ties=_TIES[function])
-
-
-def read_order(run: Tokens) -> list[tuple[Tokens, bool]]:
-    """Return (expression, whether it sorts descending) of an ORDER BY. Raises SqlProblem: nulls are not as in Spark."""
-    order = []
-    for part in run.split("COMMA"):
-        nulls = part.word(len(part) - 1) if part.word(len(part) - 2) == "NULLS" else ""
-        part = part.part(0, len(part) - 2) if nulls else part
-        direction = part.word(len(part) - 1)
-        descends = direction == "DESC"
-        part = part.part(0, len(part) - 1) if direction in ("ASC", "DESC") else part
-        if nulls and nulls != ("LAST" if descends else "FIRST"):
-            raise part.problem("nulls are the smallest values: NULLS FIRST with ASC, NULLS LAST with DESC")
-        if not len(part):
-            raise run.problem("an expression is missing in ORDER BY")
-        order.append((part, descends))
-    return order
 
 
 @dataclass

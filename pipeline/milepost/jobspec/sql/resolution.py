@@ -18,7 +18,7 @@ def resolve_all(
     select: Select, scope: Scope, outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool
 ) -> None:
     """Resolve all expressions but those of joins. Raises SqlProblem."""
-    runs = [output.run for output in outputs if not output.from_star and not output.is_rank]
+    runs = [output.run for output in outputs if not output.from_star and (ranking is None or not output.is_rank)]
     runs += select.where
     renamed = [one for one in outputs if one.reference is None or shown_name(one.reference) != one.name]
     aliases = {output.name.casefold() for output in renamed}

@@ -9,7 +9,7 @@ from typing import Any
 from milepost.jobspec.sql.clauses import FromItem, Item, Scalar, Select, read_query
 from milepost.jobspec.sql.expressions import AGGREGATES, Call, Expression, aggregate_calls, is_null_with
 from milepost.jobspec.sql.grouping import is_whole
-from milepost.jobspec.sql.ranking import read_order
+from milepost.jobspec.sql.over_calls import read_order
 from milepost.jobspec.sql.tokens import Substitute, Tokens, digest
 
 GROUPED = "grouped"

@@ -28,7 +28,6 @@ from milepost.operators.contract import (
     Combiner,
     Ints,
     KeyedState,
-    OperatorFailed,
     OperatorInput,
     OutputKind,
     RowsOfKeys,
@@ -47,7 +46,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import retractions
+from milepost.operators.rows.retractions import check_unique, retractions
 from milepost.operators.rows.row_order import last_rows
 from milepost.protocol.records import WEIGHT_COLUMN
 
@@ -118,18 +117,5 @@ class MaterializeRun(RetractedKeysRun[MaterializeByKey]):
 
     def check_unique(self, *, all_keys: bool) -> None:
         """Raises OperatorFailed: a key has two rows."""
-        rows = self._rows_to_check(all_keys=all_keys)
-        rows = rows.filter(pc.field(WEIGHT_COLUMN) > 0)
-        codes, count = group_rows(rows.select(list(self._operator.key)))
-        weights = np.zeros(count, dtype=np.int64)
-        np.add.at(weights, codes, rows.column(WEIGHT_COLUMN).to_numpy())
-        crowded = int(np.count_nonzero(weights > 1))
-        if crowded:
-            first = rows.slice(int(np.flatnonzero(weights[codes] > 1)[0]), 1)
-            key = ", ".join(f"{name} = {first.column(name)[0]}" for name in self._operator.key)
-            raise OperatorFailed(
-                self._operator.uid,
-                f"expected one row per {', '.join(self._operator.key)}, got several for {crowded} "
-                f"key{'s' * (crowded > 1)}, such as {key}; roll back, then give the operator a new uid and a key that "
-                "each row of its input has alone, or take one row of each key with `kind: top` and `n: 1`",
-            )
+        hint = "a key that each row of its input has alone, or take one row of each key with `kind: top` and `n: 1`"
+        check_unique(self._operator.uid, self._operator.key, self._rows_to_check(all_keys=all_keys), hint)

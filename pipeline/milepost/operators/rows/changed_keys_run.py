@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -88,9 +88,9 @@ class RetractedKeysRun(ChangedKeysRun[_Operator]):
         rows = self._rows_to_check(all_keys=all_keys).filter(pc.field(WEIGHT_COLUMN) < 0)
         check_settled(self._operator.uid, self._operator.key, rows)
 
-    def _rows_to_check(self, *, all_keys: bool) -> pa.Table:
-        """Return key and weight of all rows, or of those of the keys that changed."""
-        columns = [*self._operator.key, WEIGHT_COLUMN]
+    def _rows_to_check(self, *, all_keys: bool, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return `columns`, or else the key, and the weight of all rows, or of those of the keys that changed."""
+        columns = [*(self._operator.key if columns is None else columns), WEIGHT_COLUMN]
         if all_keys:
             return self._state.rows().select(columns)
         keys = self._changed_keys()

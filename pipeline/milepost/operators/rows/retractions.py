@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.operators.contract import Ints, OperatorFailed
+from milepost.operators.rows.columns import group_rows, key_columns
 from milepost.operators.rows.row_order import same_values
 from milepost.protocol.records import WEIGHT_COLUMN
 
@@ -62,6 +63,27 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
             f"rows of {short.num_rows} keys or values were taken back that never came, as of {which}, and nothing is "
             "in flight: its input makes other rows than before; roll back, and give this operator and all behind it "
             "new uids",
+        )
+
+
+def check_unique(uid: str, key: Sequence[str], rows: pa.Table, hint: str) -> None:
+    """Raises OperatorFailed: a key has two rows.
+
+    Args:
+        rows: key and weight of rows in some state. hint: what to give the operator besides a new uid.
+    """
+    rows = rows.filter(pc.field(WEIGHT_COLUMN) > 0)
+    codes, count = group_rows(key_columns(rows, key))
+    weights = np.zeros(count, dtype=np.int64)
+    np.add.at(weights, codes, rows.column(WEIGHT_COLUMN).to_numpy())
+    crowded = int(np.count_nonzero(weights > 1))
+    if crowded:
+        first = rows.slice(int(np.flatnonzero(weights[codes] > 1)[0]), 1)
+        values = ", ".join(f"{name} = {first.column(name)[0]}" for name in key) or "the only one"
+        raise OperatorFailed(
+            uid,
+            f"expected one row per {', '.join(key) or 'input'}, got several for {crowded} key{'s' * (crowded > 1)}, "
+            f"such as {values}; roll back, then give the operator a new uid and {hint}",
         )
 
 

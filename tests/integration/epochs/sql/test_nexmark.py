@@ -31,6 +31,9 @@ PER_WINDOW = f"""SELECT auction, starttime, starttime + INTERVAL 10 SECONDS AS w
 HIGHEST = f"""SELECT max(price) AS price, {WINDOW} AS starts, starts + INTERVAL 10 SECONDS AS window_end FROM bid
     GROUP BY starts HAVING window_end <= {FIRED.format("bid")}"""
 DAY, MINUTE = "strftime(event_time, '%Y-%m-%d')", "strftime(event_time, '%H:%M')"
+WINNING = """SELECT a.id, a.item, a.seller, b.bidder, b.price, b.event_time FROM auction a JOIN bid b
+    ON a.id = b.auction WHERE b.event_time BETWEEN a.event_time AND a.expires
+    QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.event_time, b.bidder) = 1"""
 ANSWERS = {
     "q0": "SELECT auction, bidder, price, event_time FROM bid",
     "q1": "SELECT auction, bidder, price * 0.908 AS price, event_time FROM bid",
@@ -40,15 +43,15 @@ ANSWERS = {
     "q4": f"SELECT category, avg(final) AS mean FROM ({CLOSED}) GROUP BY category",
     "most_bids": f"SELECT window_end, max(num) AS maxnum FROM ({PER_WINDOW}) GROUP BY window_end",
     "q5": f"""SELECT * FROM ({PER_WINDOW}) QUALIFY num = max(num) OVER (PARTITION BY window_end)""",
+    "q6": f"""SELECT seller, id, event_time, avg(price) OVER (PARTITION BY seller ORDER BY event_time, id
+        ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS mean FROM ({WINNING})""",
     "q7": f"""SELECT auction, b.price, bidder, event_time FROM bid b JOIN ({HIGHEST}) h
         ON b.price = h.price AND b.event_time >= h.starts AND b.event_time < h.window_end""",
     "q8": f"""SELECT DISTINCT p.id, p.name, p.starts + INTERVAL 10 SECONDS AS window_end
         FROM (SELECT *, {WINDOW} AS starts FROM person) p JOIN (SELECT seller, {WINDOW} AS starts FROM auction) a
         ON p.id = a.seller AND p.starts = a.starts
         WHERE window_end <= {FIRED.format("person")} AND window_end <= {FIRED.format("auction")}""",
-    "q9": """SELECT a.id, a.item, a.seller, b.bidder, b.price, b.event_time FROM auction a JOIN bid b
-        ON a.id = b.auction WHERE b.event_time BETWEEN a.event_time AND a.expires
-        QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.event_time, b.bidder) = 1""",
+    "q9": WINNING,
     "q10": f"SELECT auction, bidder, price, event_time, {DAY} AS dt, {MINUTE} AS hm FROM bid",
     "q11": f"""SELECT bidder, count(*) AS bids, min(event_time) AS starttime,
         max(event_time) + INTERVAL 10 SECONDS AS endtime

@@ -35,6 +35,8 @@ OPERATORS: list[dict[str, Any]] = [
     {"uid": "ranks", "kind": "top", "inputs": ["sums"], "key": ["high"], "order_by": [{"total": "desc"}], "n": 2,
      "rank": "place"},
     {"uid": "by_total", "kind": "materialize", "inputs": ["sums"], "key": ["total", "k"]},
+    {"uid": "valued", "kind": "over", "inputs": ["newest"], "key": ["b"], "order_by": [{"x": "desc"}, "t"],
+     "row_key": ["k"], "functions": {"place": "rank()", "before": "lag(i)", "mean": "avg(i) rows 2 preceding"}},
     {"uid": "now", "kind": "join", "inputs": ["newest", "b"], "key": ["k"], "how": "full", "columns": OF_B,
      "condition": ["i <= right.i", "x <> right.x"]},
     {"uid": "by_pair", "kind": "aggregate", "inputs": ["now"], "key": ["k"], "aggregates": {"n": "count(b_i)"}},
@@ -64,7 +66,8 @@ SHOWN = [uid for uid in UIDS if uid not in ("now", "tied")]
 LOOKUP = {"uid": "named", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": "left",
           "order_by": ["label"], "columns": {"label": "right.label"}}  # fmt: skip
 UPDATES = (
-    "sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "versions", "sliding", "per_level", "least"
+    "sums", "several", "sizes", "ranks", "by_total", "by_pair", "newest", "versions", "sliding", "per_level", "least",
+    "valued"
 )  # fmt: skip
 """Operators with upsert tables; the others append."""
 NAMED = f"""SELECT a.*, df, di, label FROM a LEFT JOIN (

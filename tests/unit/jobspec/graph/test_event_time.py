@@ -111,6 +111,20 @@ def materialize(folder: Path) -> None:
     assert times_of(graph, "by_time") == (None, 0, 0)
 
 
+def over(folder: Path) -> None:
+    totals = {"uid": "totals", "kind": "aggregate", "key": ["k"], "aggregates": {"at": "max(at)"}}
+    valued = {
+        "uid": "valued",
+        "kind": "over",
+        "key": [],
+        "order_by": ["at"],
+        "row_key": ["k"],
+        "functions": {"n": "rank()"},
+    }
+    _, graph = graph_of(totals, valued)
+    assert times_of(graph, "valued") == (None, 0, 0)
+
+
 def history(folder: Path) -> None:
     versions = {"uid": "versions", "kind": "history", "key": ["k"], "sequence_by": ["at"]}
     spec, graph = graph_of(versions)

@@ -226,6 +226,53 @@ def test_lint_warns_of_a_join_that_runs_in_one_task() -> None:
     assert [one["message"] for one in statement["warnings"]] == ["this join has no equality, so it runs in one task"]
 
 
+NEWEST = (
+    "CREATE TEMPORARY VIEW newest AS "
+    "SELECT * FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1;\n"
+)
+
+
+def test_functions_with_over_become_an_operator_between_the_expressions_before_and_after_it() -> None:
+    query = (
+        "SELECT id, amount - lag(amount) OVER (PARTITION BY lower(customer) ORDER BY ordered_at) AS more, "
+        "avg(quantity + 1) OVER (PARTITION BY lower(customer) ORDER BY ordered_at ROWS 9 PRECEDING) AS mean "
+        "FROM newest WHERE id > 3"
+    )
+    spec = job(NEWEST + view(query)).spec
+    assert [one.uid for one in spec.operators if one.uid.startswith("v")] == [
+        "v__rows", "v__over", "v__unkeyed", "v__keyed", "v",
+    ]  # fmt: skip
+    over = spec.operator("v__over").model_dump(mode="json")
+    assert (over["row_key"], over["order_by"]) == (["id"], [{"ordered_at": "asc"}])
+    assert [one.startswith("key_") for one in over["key"]] == [True]
+    calls = sorted(over["functions"].values())
+    assert calls[0].startswith("avg(arg_") and calls[0].endswith(") rows between 9 preceding and current row")
+    assert calls[1] == "lag(amount, 1)"
+    assert "WHERE (`id` > 3)" in spec.operator("v__rows").model_dump()["sql"]
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "SELECT id, customer AS who, -amount AS debit, rank() OVER (PARTITION BY customer ORDER BY amount) + 1 AS r",
+        "SELECT amount, rank() OVER (PARTITION BY customer ORDER BY amount) AS r, customer, id",
+        "SELECT n.id, n.customer, n.amount, rank( ) over (partition by n.customer order by n.amount) AS r",
+    ],
+)
+def test_no_edit_of_the_select_list_around_functions_with_over_changes_state(edited: str) -> None:
+    query = "SELECT id, customer, amount, rank() OVER (PARTITION BY customer ORDER BY amount) AS r"
+    before, after = (job(NEWEST + view(f"{one} FROM newest n")) for one in (query, edited))
+    signatures = [state_signatures(one.spec, one.graph())["operators"]["v__over"] for one in (before, after)]
+    assert signatures[0] == signatures[1]
+
+
+def test_lint_names_functions_with_over_and_warns_if_they_run_in_one_task() -> None:
+    query = "SELECT id, sum(quantity) OVER (ORDER BY amount) AS total FROM newest"
+    statements = lint_report(job(NEWEST + view(query)))["statements"]
+    assert [one["message"] for one in statements[1]["warnings"]] == ["OVER without PARTITION BY runs in one task"]
+    assert [state["bound"] for state in statements[1]["state"]] == ["grows without bound with: distinct id of v__rows"]
+
+
 def test_an_argument_is_computed_only_where_the_condition_of_its_filter_holds() -> None:
     query = "SELECT customer, sum(1 / quantity) FILTER (WHERE quantity <> 0) AS s FROM orders GROUP BY customer"
     rows = job(view(query)).spec.operator("v__rows").model_dump()["sql"]

@@ -66,9 +66,47 @@ REFUSED = {
     'SELECT id FROM orders LIMIT 3':
         '2:29: LIMIT without ORDER BY: which rows it takes would not be determined',
     'SELECT id, sum(id) OVER (PARTITION BY customer) AS s FROM orders':
-        '2:12: sum with OVER is not available in this version; available: row_number(), rank(), dense_rank() OVER (…)',
+        '2:12: these rows have no key by which their values could be replaced: read the newest row per key (QUALIFY',
+    'SELECT id, 1 + ntile(4) OVER (ORDER BY amount) AS s FROM orders':
+        '2:16: ntile with OVER is not available in this version; available: row_number, rank, dense_rank, lag, lead,',
+    'SELECT id, lag(amount) IGNORE NULLS OVER (ORDER BY amount) AS s FROM orders':
+        '2:24: IGNORE NULLS is not available in this version',
+    'SELECT id, sum(id) FILTER (WHERE id > 1) OVER (ORDER BY amount) AS s FROM orders':
+        '2:20: Spark has no FILTER with OVER; write CASE WHEN condition THEN value END',
+    'SELECT id, count(DISTINCT id) OVER (ORDER BY amount) AS s FROM orders':
+        '2:18: Spark has no DISTINCT with OVER; aggregate over SELECT DISTINCT',
+    'SELECT id, sum(id) OVER (ORDER BY amount RANGE BETWEEN 5 PRECEDING AND CURRENT ROW) AS s FROM orders':
+        '2:42: a frame of RANGE is not available in this version; write ROWS BETWEEN …, or no frame: then all rows up',
+    'SELECT id, sum(id) OVER (ORDER BY amount GROUPS 2 PRECEDING) AS s FROM orders':
+        '2:42: a frame of GROUPS is not available in this version',
+    'SELECT id, sum(id) OVER (ORDER BY amount ROWS BETWEEN 1 FOLLOWING AND 1 PRECEDING) AS s FROM orders':
+        "2:42: 'ROWS BETWEEN 1 FOLLOWING AND 1 PRECEDING': the frame ends before it begins",
+    'SELECT id, sum(id) OVER (ROWS 2 PRECEDING) AS s FROM orders':
+        '2:12: ORDER BY is missing in OVER: which rows come first would not be determined',
+    'SELECT id, lead(id) OVER (PARTITION BY customer) AS s FROM orders':
+        '2:12: ORDER BY is missing in OVER: which rows come first would not be determined',
+    'SELECT id, lag(id, 1, 0) OVER (ORDER BY amount) AS s FROM orders':
+        '2:23: a default of lag is not available in this version; write coalesce(lag(…) OVER (…), default)',
+    'SELECT id, lag(id, -1) OVER (ORDER BY amount) AS s FROM orders':
+        '2:12: expected lag(value) or lag(value, number of rows)',
+    'SELECT id, sum(id) OVER w AS s FROM orders':
+        '2:20: a named window is not available in this version; write OVER (…) in full',
+    'SELECT id, sum(id) OVER (ORDER BY 1) AS s FROM orders':
+        '2:35: a number in OVER is a constant, not a position; write the expression',
+    'SELECT id, sum(lag(id) OVER (ORDER BY id)) OVER (ORDER BY amount) AS s FROM orders':
+        '2:16: put the inner function with OVER into a common table expression, and write OVER in a query that',
+    'SELECT customer, sum(sum(id)) OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
+        '2:22: put the GROUP BY into a common table expression, and write OVER in a query that reads it',
+    'SELECT customer, rank() OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
+        '2:18: GROUP BY in a SELECT with functions with OVER: put one of them into a common table expression',
+    'SELECT customer, count(*) - rank() OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
+        '2:18: an aggregate next to a function with OVER: put the GROUP BY into a common table expression',
+    'SELECT id, rank() OVER (ORDER BY id) AS r, lag(id) OVER (ORDER BY id) AS s FROM orders QUALIFY r <= 2':
+        '2:44: QUALIFY or LIMIT in a SELECT with functions with OVER: put one of them into a common table expression',
+    'SELECT DISTINCT id, sum(id) OVER (ORDER BY id) AS r, sum(id) OVER (ORDER BY amount) AS s FROM orders':
+        '2:54: functions with OVER of one SELECT must have the same PARTITION BY and ORDER BY; put the others into a',
     'SELECT id, dense_rank() OVER (ORDER BY amount) AS place FROM orders':
-        '2:12: dense_rank() needs a number of rows: QUALIFY … <= n',
+        '2:12: write QUALIFY … <= n for the first rows; these rows have no key by which their values could be replaced',
     'SELECT id FROM orders QUALIFY rank() OVER (ORDER BY amount ROWS UNBOUNDED PRECEDING) <= 3':
         '2:60: rank() takes no frame',
     'SELECT id FROM orders GROUP BY CUBE (id)':

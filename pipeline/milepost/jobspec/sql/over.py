@@ -1,0 +1,128 @@
+"""Compile functions with OVER into an `over` operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from milepost.jobspec.sql.emitter import Column, Emitter
+from milepost.jobspec.sql.expressions import RANKS
+from milepost.jobspec.sql.outputs import Output
+from milepost.jobspec.sql.over_calls import Over, read_over
+from milepost.jobspec.sql.ranking import Ranking
+from milepost.jobspec.sql.scope import Reference, Scope
+from milepost.jobspec.sql.sides import Frame
+from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.language.sql import quote
+from milepost.operators.base import APPEND
+from milepost.operators.over import OverCall
+
+_KEYED = (
+    "these rows have no key by which their values could be replaced: read the newest row per key (QUALIFY row_number() "
+    "OVER (PARTITION BY key ORDER BY time DESC) = 1), the rows of a GROUP BY, or SELECT DISTINCT"
+)
+
+
+def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool) -> None:
+    """Raise SqlProblem if a SELECT has functions with OVER and a clause that must be in another SELECT."""
+    for output in outputs:
+        if not output.has_over or (ranking is not None and output.is_rank):
+            continue
+        clause = "QUALIFY or LIMIT" if ranking is not None else "GROUP BY" if is_grouped else None
+        if clause is not None:
+            raise output.run.problem(f"{clause} in a SELECT with functions with OVER: put one of them into a "
+                                     "common table expression")  # fmt: skip
+
+
+@dataclass
+class OverCompiler:
+    """Compiles the functions with OVER of one SELECT.
+
+    The step before the operator has the columns that the SELECT list reads, and the expressions that the functions
+    read. So state does not depend on other expressions of the SELECT list.
+
+    Attributes:
+        warnings: (tokens, text), for `lint`. columns: of the step before the operator.
+        names: tokens of a call -> the column with its values.
+    """
+
+    # SELECT id, price * 2 AS twice, price - lag(price) OVER (PARTITION BY lower(seller) ORDER BY at) AS more FROM sales
+    # __rows   id, price, at, lower(seller) AS key_…
+    # __over   over_… = lag(price)
+    # then     id, price * 2 AS twice, price - over_… AS more
+    emitter: Emitter
+    scope: Scope
+    frame: Frame
+    at: Tokens
+    warnings: list[tuple[Tokens, str]]
+    columns: dict[str, Column] = field(default_factory=dict)
+    names: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def compile(
+        self, uid: str, step: str, outputs: Sequence[Output], where: Sequence[Fragment]
+    ) -> tuple[str, list[Column]]:
+        """Add the step that computes expressions, and the operator; return its uid and the output columns."""
+        calls = {call.tokens.normalized: call for output in outputs for call in _calls(output)}
+        first, *others = calls.values()
+        for call in others:
+            if call.rows != first.rows:
+                message = "functions with OVER of one SELECT must have the same PARTITION BY and ORDER BY; put "
+                raise call.tokens.problem(f"{message}the others into a common table expression")
+        unique = self.emitter.unique_of(self.frame.node)
+        if unique is None:
+            is_rank = first.function in RANKS
+            raise first.tokens.problem(f"write QUALIFY … <= n for the first rows; {_KEYED}" if is_rank else _KEYED)
+        rows = self.emitter.read(self.frame.node)
+        for name in (*unique, *(rows.key if rows.kind != APPEND else ())):
+            self._add(Column.plain(name, self.at.start))
+        if not first.partition:
+            self.warnings.append((first.tokens, "OVER without PARTITION BY runs in one task"))
+        functions: dict[str, str] = {}
+        key = sorted({self._column(run, "key") for run in first.partition})
+        order: dict[str, bool] = {}
+        for run, descends in first.order:
+            order.setdefault(self._column(run, "order"), descends)
+        for text, call in calls.items():
+            column = None if call.argument is None else self._column(call.argument, "arg")
+            function = str(OverCall(call.function, column, call.distance, call.frame))
+            self.names[text] = self.emitter.label(f"over_{digest([function])}", call.tokens)
+            functions[self.names[text]] = function
+        columns = [self._output(output) for output in outputs]
+        self.emitter.sql(step, self.frame.node, [self.columns[name] for name in sorted(self.columns)], where, self.at)
+        operator: dict[str, object] = {"uid": uid, "kind": "over", "inputs": [step], "key": key}
+        if order:
+            operator["order_by"] = [{name: "desc"} if descends else name for name, descends in order.items()]
+        operator |= {"row_key": sorted(unique), "functions": {name: functions[name] for name in sorted(functions)}}
+        self.emitter.add(operator, first.tokens)
+        self.emitter.unique[uid] = unique
+        return uid, columns
+
+    def _add(self, column: Column) -> str:
+        self.columns.setdefault(column.name, column)
+        return column.name
+
+    def _read(self, reference: Reference) -> str:
+        """Return the column of a reference, which the step before the operator passes on."""
+        return self._add(Column.plain(self.frame.name(reference), self.at.start))
+
+    def _column(self, run: Tokens, prefix: str) -> str:
+        """Return the column with the value of an expression."""
+        reference = self.scope.column(run)
+        if reference is not None:
+            return self._read(reference)
+        name = self.emitter.label(f"{prefix}_{digest(run.normalized)}", run)
+        return self._add(Column(name, self.scope.rewritten(run, self.frame.name)))
+
+    def _output(self, output: Output) -> Column:
+        """Return an output column, with the columns of the operator in place of its functions."""
+        if output.reference is not None:
+            return Column.plain(output.name, output.run.start, self._read(output.reference))
+        edits = [
+            (call.tokens.start, int(call.tokens.items[-1].end), quote(self.names[call.tokens.normalized]))
+            for call in _calls(output)
+        ]
+        return Column(output.name, self.scope.rewritten(output.run, self._read, edits))
+
+
+def _calls(output: Output) -> list[Over]:
+    return read_over(output.run) if output.has_over else []
