@@ -1,4 +1,4 @@
-"""Move the state of renamed operators to their new uids, and sources to their new names (`renamed_from`).
+"""Move the state of renamed operators to their new uids, and sources to the names that read their logs.
 
 Stored objects do not change. Runs keep their location, and the next checkpoint refers to them under the new uid. Once a
 checkpoint has state of the new uid, `renamed_from` only documents its origin and has no effect. The log of a renamed
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_source_name, with_updates_of
+from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_source_names, with_updates_of
 from milepost.jobspec.job import JobSpec
 from milepost.operators.base import RowWiseSpec
 
@@ -32,9 +32,7 @@ def with_names_of(
     Args:
         logs: name under which the log of each landed source is stored; None: sources keep their names.
     """
-    for name, log in (logs or {}).items():
-        if name in spec.landed and name not in metadata.sources:
-            metadata = _with_source(metadata, name, log, known=spec.landed)
+    metadata = with_readers_of(metadata, logs or {}, spec)
     operators = dict(metadata.operators)
     recorded: dict[str, Any] = dict(metadata.signatures.get("operators", {}))
     sinks: dict[str, Any] = dict(metadata.signatures.get("sinks", {}))
@@ -51,21 +49,40 @@ def with_names_of(
     return replace(metadata, operators=operators, signatures=signatures)
 
 
-def _with_source(
-    metadata: CheckpointMetadata, name: str, log: str, *, known: Mapping[str, object]
-) -> CheckpointMetadata:
-    """Return the checkpoint with the source that reads a log under a name. known: names that are not renamed."""
-    readers = (former for former, item in metadata.sources.items() if (item.stored_as or former) == log)
-    former = next((former for former in readers if former not in known), None)
-    if former is None:
+def with_readers_of(metadata: CheckpointMetadata, logs: Mapping[str, str], spec: JobSpec) -> CheckpointMetadata:
+    """Return the checkpoint with each landed source under the name of the source that reads its log now.
+
+    Example: the checkpoint has `clicks`, and the log that is stored as `clicks` belongs to `events`. The snapshot of
+    `clicks` becomes that of `events`, with `stored_as: clicks`.
+
+    Args:
+        logs: name under which the log of each landed source is stored.
+    """
+    names: dict[str, str] = {}
+    for former, item in metadata.sources.items():
+        log = item.stored_as or former
+        readers = [name for name, stored_as in logs.items() if stored_as == log]
+        if readers and former not in readers and former not in spec.files:
+            names[former] = readers[0]
+    if not names:
         return metadata
-    sources, signatures = dict(metadata.sources), dict(metadata.signatures)
-    sources[name] = replace(sources.pop(former), stored_as=None if log == name else log)
-    recorded = dict(signatures.get("sources", {}))
-    if former in recorded:
-        recorded[name] = {**recorded.pop(former), RENAMED_FROM: former}
-    operators = {uid: with_source_name(one, former, name) for uid, one in signatures.get("operators", {}).items()}
-    return replace(metadata, sources=sources, signatures=signatures | {"sources": recorded, "operators": operators})
+    sources = {name: item for name, item in metadata.sources.items() if name not in names}
+    recorded: dict[str, Any] = dict(metadata.signatures.get("sources", {}))
+    signatures = {name: item for name, item in recorded.items() if name not in names}
+    for former, name in names.items():
+        item = metadata.sources[former]
+        log = item.stored_as or former
+        sources[name] = replace(item, stored_as=None if log == name else log)
+        if former in recorded:
+            signatures[name] = {**recorded[former], RENAMED_FROM: former}
+    operators = {
+        uid: with_source_names(operator, names) for uid, operator in metadata.signatures.get("operators", {}).items()
+    }
+    return replace(
+        metadata,
+        sources=sources,
+        signatures=metadata.signatures | {"sources": signatures, "operators": operators},
+    )
 
 
 def _renamed(snapshot: OperatorSnapshot, uid: str) -> OperatorSnapshot:

@@ -3,11 +3,14 @@
 A log stays where it began if its source is renamed. Example: the newest checkpoint has read `clicks`, and the spec has
 `events: {renamed_from: clicks}`. Then the log of `events` is stored under `landed/clicks/`, and the next checkpoint
 records that. Another source of the spec may not be called `clicks`.
+
+Older checkpoints have former names. Example: `events` was renamed to `taps`, and then the spec was reverted. The newest
+checkpoint has `taps`, and an older one has `events`, stored as `clicks`. The log is that of `events` again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from milepost.epoch import CheckpointMetadata
@@ -20,36 +23,69 @@ def current_log_names(
     spec: JobSpec,
     read_state: Callable[[], ManifestState],
     read_metadata: Callable[[CompletedCheckpoint], CheckpointMetadata],
+    restored: CheckpointMetadata | None = None,
 ) -> dict[str, str]:
-    """Return `log_names` by the newest retained checkpoint that can be read.
+    """Return `log_names` by the retained checkpoints that can be read.
 
     Args:
-        read_state: raises NotFound: the job has never run.
+        read_state: raises NotFound: the job has never run. restored: of a savepoint, of this job or another one.
     """
-    checkpoints: tuple[CompletedCheckpoint, ...] = ()
-    with suppress(NotFound):
-        checkpoints = read_state().checkpoints
-    for checkpoint in sorted(checkpoints, key=lambda item: item.checkpoint_id, reverse=True):
-        with suppress(NotFound, StateCorrupt):
-            return log_names(spec, read_metadata(checkpoint))
-    return log_names(spec, None)
+
+    def retained() -> Iterator[CheckpointMetadata]:
+        checkpoints: tuple[CompletedCheckpoint, ...] = ()
+        with suppress(NotFound):
+            checkpoints = read_state().checkpoints
+        for checkpoint in sorted(checkpoints, key=lambda item: item.checkpoint_id, reverse=True):
+            with suppress(NotFound, StateCorrupt):
+                yield read_metadata(checkpoint)
+
+    return log_names(spec, retained(), restored)
 
 
-def log_names(spec: JobSpec, newest: CheckpointMetadata | None) -> dict[str, str]:
+def log_names(
+    spec: JobSpec, newest_first: Iterable[CheckpointMetadata], restored: CheckpointMetadata | None = None
+) -> dict[str, str]:
     """Return the name under which the log of each landed source is stored, also of sources that the spec has dropped.
 
+    A source has the log of its name or else of its `renamed_from` in the newest checkpoint that has either. Older
+    checkpoints are read only while the newest one has a log that no source of the spec reads.
+
     Args:
-        newest: metadata of the newest retained checkpoint, of any timeline; None: there is none.
+        newest_first: metadata of retained checkpoints, of all timelines. restored: considered after them.
     """
-    recorded: dict[str, str] = {}
-    for name, item in newest.sources.items() if newest is not None else ():
-        if item.position is not None or item.stored_as is not None:
-            recorded[name] = item.stored_as or name
-    names = {name: log for name, log in recorded.items() if name not in spec.landed}
+    names: dict[str, str] = {}
+    dropped: dict[str, str] | None = None
+    for metadata in newest_first:
+        recorded = _recorded(metadata)
+        _assign(spec, names, recorded)
+        if dropped is None:
+            dropped = {name: log for name, log in recorded.items() if name not in spec.landed}
+        if len(names) == len(spec.landed) or {*dropped.values()} <= {*names.values()}:
+            break
+    if restored is not None:
+        _assign(spec, names, _recorded(restored))
     for name, source in spec.landed.items():
-        former = None if name in recorded else source.renamed_from
-        names[name] = recorded.get(name, name) if former is None else names.pop(former, former)
-    return names
+        names.setdefault(name, source.renamed_from or name)
+    taken = {*names.values()}
+    return {name: log for name, log in (dropped or {}).items() if log not in taken} | names
+
+
+def _recorded(metadata: CheckpointMetadata) -> dict[str, str]:
+    return {
+        name: item.stored_as or name
+        for name, item in metadata.sources.items()
+        if item.position is not None or item.stored_as is not None
+    }
+
+
+def _assign(spec: JobSpec, names: dict[str, str], recorded: Mapping[str, str]) -> None:
+    """Add the logs that a checkpoint has for sources without one. No two sources get the same log."""
+    own = [(name, name) for name in spec.landed]
+    former = [(name, source.renamed_from) for name, source in spec.landed.items() if source.renamed_from is not None]
+    for name, recorded_name in (*own, *former):
+        log = recorded.get(recorded_name)
+        if log is not None and name not in names and log not in names.values():
+            names[name] = log
 
 
 def log_owner(source: str, names: Mapping[str, str]) -> str | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from milepost.epoch import CheckpointMetadata, with_names_of
+from milepost.epoch import CheckpointMetadata, with_names_of, with_readers_of
 from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
 from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
@@ -181,6 +181,8 @@ class Restores:
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
+        names = context.log_names(saved.metadata)
+        saved = replace(saved, metadata=with_readers_of(saved.metadata, names, context.job.spec))
         logs = continued_logs(context, saved, has_run=state is not None, claim=claim)
         code = read_code(context)
         loaded = code.load(context)

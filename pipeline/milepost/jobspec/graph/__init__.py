@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import state_signatures as state_signatures
     from milepost.jobspec.graph.compatibility import with_answers as with_answers
     from milepost.jobspec.graph.compatibility import with_rows_of as with_rows_of
-    from milepost.jobspec.graph.compatibility import with_source_name as with_source_name
+    from milepost.jobspec.graph.compatibility import with_source_names as with_source_names
     from milepost.jobspec.graph.compatibility import with_updates_of as with_updates_of
     from milepost.jobspec.graph.fingerprints import statement_of as statement_of
     from milepost.jobspec.graph.graph import JobGraph as JobGraph

@@ -161,16 +161,16 @@ def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[
     }
 
 
-def with_source_name(operator: Mapping[str, Any], former: str, name: str) -> dict[str, Any]:
-    """Return an operator's signature after a source that it reads was renamed from `former` to `name`."""
+def with_source_names(operator: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return an operator's signature after sources that it reads were renamed. names: new name by former name."""
 
     def renamed(sources: list[Any]) -> list[Any]:
         if any(isinstance(item, list) for item in sources):
             return [renamed(item) for item in sources]
-        return sorted(name if item == former else item for item in sources)
+        return sorted(names.get(item, item) for item in sources)
 
-    before, after = _EVENT_TIME_OF + former, _EVENT_TIME_OF + name
-    signature = {after if key == before else key: value for key, value in operator.items()}
+    keys = {_EVENT_TIME_OF + former: _EVENT_TIME_OF + name for former, name in names.items()}
+    signature = {keys.get(key, key): value for key, value in operator.items()}
     return signature | ({_SOURCES: renamed(signature[_SOURCES])} if _SOURCES in signature else {})
 
 

@@ -92,6 +92,66 @@ def test_a_source_can_be_renamed_twice_and_back(job: LandedJob) -> None:
     job.assert_tables(5)
 
 
+@pytest.mark.parametrize("with_epoch", [False, True])
+def test_a_savepoint_from_before_two_renames_is_restored(job: LandedJob, with_epoch: bool) -> None:
+    job.master.savepoints.create("first")
+    job.rename("events")
+    job.land_and_run(3)
+    job.rename("clicks")
+    if with_epoch:
+        job.land_and_run(4)
+    job.master.savepoints.cancel()
+    job.master.restores.start("first")
+    assert job.position() == job.position(1)
+    run_all(job)
+    assert logs(job) == {"feed"}
+    job.assert_tables(4 if with_epoch else 3)
+
+
+@pytest.mark.parametrize("target", [1, 2, 3])
+@pytest.mark.parametrize("name", ["feed", "events"])
+def test_the_spec_can_be_reverted_to_a_former_name(job: LandedJob, name: str, target: int) -> None:
+    job.rename("events")
+    job.land_and_run(3)
+    job.rename("clicks")
+    job.land_and_run(4)
+    job.rename(name)
+    job.forget_rename()
+    job.roll_back(target)
+    run_all(job)
+    job.land_and_run(5)
+    assert logs(job) == {"feed"}
+    job.assert_tables(5)
+
+
+def test_the_first_name_is_a_former_name_after_a_second_rename(job: LandedJob) -> None:
+    job.rename("events")
+    job.land_and_run(3)
+    job.rename("clicks")
+    edit_spec(spec(job), {"renamed_from: events": "renamed_from: feed"})
+    job.land_and_run(4)
+    assert logs(job) == {"feed"}
+    job.assert_tables(4)
+
+
+def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob) -> None:
+    job.rename("events")
+    job.land_and_run(3)
+    job.rename("clicks")
+    job.land_and_run(4)
+    job.forget_rename()
+    edit_spec(spec(job), {"sources:\n": SECOND.replace("feed:", "events:")})
+    assert not job.land().failed
+    job.roll_back(2)  # where `events` is the name of the first log
+    assert job.context.log_names() == {"clicks": "feed", "events": "events"}
+    state = job.context.head().state
+    base = job.context.base_metadata(state, 2)
+    assert base is not None and base.sources.keys() == {"clicks"}
+    run_all(job)
+    assert logs(job) == {"events", "feed"}
+    job.assert_tables(4, lost=[])
+
+
 def test_a_backfill_replays_what_was_read_under_the_former_name(job: LandedJob) -> None:
     job.land_and_run(3)
     job.rename("events")
