@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from threading import Event
 
@@ -90,33 +91,41 @@ def fail(job: SparklessJob, detail: str) -> None:
 
 
 def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is asked once, however often the page is: the second page tells what the first one's question has found."""
+    """And is asked once, however often the page is: the second page shares the read of the first one.
+
+    The time limit passes when the other job has been read, however long that takes on a busy machine.
+    """
     from milepost.airflow.page.jobs import job_reader
 
     slow, quick = job_named(tmp_path, "slow", epochs=1), job_named(tmp_path, "quick", epochs=1)
-    answers, asked = Event(), []
+    answers, is_held, requests = Event(), Event(), []
 
     def hold(operation: str, key: str) -> None:
-        asked.append(key)
+        requests.append(key)
+        is_held.set()
         assert answers.wait(60)
 
+    def wait_for_the_quick_job(running: list[Future[None]], timeout: float) -> None:
+        assert timeout == job_reader.TIMEOUT_S and is_held.wait(60)
+        done, others = wait(running, 60, FIRST_COMPLETED)
+        assert (len(done), len(others)) == (1, 1)
+
     client = client_of(monkeypatch, slow, quick)
-    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.4)
     with pytest.MonkeyPatch.context() as held:
         hook_stores(held, before=hold, only=str(slow.folder / "store"))
-        page = client.get("/jobs").text
-        first = len(asked)
-        again = client.get("/jobs").text
+        held.setattr(job_reader, "TIMEOUT_S", 0.4)
+        held.setattr(job_reader, "wait", wait_for_the_quick_job)
+        pages = [client.get("/jobs").text for _ in range(2)]
+        assert len(requests) == 1
         answers.set()
         running = [reading.running for reading in job_reader.JOB_READER._newest_readings.values()]
         for future in running:
             future.result(timeout=60)
-    for shown in (page, again):
+    for shown in pages:
         assert order_of(shown) == ["slow", "quick"]
         assert HEALTHY in shown
         wording.matches("page_deployment", first_line(shown))
-    assert first == 1 and len(asked) >= 1
-    monkeypatch.setattr(job_reader, "TIMEOUT_S", 30.0)
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 60.0)
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
 
 
