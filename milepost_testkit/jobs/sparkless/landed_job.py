@@ -286,14 +286,14 @@ class LandedJob:
     def land(self) -> LandingReport:
         return self.master.landings.land()
 
-    def epoch(self) -> CheckpointReport | NothingToDo:
-        return self.master.epochs.run(Session.cli(), SparklessRunner())
+    def epoch(self, **options: Any) -> CheckpointReport | NothingToDo:
+        return self.master.epochs.run(Session.cli(), SparklessRunner(), **options)
 
-    def land_and_run(self, *keys: int) -> int:
-        """Produce, land and process rows in one epoch. Returns the checkpoint."""
+    def land_and_run(self, *keys: int, **options: Any) -> int:
+        """Produce, land and process rows in one epoch, with options of `Epochs.run`. Returns the checkpoint."""
         self.produce(*keys)
         self.land()
-        result = self.epoch()
+        result = self.epoch(**options)
         assert not isinstance(result, NothingToDo), result
         return int(result.checkpoint_id)
 

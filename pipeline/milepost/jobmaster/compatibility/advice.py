@@ -87,8 +87,9 @@ def _steps(
     sinks_to_rename = [*new_tables, *changed_rows, *(row["name"] for row in moved_sinks)]
     first = f"give {_sinks(sinks_to_rename)} a new name and path, then " if sinks_to_rename else ""
     if non_restored and all(row["kind"] == "source" for row in non_restored):
-        again = ", which reads everything again" if any("renamed_to" in row for row in non_restored) else ""
-        yield f"go on without its position: {first}{retry_command} --allow-non-restored-state{again}"
+        is_renamed = any("renamed_to" in row for row in non_restored)
+        what, again = ("its position", ", which reads everything again") if is_renamed else ("the source", "")
+        yield f"go on without {what}: {first}{retry_command} --allow-non-restored-state{again}"
     elif non_restored:
         forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in non_restored if "forgets" in row))
         forgets = f", which discards {forgotten}" if forgotten else ""

@@ -15,6 +15,7 @@ from itertools import islice
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobspec.job import LandRules
 from milepost.language.times import in_ms
 from milepost.protocol.landed import LogPosition, StoredRecord, floor_at, floor_of, highest_floor, raised_floor
 from milepost.protocol.manifest.transaction import FloorProposal
@@ -34,16 +35,15 @@ def propose_floors(
 ) -> tuple[FloorProposal | None, list[str]]:
     """Return the floors to raise, and the keys and directories of the records below them.
 
-    Returns None if no floor rises. A source that the spec no longer has keeps its floor.
+    Returns None if no floor rises. Those of a source that the spec no longer has rise to its retained position.
 
     Args:
         stay: metadata of every checkpoint that stays.
     """
     if holds_every_floor(state):
         return None, []
-    sources = sorted(context.spec.landed)
-    logs = [context.stored_name(source) for source in sources]
-    trims = parallel_map(context.store, partial(_trim, context, state, stay), sources)
+    logs = sorted({log for metadata in stay.values() for log in metadata.log_positions})
+    trims = parallel_map(context.store, partial(_trim, context, state, stay), logs)
     raised = [(log, trim) for log, trim in zip(logs, trims, strict=True) if trim is not None]
     floors = tuple(floor_at(log, trim.end) for log, trim in raised)
     entries = [entry for log, trim in raised for entry in trim.entries(log)]
@@ -65,15 +65,16 @@ class _Trim:
 
 
 def _trim(
-    context: JobContext, state: ManifestState, stay: Mapping[CheckpointId, CheckpointMetadata], source: str
+    context: JobContext, state: ManifestState, stay: Mapping[CheckpointId, CheckpointMetadata], stored_as: str
 ) -> _Trim | None:
-    """Return what may leave a source's log; None: nothing, or the log cannot be read."""
-    stored_as = context.stored_name(source)
+    """Return what may leave the log that is stored under a name; None: nothing, or the log cannot be read."""
     positions = [metadata.log_position(stored_as) for metadata in stay.values()]
     highest, floor = highest_floor(positions), floor_of(state, stored_as)
     if highest is None or (floor is not None and highest <= floor.next):
         return None
-    log, retain_ms = SourceLog(context.store, source, floor, stored_as), in_ms(context.spec.landed[source].land.retain)
+    source = next((name for name, log in context.log_names().items() if log == stored_as), stored_as)
+    rules = context.spec.landed[source].land if source in context.spec.landed else LandRules()
+    log, retain_ms = SourceLog(context.store, source, floor, stored_as), in_ms(rules.retain)
     try:
         begin = log.record(highest - 1).record.first if floor is None else floor.next
         records = islice(_records(log, begin, highest), MAX_RECORDS)

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.sources.kafka_source import MessageValue as MessageValue
     from milepost.jobspec.job.sources.landed_source import LandedEpochLimits as LandedEpochLimits
     from milepost.jobspec.job.sources.landed_source import LandedSourceSpec as LandedSourceSpec
+    from milepost.jobspec.job.sources.landed_source import LandRules as LandRules
     from milepost.jobspec.job.sources.messages import CHANGE_METADATA as CHANGE_METADATA
     from milepost.jobspec.job.sources.messages import MESSAGE_COLUMNS as MESSAGE_COLUMNS
     from milepost.jobspec.job.sources.messages import SEQUENCE as SEQUENCE

@@ -10,6 +10,7 @@ import pytest
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import landed_object_place, landed_record_key, landed_sequence
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
+from milepost_testkit.specs.spec_edits import edited
 from milepost_testkit.stores.job_stores import later
 
 DAY_MS = 86_400_000
@@ -87,6 +88,38 @@ def test_records_older_than_retain_are_deleted(tmp_path: Path, monkeypatch: pyte
     later(monkeypatch, 9 * DAY_MS)
     job.land_and_run(1)
     assert stored(job)[0] == [6, 7]
+
+
+TWO_SOURCES = {
+    "operators:": "  bids: {format: nexmark, events: bid, total: 6, land: {max_rows: 2, retain: 0s}}\noperators:",
+    "sinks:": "sinks:\n  - {name: bids, input: bids, format: parquet, path: ../lake/bids, mode: append}",
+}
+
+
+def test_the_log_of_a_source_that_left_the_spec_is_deleted_up_to_its_position(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = trimming_job(tmp_path)
+    spec = job.folder / "config" / "landed.yaml"
+    alone = spec.read_text()
+    spec.write_text(edited(alone, TWO_SOURCES))
+    job.land_and_run(1)
+    spec.write_text(alone)
+    job.land_and_run(2, allow_non_restored_state=True)
+    later(monkeypatch, 8 * DAY_MS)  # the default of `retain`, since the spec has none of this source
+    for _ in range(3):
+        job.land_and_run(3)
+    assert {floor.source: floor.next for floor in job.context.head().state.floors} == {"bids": 4, "feed": 6}
+    later(monkeypatch, 9 * DAY_MS)
+    job.land_and_run(3)
+    bids = [sequence for key in job.context.store.list("landed/bids/") if (sequence := landed_sequence(key.key))]
+    assert bids == [4], "its end remains"
+    assert job.master.reports.fsck().exit_code == 0
+    job.assert_tables(6)
+    spec.write_text(edited(alone, TWO_SOURCES))
+    assert not job.land().failed
+    job.land_and_run(4)
+    assert job.master.reports.read("bids").num_rows == 6, "no bid is read twice"
 
 
 def test_a_checkpoint_with_a_savepoint_holds_what_it_has_not_read(tmp_path: Path) -> None:
