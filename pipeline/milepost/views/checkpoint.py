@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from milepost.codec import to_json
 from milepost.epoch import counted, lasting, observed
 from milepost.jobmaster import CheckpointDetails, CheckpointReport, SourceDetails, StaticSourceDetails
+from milepost.protocol.landed import position_text
 from milepost.protocol.records import CheckpointStatus
 from milepost.quality import GateVerdict
 from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
@@ -193,7 +193,7 @@ def _source_note(source: SourceDetails) -> str:
     if read is not None:
         if (of := read.records) is not None:
             which = f"record {of.first}" if of.first == of.last else f"records {of.first} to {of.last}"
-            parts.append(f"{which} of its log, up to position {json.dumps(of.position)}")
+            parts.append(f"{which} of its log, up to position {position_text(of.position)}")
             parts += [f"{counted(of.gaps, 'gap')} of lost data among them"] if of.gaps else []
             parts += [f"{counted(of.skipped, 'void record')} of false rows skipped"] if of.skipped else []
         parts += [f"{counted(large, 'large object')} read by one task: {why}" for why, large in read.whole.items()]

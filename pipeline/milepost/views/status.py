@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import Condition, FailedLandingHealth, JobState, LogHealth, SourceHealth, Status
-from milepost.protocol.landed import SourceBacklog
+from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
-from milepost.views.text import counts, failure_text, printable, show_bytes, show_count, show_time
+from milepost.views.text import counts, failure_text, show_bytes, show_count, show_time
 from milepost.views.tree import UNKNOWN, Fact, Figure, Link, LinkTarget, Row, Section, Table, Text, View
 
 _MINUTE_MS = 60_000
@@ -111,8 +110,8 @@ def _landed(name: str, log: LogHealth) -> Row:
     oldest = UNKNOWN if log.oldest_unread is None else Figure(f"{lasting(log.lag_ms)} ago")
     unread = (show_count(log.unread_rows), show_bytes(log.unread_bytes), show_count(log.unread_records))
     landed = (show_count(log.rows), show_time(log.landed_at), behind)
-    processed = "nothing" if log.processed is None else f"up to {_position(log.processed)}"
-    remark = f"landed up to {_position(log.position)}, processed {processed}"
+    processed = "nothing" if log.processed is None else f"up to {position_text(log.processed, _POSITION_CHARACTERS)}"
+    remark = f"landed up to {position_text(log.position, _POSITION_CHARACTERS)}, processed {processed}"
     if log.held_by is not None:
         remark += f"; retained from record {log.retained_from}, by {log.held_by}"
     if log.gaps:
@@ -125,11 +124,6 @@ def _landed(name: str, log: LogHealth) -> Row:
 def _failed(failed: FailedLandingHealth | None) -> str:
     """Return why the last landing failed, to follow a remark; "": it did not."""
     return "" if failed is None else f"; failed at {show_time(failed.at)}: {failure_text(failed.error, failed.message)}"
-
-
-def _position(position: Any) -> str:
-    text = printable(position)
-    return text if len(text) <= _POSITION_CHARACTERS else f"{text[:_POSITION_CHARACTERS]}…"
 
 
 def _static_sources(status: Status) -> Iterator[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,7 @@ from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import At, Job, Json, Verbose
 from milepost.cli.terminal.output import Output, StreamedRows
 from milepost.epoch import counted, iso_ms
+from milepost.protocol.landed import position_text
 from milepost.views import show_time
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def input_rows(
     rows, at = landed.rows, landed.record
     output.note(f"record {at.sequence}, landed {show_time(iso_ms(at.landed_at_ms))}: {counted(rows.num_rows, 'row')}")
     if at.gap is not None:
-        lost = f"{json.dumps(at.start)} -> {json.dumps(at.end)}"
+        lost = f"{position_text(at.start)} -> {position_text(at.end)}"
         output.note(f"it is a gap, {lost} was lost: {at.gap.reason}; approved {at.gap.approved_by}")
     if at.void is not None:
         what = "accepts the false rows" if at.kind.value == "accept" else "makes records void"

@@ -26,12 +26,19 @@ from milepost.jobmaster.landing.approvals import (
 from milepost.jobmaster.landing.lost_positions import (
     lost_hints,
     named_positions,
-    position_changes,
-    position_text,
     reason_of_loss,
 )
 from milepost.language import start_time_ms
-from milepost.protocol.landed import Gap, LogRecord, Position, SourceBacklog, StoredRecord, gap_record
+from milepost.protocol.landed import (
+    Gap,
+    LogRecord,
+    Position,
+    SourceBacklog,
+    StoredRecord,
+    gap_record,
+    position_changes,
+    position_text,
+)
 from milepost.sources.landed import LandedSource, PassedFiles, ResumableSource, stored_position
 
 

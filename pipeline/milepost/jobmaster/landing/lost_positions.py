@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, with_hint
-from milepost.protocol.landed import Position
+from milepost.protocol.landed import Position, position_text
 from milepost.sources.landed import LandedSource, ResumableSource, RewindableSource
 
 _AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
@@ -60,23 +59,6 @@ def reason_of_loss(source: str, opened: LandedSource, position: Position, *, who
         except PositionExpired as error:
             return clause(error.message) or "the position has expired"
     return None
-
-
-def position_text(position: Position) -> str:
-    """Return a position as JSON: {"next": 40}."""
-    return json.dumps(position, sort_keys=True, default=str)
-
-
-def position_changes(before: Position, after: Position, name: str = "") -> Iterator[str]:
-    """Yield what differs between two positions, as texts.
-
-    {"clicks": {"0": 120, "1": 7}} and {"clicks": {"0": 300, "1": 7}} -> "clicks.0: 120 -> 300"
-    """
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            yield from position_changes(before.get(key), after.get(key), f"{name}.{key}" if name else key)
-    elif before != after:
-        yield f"{name + ': ' if name else ''}{position_text(before)} -> {position_text(after)}"
 
 
 def expired_hint(job: str, name: str, source: LandedSource) -> str:

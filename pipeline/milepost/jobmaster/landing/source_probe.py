@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from milepost.codec import dump
 from milepost.epoch import counted, iso_ms
 from milepost.errors import CheckpointError, SourceUnreachable
 from milepost.jobmaster.job.context import JobContext
@@ -16,7 +15,7 @@ from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.landing.lost_positions import lost_hints, named_positions
 from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.landing.table_retention import retention_notes
-from milepost.protocol.landed import JOB, Position, StoredRecord, require_identity
+from milepost.protocol.landed import JOB, Position, StoredRecord, position_text, require_identity
 from milepost.sources.landed import NotedSource, Pull, ReferencedSource, stored_position
 from milepost.storage.concurrency import run_in_background
 
@@ -98,18 +97,14 @@ def _log(newest: StoredRecord | None) -> str:
 
 
 def _ahead(name: str, position: Position, pull: Pull | None) -> str:
-    at = _shown(position)
+    at = position_text(position, _SHOWN_CHARACTERS)
     if pull is None:
         return f"nothing new after position {at}"
     behind = "" if pull.ahead is None else f"not landed yet: {counted(pull.ahead.count, pull.ahead.unit)}; "
     if pull.end is None:
         return f"{behind}the next landing reads from position {at}, as far as it then gets"
-    return f"{behind}the next record reads from position {at} to {_shown(stored_position(name, pull.end))}"
-
-
-def _shown(position: Position) -> str:
-    text = dump(position).decode()
-    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+    end = position_text(stored_position(name, pull.end), _SHOWN_CHARACTERS)
+    return f"{behind}the next record reads from position {at} to {end}"
 
 
 def _described(error: CheckpointError) -> str:

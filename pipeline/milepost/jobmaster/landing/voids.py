@@ -26,7 +26,7 @@ from milepost.jobmaster.landing.approvals import (
     outdated,
     record_of_approval,
 )
-from milepost.jobmaster.landing.lost_positions import clause, named_positions, position_changes, try_reading
+from milepost.jobmaster.landing.lost_positions import clause, named_positions, try_reading
 from milepost.protocol.landed import (
     LogPosition,
     LogRecord,
@@ -38,6 +38,7 @@ from milepost.protocol.landed import (
     false_span,
     is_void,
     live_sequences,
+    position_changes,
     void_record,
 )
 from milepost.sources.landed import LandedSource, ResumableSource, RewindableSource

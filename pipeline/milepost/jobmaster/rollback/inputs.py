@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import lost_table_files
+from milepost.protocol.landed import position_text
 from milepost.sources.planning import list_objects
 from milepost.storage import open_store
 
@@ -90,7 +90,7 @@ def deleted_records(context: JobContext, then: CheckpointMetadata | None, source
         at, why = log.record(first).record.start, "deleted (`land.retain`)" if log.floor else "not restored"
         yield (
             f"source {source}: the records before {first} of its log were {why}. What the external system had up to "
-            f"{json.dumps(at)} is not read again"
+            f"{position_text(at)} is not read again"
         )
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.floors import highest_floor as highest_floor
     from milepost.protocol.landed.floors import raised_floor as raised_floor
     from milepost.protocol.landed.gaps import gap_record as gap_record
+    from milepost.protocol.landed.positions import position_changes as position_changes
+    from milepost.protocol.landed.positions import position_text as position_text
     from milepost.protocol.landed.ranges import RecordLimits as RecordLimits
     from milepost.protocol.landed.ranges import joined_ranges as joined_ranges
     from milepost.protocol.landed.ranges import range_of as range_of

@@ -28,7 +28,7 @@ def test_a_source_that_was_never_landed_is_probed_and_nothing_is_written(job: La
     probed = probe(job)
     assert probed.ok
     assert "nothing was landed yet" in probed.detail
-    assert '{"next":0} to {"next":2}' in probed.detail
+    assert '{"next": 0} to {"next": 2}' in probed.detail
     assert job.left == 2
     assert not (job.folder / "store").exists()
 
@@ -36,9 +36,9 @@ def test_a_source_that_was_never_landed_is_probed_and_nothing_is_written(job: La
 def test_a_source_says_how_far_its_log_is_behind(job: LandedJob) -> None:
     job.produce(1, 2)
     job.land()
-    assert "landed 2 rows" in probe(job).detail and 'nothing new after position {"next":2}' in probe(job).detail
+    assert "landed 2 rows" in probe(job).detail and 'nothing new after position {"next": 2}' in probe(job).detail
     job.produce(3)
-    assert '{"next":2} to {"next":3}' in probe(job).detail
+    assert '{"next": 2} to {"next": 3}' in probe(job).detail
     assert job.left == 1, "nothing was landed or acknowledged"
 
 
