@@ -307,17 +307,11 @@ class JobContext:
 
         return require_own_log_name(self.job.spec, source, self.log_names())
 
-    def log_names(self, restored: CheckpointMetadata | None = None) -> dict[str, str]:
-        """Return the names under which the logs of landed sources are stored, also of those the spec has dropped.
-
-        Args:
-            restored: of a savepoint, whose names apply to sources that no retained checkpoint has.
-        """
+    def log_names(self) -> dict[str, str]:
+        """Return the names under which the logs of landed sources are stored, also of those the spec has dropped."""
         from milepost.jobmaster.job.log_names import current_log_names
 
-        if not self.job.spec.landed:
-            return {}
-        return current_log_names(self.job.spec, self.recent_state, self.metadata, restored)
+        return current_log_names(self.job.spec, self.recent_state, self.metadata) if self.job.spec.landed else {}
 
     def transact(
         self, request: Request, *, check: Callable[[ManifestState], None] | None = None, at_least_ms: int = 0

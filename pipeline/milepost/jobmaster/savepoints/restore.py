@@ -23,6 +23,7 @@ from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
+from milepost.jobmaster.job.log_names import current_log_names
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
@@ -181,7 +182,7 @@ class Restores:
         require_stores(context)
         with with_hint(StateCorrupt, _DAMAGED):
             own, saved = self._saved(state, location)
-        names = context.log_names(saved.metadata)
+        names = current_log_names(context.job.spec, context.recent_state, context.metadata, saved.metadata)
         saved = replace(saved, metadata=with_readers_of(saved.metadata, names, context.job.spec))
         logs = continued_logs(context, saved, has_run=state is not None, claim=claim)
         code = read_code(context)
