@@ -19,7 +19,6 @@ from milepost.errors import CommitConflict
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
-from milepost.sinks.formats.delta.delta_location import delta_location
 from milepost.sinks.formats.delta.delta_types import delta_schema
 from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
 from milepost.sinks.parquet_files.file_statistics import statistics_of
@@ -28,6 +27,7 @@ from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
+from milepost.tables.delta.locations import delta_location
 
 OWNER = TableOwner("orders", "a1b2c3", "totals")
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])

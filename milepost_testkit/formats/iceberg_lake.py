@@ -16,7 +16,6 @@ from pyiceberg.table import Table
 
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import Credentials, ObjectStore, StoreConfig
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.sinks.formats.iceberg.open_table import IcebergTable
 from milepost.sinks.parquet_files.table_files import TableFiles
@@ -24,6 +23,7 @@ from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
+from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost_testkit.servers.s3_servers import SeaweedTables
 
 OWNER = TableOwner("orders", "0001", "totals")

@@ -38,6 +38,8 @@ ROOMS = {
     "sources/landed/iceberg": "iceberg",
     "sinks/formats/delta": "delta",
     "sinks/formats/iceberg": "iceberg",
+    "tables/delta": "delta",
+    "tables/iceberg": "iceberg",
     "databases": "postgres",
     "sinks/formats/postgres": "postgres",
     "sources/landed/postgres": "postgres",

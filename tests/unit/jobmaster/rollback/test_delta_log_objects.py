@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from milepost.errors import InvalidRequest
-from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT, log_key
+from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT
+from milepost.tables.delta.log_objects import log_key
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

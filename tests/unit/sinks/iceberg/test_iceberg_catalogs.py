@@ -14,9 +14,9 @@ import pytest
 from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.storage.open import open_store
+from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import IcebergLake, lake_on_disk, lake_on_server, move
 from milepost_testkit.processes.processes import free_ports, run_python

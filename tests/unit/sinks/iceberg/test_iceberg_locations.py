@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.errors import StateCorrupt
-from milepost.sinks.formats.iceberg.file_io import STORE, StoreFileIO
-from milepost.sinks.formats.iceberg.locations import key_below
+from milepost.tables.iceberg.file_io import STORE, StoreFileIO
+from milepost.tables.iceberg.locations import key_below
 from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake
 from milepost_testkit.formats.iceberg_writers import set_properties

@@ -8,17 +8,26 @@ from deltalake.exceptions import DeltaError
 
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StoreUnavailable
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
-from milepost.sinks.formats.delta.delta_location import DeltaLocation, delta_location
-from milepost.sinks.formats.delta.delta_log import LOG, JobCommit, last_checkpoint
+from milepost.sinks.formats.delta.delta_log import JobCommit, last_checkpoint
 from milepost.sinks.formats.delta.delta_log_faults import LogFault, log_fault, realign_hint
 from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.sinks.formats.delta.delta_probe import probe_commits
 from milepost.sinks.formats.delta.delta_types import check_columns, delta_schema
 from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
-from milepost.sinks.formats.delta.refusals import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.records.table_keys import OWN
+from milepost.tables.delta import (
+    FAULTS,
+    FILE_RETENTION,
+    LOG,
+    LOG_RETENTION,
+    DeltaLocation,
+    delta_location,
+    duration_ms,
+    interval,
+    parse_reason,
+    translated_errors,
+)
 
 COMMITS_PER_CHECKPOINT = 10
 """Number of commits after which a checkpoint of the log is written. A reader fetches at most as many one by one."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from milepost.errors import NotFound, StateCorrupt
+from milepost.errors import NotFound
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.delta import LOG, parse_actions, read_commit
 
-LOG = "_delta_log/"
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"
 
 _OURS = "milepost"
@@ -112,35 +112,6 @@ def last_checkpoint(store: ObjectStore) -> int:
         return int(json.loads(store.get(LAST_CHECKPOINT))["version"])
     except (NotFound, ValueError, KeyError, TypeError):  # only a hint, which any writer may omit or corrupt
         return -1
-
-
-def log_key(version: int) -> str:
-    """Return the key of one version's object."""
-    return f"{LOG}{version:020d}.json"
-
-
-def read_commit(store: ObjectStore, version: int) -> bytes | None:
-    """Return the object of one version; None if the log does not have it. Raises what the store raises."""
-    try:
-        return store.get(log_key(version))
-    except NotFound:
-        return None
-
-
-def parse_actions(version: int, body: bytes) -> list[dict[str, Any]]:
-    """Return the actions of one version's object. Raises StateCorrupt: it is not a commit."""
-    try:
-        actions = [json.loads(line) for line in body.splitlines() if line.strip()]
-    except ValueError as error:
-        raise _unreadable(version) from error
-    if not all(isinstance(action, dict) for action in actions):
-        raise _unreadable(version)
-    return actions
-
-
-def _unreadable(version: int) -> StateCorrupt:
-    key = log_key(version)
-    return StateCorrupt(f"{key} of a Delta table is not a commit: expected JSON objects, one per line.", key=key)
 
 
 def _job_commit(actions: list[dict[str, Any]], owner: TableOwner | None) -> JobCommit | None:

@@ -10,23 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.sinks.formats.refusals import Refusal, column_refused, refuse_case_variants
+from milepost.tables.delta import PLAIN_TYPES, arrow_type
 
-_PLAIN: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_NAMES = {data_type: name for name, data_type in _PLAIN.items()}
-_DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
+_NAMES = {data_type: name for name, data_type in PLAIN_TYPES.items()}
 _MAX_DIGITS = 38
 
 _INSTEAD: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
@@ -124,27 +110,6 @@ def _delta_type(data_type: pa.DataType) -> str | dict[str, Any]:
             "valueContainsNull": item.nullable,
         }
     return _struct([{**delta_field(field), "nullable": field.nullable} for field in _children(data_type)])
-
-
-def arrow_type(delta: str | dict[str, Any]) -> pa.DataType:
-    """Return the Arrow type of a type in Delta's log. Raises KeyError: the type is unknown."""
-    if isinstance(delta, str):
-        if digits := _DECIMAL.fullmatch(delta):
-            return pa.decimal128(int(digits[1]), int(digits[2]))
-        return _PLAIN[delta]
-    if delta["type"] == "array":
-        return pa.list_(pa.field("item", arrow_type(delta["elementType"]), nullable=delta["containsNull"]))
-    if delta["type"] == "map":
-        value = pa.field("value", arrow_type(delta["valueType"]), nullable=delta["valueContainsNull"])
-        return pa.map_(arrow_type(delta["keyType"]), value)
-    if delta["type"] == "struct":
-        return pa.struct(
-            [
-                pa.field(field["name"], arrow_type(field["type"]), nullable=field["nullable"])
-                for field in delta["fields"]
-            ]
-        )
-    raise KeyError(delta["type"])
 
 
 def _struct(fields: list[dict[str, Any]]) -> dict[str, Any]:

@@ -30,15 +30,7 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.protocol.records import ObjectStore, cached_property
-from milepost.sinks.formats.delta.delta_errors import FAULTS, parse_reason, translated_errors
-from milepost.sinks.formats.delta.delta_location import DeltaLocation
-from milepost.sinks.formats.delta.delta_log import (
-    JobCommit,
-    LogTail,
-    job_protocol_changes,
-    log_key,
-    read_log_tail,
-)
+from milepost.sinks.formats.delta.delta_log import JobCommit, LogTail, job_protocol_changes, read_log_tail
 from milepost.sinks.formats.delta.delta_metadata import (
     VARIANT,
     Action,
@@ -52,6 +44,7 @@ from milepost.sinks.formats.delta.refusals import TableTraits, check_schema, ref
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
+from milepost.tables.delta import FAULTS, DeltaLocation, log_key, parse_reason, translated_errors
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Disables what the library does after a commit. An error there would look like an error of the commit."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,7 @@ from milepost.sinks.formats.refusals import (
     refuse_table,
     table_refused,
 )
-
-FILE_RETENTION = "delta.deletedFileRetentionDuration"
-LOG_RETENTION = "delta.logRetentionDuration"
+from milepost.tables.delta import FILE_RETENTION, LOG_RETENTION, duration_ms, interval
 
 _WRITABLE = frozenset(
     {"appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz", VARIANT}
@@ -33,12 +30,6 @@ A table with a column of type variant is refused because of that column.
 
 _IDENTITY_COLUMNS = 6
 """The writer version that stands for identity columns, which the library does not write."""
-
-_MS = {
-    "millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": 604_800_000,
-}  # fmt: skip
-_DURATION = re.compile(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", re.IGNORECASE)
-_DEFAULTS_MS = {FILE_RETENTION: 7 * _MS["day"], LOG_RETENTION: 30 * _MS["day"]}
 
 _OTHER_PATH = "or give the sink a new path"
 
@@ -55,20 +46,6 @@ class TableTraits:
     protocol: Protocol
     partition_columns: tuple[str, ...]
     fields: tuple[dict[str, Any], ...]
-
-
-def interval(duration_ms: int) -> str:
-    """Return a duration as the text of a table property, rounded up to whole seconds."""
-    return f"interval {-(-duration_ms // 1000)} seconds"
-
-
-def duration_ms(properties: Mapping[str, str], name: str) -> int | None:
-    """Return a retention of a table; None if the property cannot be parsed."""
-    if name not in properties:
-        return _DEFAULTS_MS[name]
-    match = _DURATION.fullmatch(properties[name].strip())
-    unit_ms = _MS.get(match[2].lower()) if match else None
-    return int(match[1]) * unit_ms if match and unit_ms else None
 
 
 def refuse_traits(sink: str, table: str, traits: TableTraits, partition_by: tuple[str, ...]) -> None:

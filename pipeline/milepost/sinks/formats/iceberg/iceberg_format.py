@@ -15,15 +15,13 @@ from pyiceberg.table.name_mapping import create_mapping_from_schema
 
 from milepost.errors import CommitConflict, InvalidRequest
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg.catalog_errors import translated_errors
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, open_catalog
-from milepost.sinks.formats.iceberg.locations import normal_location, table_location
 from milepost.sinks.formats.iceberg.mark import owner_properties
 from milepost.sinks.formats.iceberg.open_table import IcebergTable, TableContext
 from milepost.sinks.formats.iceberg.partitioning import partition_spec
 from milepost.sinks.formats.iceberg.refusals import GC_ENABLED
 from milepost.sinks.formats.iceberg.schemas import to_iceberg
 from milepost.sinks.records.reservation import TableOwner
+from milepost.tables.iceberg import CatalogConfig, normal_location, open_catalog, table_location, translated_errors
 
 _PREVIOUS_METADATA = 20
 _MERGED_MANIFESTS = 16

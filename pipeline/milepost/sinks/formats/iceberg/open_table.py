@@ -37,10 +37,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records import ObjectStore, cached_property
-from milepost.sinks.formats.iceberg.catalog_errors import translated_errors
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig
 from milepost.sinks.formats.iceberg.data_files import data_file, foreign_file
-from milepost.sinks.formats.iceberg.locations import key_below
 from milepost.sinks.formats.iceberg.manifests import ManifestReader, SnapshotFiles
 from milepost.sinks.formats.iceberg.mark import (
     NUMBER,
@@ -67,6 +64,7 @@ from milepost.sinks.formats.refusals import Refusal, refuse_table
 from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
+from milepost.tables.iceberg import CatalogConfig, key_below, translated_errors
 
 _log = logging.getLogger(__name__)
 

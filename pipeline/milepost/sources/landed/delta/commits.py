@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from milepost.language import ColumnType, to_arrow
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.delta import arrow_type
 from milepost.sources.landed.tables.column_types import check_declared
 from milepost.sources.landed.tables.data_files import DataFile, FieldNames
 from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.tables.delta import arrow_type
 
 _READABLE = frozenset(
     {

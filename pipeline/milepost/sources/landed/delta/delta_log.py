@@ -15,17 +15,9 @@ from deltalake.exceptions import DeltaError
 
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records import ObjectStat, ObjectStore
-from milepost.sinks.formats.delta import (
-    FAULTS,
-    LOG,
-    log_key,
-    parse_actions,
-    parse_reason,
-    read_commit,
-    readable_location,
-)
 from milepost.sources.landed.tables.table_failures import NOTHING_LANDED, TableFailures
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.delta import FAULTS, LOG, log_key, parse_actions, parse_reason, read_commit, readable_location
 
 _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _MAX_PARALLEL_READS = 64

@@ -18,7 +18,6 @@ import pyarrow as pa
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceWentBack
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.delta import FILE_RETENTION, duration_ms
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
@@ -28,6 +27,7 @@ from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
+from milepost.tables.delta import FILE_RETENTION, duration_ms
 
 
 def open_delta_source(reading: TableReading, location: str, store: ObjectStore) -> DeltaSource:

@@ -20,13 +20,6 @@ from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, St
 from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg import (
-    CatalogConfig,
-    CatalogKind,
-    ReaderFileIO,
-    open_reader_catalog,
-    translated_errors,
-)
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
@@ -35,6 +28,7 @@ from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
+from milepost.tables.iceberg import CatalogConfig, CatalogKind, ReaderFileIO, open_reader_catalog, translated_errors
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
 """What the library raises for a file that is no manifest."""

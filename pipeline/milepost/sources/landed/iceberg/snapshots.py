@@ -19,10 +19,10 @@ from pyiceberg.transforms import IdentityTransform
 
 from milepost.language import ColumnType, to_arrow
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg import ReaderFileIO, UnsupportedType, arrow_type
 from milepost.sources.landed.tables.column_types import check_declared
 from milepost.sources.landed.tables.data_files import DataFile, FieldNames
 from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.tables.iceberg import ReaderFileIO, UnsupportedType, arrow_type
 
 _VERSION = 2
 """The format version from which snapshots have sequence numbers, and before which tables have deletion vectors."""

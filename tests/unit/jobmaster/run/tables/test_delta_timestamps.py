@@ -10,7 +10,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from milepost.jobmaster import Session
 from milepost.sinks.formats.delta.delta_log import JobCommit
-from milepost.sinks.formats.delta.refusals import FILE_RETENTION
+from milepost.tables.delta.retentions import FILE_RETENTION
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines

@@ -36,8 +36,8 @@ from milepost.errors import (
     InvalidRequest,
     StoreUnavailable,
 )
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.storage import failed_before_connecting
+from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 
 _CATALOG_ERRORS = (
     RESTError, CommitFailedException, NoSuchTableError, NoSuchNamespaceError, TableAlreadyExistsError, RequestException,

@@ -18,8 +18,8 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from milepost.errors import NotFound, StateCorrupt
 from milepost.protocol.records import ObjectStore, file_url
-from milepost.sinks.formats.iceberg.locations import key_below, normal_location, table_location
 from milepost.storage import open_store
+from milepost.tables.iceberg.locations import key_below, normal_location, table_location
 
 STORE = "milepost.store"
 """The catalog property that holds the table's store."""

@@ -23,8 +23,8 @@ from requests import Session
 
 from milepost.errors import InvalidRequest
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.formats.iceberg.file_io import OPEN_AT, STORE, ReaderFileIO, StoreFileIO, file_io
 from milepost.storage import is_loopback
+from milepost.tables.iceberg.file_io import OPEN_AT, STORE, ReaderFileIO, StoreFileIO, file_io
 
 _TIMEOUTS_S = (5, 60)
 """To connect, and between two bytes of an answer. pyiceberg has no timeout by default."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from deltalake.exceptions import DeltaError
 
 from milepost.errors import CheckpointError
-from milepost.sinks.formats.delta.delta_location import DeltaLocation
+from milepost.tables.delta.locations import DeltaLocation
 
 FAULTS = (DeltaError, OSError, ValueError, TypeError)
 """Exceptions that the library raises."""
