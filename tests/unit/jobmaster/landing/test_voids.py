@@ -281,7 +281,7 @@ def test_a_log_goes_on_from_no_void_record_although_its_floor_is_at_one(job: Lan
 
 
 def test_a_source_that_cannot_say_what_is_true_is_refused(job: LandedJob) -> None:
-    with patch("milepost.jobmaster.landing.voids.RewindableSource", int), wording.raises(InvalidRequest):
+    with patch("milepost.jobmaster.landing.false_records.RewindableSource", int), wording.raises(InvalidRequest):
         job.void()
 
 
