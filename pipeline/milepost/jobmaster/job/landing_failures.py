@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.codec import decode, encode
 from milepost.errors import Action, CheckpointError, CommitConflict, NotFound, StateCorrupt
-from milepost.protocol.landed import LandingFailure, LogRecord, landing_failure
+from milepost.protocol.landed import LandingError, LandingFailure, LogRecord, landing_failure
 from milepost.protocol.records import landing_failure_key
 from milepost.runbook import page_of
 from milepost.storage.log import SourceLog
@@ -17,20 +17,10 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class FailedLanding:
-    """A source that was not landed, and why. Earlier records of its log are unchanged.
-
-    Attributes:
-        error: name of the error's class. runbook: name of its page.
-        may_pass: whether landing again can succeed although nothing was corrected. exit_code: of the error.
-    """
+class FailedLanding(LandingError):
+    """A source that was not landed, and why. Earlier records of its log are unchanged. exit_code: of the error."""
 
     source: str
-    error: str
-    message: str
-    hint: str
-    runbook: str
-    may_pass: bool
     exit_code: int
 
     @classmethod
@@ -38,9 +28,8 @@ class FailedLanding:
         """Return the failure of a source. Of an unexpected error, the message is left out: it may hold anything."""
         name, page = type(error).__name__, page_of(error)
         if not isinstance(error, CheckpointError):
-            return cls(source, name, _UNEXPECTED, "", page, may_pass=False, exit_code=CheckpointError.exit_code)
-        may_pass = error.action is Action.RETRY
-        return cls(source, name, error.message, error.hint, page, may_pass, error.exit_code)
+            return cls(name, _UNEXPECTED, "", page, False, source, CheckpointError.exit_code)
+        return cls(name, error.message, error.hint, page, error.action is Action.RETRY, source, error.exit_code)
 
 
 def store_failure(log: SourceLog, error: Exception) -> None:
@@ -50,12 +39,10 @@ def store_failure(log: SourceLog, error: Exception) -> None:
     """
     if isinstance(error, CommitConflict):
         return
-    failed = FailedLanding.of(log.source, error)
-    texts = failed.error, failed.message, failed.hint, failed.runbook
     try:
         newest = log.newest()
         record, now_ms = None if newest is None else newest.record, log.store.clock_ms()
-        failure = landing_failure(record, now_ms, *texts, may_pass=failed.may_pass)
+        failure = landing_failure(record, now_ms, FailedLanding.of(log.source, error))
         log.store.put(landing_failure_key(log.stored_as), encode(failure))
     except CheckpointError as problem:
         _LOG.warning("source %s: its failure could not be stored for `status`: %s", log.source, problem.message)

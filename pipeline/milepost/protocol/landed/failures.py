@@ -20,14 +20,28 @@ MESSAGE_CHARACTERS, HINT_CHARACTERS = 1_000, 500
 
 
 @dataclass(frozen=True, slots=True)
-class LandingFailure:
+class LandingError:
     """Why a source was not landed.
+
+    Attributes:
+        error: name of the error's class. runbook: name of its page.
+        may_pass: whether landing again may succeed although nothing was corrected.
+    """
+
+    error: Text
+    message: Text
+    hint: str
+    runbook: Text
+    may_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LandingFailure(LandingError):
+    """A stored error, with its texts shortened.
 
     Attributes:
         log, sequence: id of the log, and its newest record then. None and 0: there was no log yet.
         failed_at_ms: by the clock of the job's store.
-        error: name of the error's class. message, hint: of the error, shortened.
-        runbook: name of the error's page. may_pass: whether landing again may succeed although nothing was corrected.
     """
 
     stored_format: ClassVar[str] = "milepost.landing-failure/1"
@@ -35,11 +49,6 @@ class LandingFailure:
     log: Text | None
     sequence: Count
     failed_at_ms: Count
-    error: Text
-    message: Text
-    hint: str
-    runbook: Text
-    may_pass: bool
 
     @property
     def text(self) -> str:
@@ -55,19 +64,17 @@ class LandingFailure:
         return (self.log, self.sequence) == ((None, 0) if newest is None else (newest.log, newest.sequence))
 
 
-def landing_failure(
-    newest: LogRecord | None, now_ms: int, error: str, message: str, hint: str, runbook: str, *, may_pass: bool
-) -> LandingFailure:
-    """Return the failure of a landing with this newest record, its texts shortened. Arguments: as its attributes."""
+def landing_failure(newest: LogRecord | None, now_ms: int, error: LandingError) -> LandingFailure:
+    """Return the failure to store. newest: record of the log; None: nothing was landed yet."""
     return LandingFailure(
+        error.error,
+        _shortened(error.message, MESSAGE_CHARACTERS) or error.error,
+        _shortened(error.hint, HINT_CHARACTERS),
+        error.runbook,
+        error.may_pass,
         log=None if newest is None else newest.log,
         sequence=0 if newest is None else newest.sequence,
         failed_at_ms=now_ms,
-        error=error,
-        message=_shortened(message, MESSAGE_CHARACTERS) or error,
-        hint=_shortened(hint, HINT_CHARACTERS),
-        runbook=runbook,
-        may_pass=may_pass,
     )
 
 

@@ -23,7 +23,7 @@ from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
-from milepost.protocol.landed import LandingFailure, SourceBacklog, live_sequences, totals_read
+from milepost.protocol.landed import LandingError, LandingFailure, SourceBacklog, live_sequences, totals_read
 from milepost.protocol.records import CheckpointFailureReason, ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
@@ -47,15 +47,10 @@ class BadRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedLandingHealth:
-    """Why the last landing of a source failed. at: when. error, runbook: names of the error's class and of its page."""
+class FailedLandingHealth(LandingError):
+    """Why the last landing of a source failed. at: when."""
 
     at: str
-    error: str
-    message: str
-    hint: str
-    runbook: str
-    may_pass: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,8 +287,8 @@ def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, Fail
 
 
 def _reported(failure: LandingFailure) -> FailedLandingHealth:
-    texts = failure.error, failure.message, failure.hint, failure.runbook
-    return FailedLandingHealth(iso_ms(failure.failed_at_ms), *texts, failure.may_pass)
+    error = failure.error, failure.message, failure.hint, failure.runbook, failure.may_pass
+    return FailedLandingHealth(*error, at=iso_ms(failure.failed_at_ms))
 
 
 def _log_health(
