@@ -10,7 +10,9 @@ A log with records 1 to 6, of which records 1 to 4 are older than `retain`::
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
+from typing import Any
 
 from milepost.protocol.landed.records import LogPosition, StoredRecord
 from milepost.protocol.records import LogFloor, ManifestState
@@ -18,34 +20,16 @@ from milepost.protocol.records import LogFloor, ManifestState
 
 def floor_at(source: str, position: LogPosition) -> LogFloor:
     """Return the floor of a log at a position."""
-    return LogFloor(
-        source,
-        position.log,
-        position.next,
-        position.digest,
-        position.at,
-        position.total_rows,
-        position.total_bytes,
-        position.total_objects,
-    )
+    return LogFloor(*_values(position), source)
 
 
 def floor_of(state: ManifestState, source: str) -> LogPosition | None:
     """Return the position at which the retained records of a source's log begin; None: at its first record."""
-    return next((position_at(floor) for floor in state.floors if floor.source == source), None)
+    return next((LogPosition(*_values(floor)) for floor in state.floors if floor.source == source), None)
 
 
-def position_at(floor: LogFloor) -> LogPosition:
-    """Return the position of a floor."""
-    return LogPosition(
-        floor.log,
-        floor.next,
-        floor.digest,
-        floor.at,
-        floor.total_rows,
-        floor.total_bytes,
-        floor.total_objects,
-    )
+def _values(position: LogPosition) -> Iterator[Any]:
+    return (getattr(position, field.name) for field in fields(LogPosition))
 
 
 def highest_floor(positions: Collection[LogPosition | None]) -> int | None:

@@ -33,9 +33,8 @@ from typing import Any, ClassVar
 from milepost.codec import Count, Sha256, Text, dump, from_json, load, to_json
 from milepost.errors import StateCorrupt
 from milepost.protocol.landed.files import LandedObject, ReferencedFile
-
-Position = Any
-"""A position in the external system: a JSON value that only the source understands."""
+from milepost.protocol.records import LogPosition as LogPosition
+from milepost.protocol.records import Position as Position
 
 Identity = Mapping[str, Any]
 """Identity of the external system that a log copies: JSON values that do not change while it is the same system."""
@@ -269,35 +268,6 @@ class StoredRecord:
             record.total_bytes,
             record.total_objects,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class LogPosition:
-    """How far a checkpoint has read a log.
-
-    Attributes:
-        next: sequence of the first record that it has not read.
-        digest: SHA-256 of the record before `next`, which pins all of the log that was read.
-        at: position in the external system from which record `next` starts.
-        total_rows, total_bytes, total_objects: of all records before `next`.
-    """
-
-    log: Text
-    next: int
-    digest: Sha256
-    at: Position
-    total_rows: Count
-    total_bytes: Count
-    total_objects: Count
-
-    def check(self) -> str | None:
-        """Return why this cannot be a position, or None."""
-        return None if self.next >= 2 else f"expected a position after record 1, got next {self.next}"
-
-    @property
-    def totals(self) -> tuple[int, Position, int, int, int]:
-        """All but the log that it is a position of."""
-        return self.next, self.at, self.total_rows, self.total_bytes, self.total_objects
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from milepost.protocol.records.layout import (
     savepoint_root_of_key,
     token_prefix,
 )
-from milepost.protocol.records.log_floors import is_below_floor
+from milepost.protocol.records.log_positions import is_below_floor
 from milepost.protocol.records.manifest_state import ENDED_STATUSES, CleanUp, ManifestState, TimelineRole
 from milepost.protocol.retention.retention import root_in_job
 

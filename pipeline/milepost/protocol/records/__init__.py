@@ -86,8 +86,10 @@ if TYPE_CHECKING:
     from milepost.protocol.records.locations import file_url as file_url
     from milepost.protocol.records.locations import location_problem as location_problem
     from milepost.protocol.records.locations import split_uri as split_uri
-    from milepost.protocol.records.log_floors import LogFloor as LogFloor
-    from milepost.protocol.records.log_floors import is_below_floor as is_below_floor
+    from milepost.protocol.records.log_positions import LogFloor as LogFloor
+    from milepost.protocol.records.log_positions import LogPosition as LogPosition
+    from milepost.protocol.records.log_positions import Position as Position
+    from milepost.protocol.records.log_positions import is_below_floor as is_below_floor
     from milepost.protocol.records.manifest_state import ENDED_STATUSES as ENDED_STATUSES
     from milepost.protocol.records.manifest_state import CleanUp as CleanUp
     from milepost.protocol.records.manifest_state import Garbage as Garbage

@@ -18,7 +18,7 @@ from milepost.protocol.records.ids import (
     SessionId,
     TimelineId,
 )
-from milepost.protocol.records.log_floors import LogFloor
+from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.own_keys import OwnPrefix
 
 

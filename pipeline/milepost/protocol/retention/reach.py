@@ -39,7 +39,7 @@ from milepost.protocol.records.layout import (
     token_prefix,
     token_prefix_of_key,
 )
-from milepost.protocol.records.log_floors import is_below_floor
+from milepost.protocol.records.log_positions import is_below_floor
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.retention import lowest_pending
 

@@ -28,7 +28,7 @@ from milepost.protocol.manifest.transaction.requests import FloorProposal, Subsu
 from milepost.protocol.manifest.upkeep.floors import holds_every_floor
 from milepost.protocol.records.ids import CheckpointId, SessionId
 from milepost.protocol.records.layout import landed_directory, landed_record_key
-from milepost.protocol.records.log_floors import LogFloor
+from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 from milepost.protocol.retention.retention import RetentionPolicy, subsumable
 from milepost_testkit import profiles

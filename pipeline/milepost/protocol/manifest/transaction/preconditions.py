@@ -35,7 +35,7 @@ from milepost.protocol.records.layout import (
     token_prefix,
     token_prefix_of_key,
 )
-from milepost.protocol.records.log_floors import LogFloor, is_below_floor
+from milepost.protocol.records.log_positions import LogFloor, is_below_floor
 from milepost.protocol.records.manifest_state import (
     ENDED_STATUSES,
     CleanUp,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
-from milepost.protocol.records.log_floors import LogFloor
+from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy

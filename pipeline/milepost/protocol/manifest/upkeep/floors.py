@@ -7,7 +7,7 @@ from collections.abc import Collection
 from milepost.protocol.manifest.transaction.requests import FloorProposal
 from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.ids import NO_CHECKPOINT
-from milepost.protocol.records.log_floors import LogFloor
+from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.manifest_state import ManifestState, TimelineRole
 
 
