@@ -56,14 +56,13 @@ def log_names(
     names: dict[str, str] = {}
     dropped: dict[str, str] | None = None
     for metadata in newest_first:
-        recorded = _recorded(metadata)
-        _assign(spec, names, recorded)
+        _assign(spec, names, metadata)
         if dropped is None:
-            dropped = {name: log for name, log in recorded.items() if name not in spec.landed}
+            dropped = {name: log for name, log in _recorded(metadata).items() if name not in spec.landed}
         if len(names) == len(spec.landed) or {*dropped.values()} <= {*names.values()}:
             break
     if restored is not None:
-        _assign(spec, names, _recorded(restored))
+        _assign(spec, names, restored)
     for name, source in spec.landed.items():
         names.setdefault(name, source.renamed_from or name)
     taken = {*names.values()}
@@ -78,14 +77,18 @@ def _recorded(metadata: CheckpointMetadata) -> dict[str, str]:
     }
 
 
-def _assign(spec: JobSpec, names: dict[str, str], recorded: Mapping[str, str]) -> None:
+def _assign(spec: JobSpec, names: dict[str, str], metadata: CheckpointMetadata) -> None:
     """Add the logs that a checkpoint has for sources without one. No two sources get the same log."""
+    recorded = _recorded(metadata)
     own = [(name, name) for name in spec.landed]
     former = [(name, source.renamed_from) for name, source in spec.landed.items() if source.renamed_from is not None]
     for name, recorded_name in (*own, *former):
         log = recorded.get(recorded_name)
         if log is not None and name not in names and log not in names.values():
             names[name] = log
+    for name, source in spec.landed.items():
+        if source.renamed_from is None and name in metadata.sources:  # an epoch ran before anything was landed
+            names.setdefault(name, name)
 
 
 def log_owner(source: str, names: Mapping[str, str]) -> str | None:
