@@ -134,18 +134,24 @@ def test_the_first_name_is_a_former_name_after_a_second_rename(job: LandedJob) -
     job.assert_tables(4)
 
 
-def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob) -> None:
+@pytest.mark.parametrize("is_restored", [False, True], ids=["rolled back", "restored"])
+def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob, is_restored: bool) -> None:
     job.rename("events")
     job.land_and_run(3)
+    job.master.savepoints.create("then")
     job.rename("clicks")
     job.land_and_run(4)
     job.forget_rename()
     edit_spec(spec(job), {"sources:\n": SECOND.replace("feed:", "events:")})
     assert not job.land().failed
-    job.roll_back(2)  # where `events` is the name of the first log
+    if is_restored:  # to where `events` is the name of the first log
+        job.master.savepoints.cancel()
+        job.master.restores.start("then")
+    else:
+        job.roll_back(2)
     assert job.context.log_names() == {"clicks": "feed", "events": "events"}
     state = job.context.head().state
-    base = job.context.base_metadata(state, 2)
+    base = job.context.base_metadata(state, state.timeline().head)
     assert base is not None and base.sources.keys() == {"clicks"}
     run_all(job)
     assert logs(job) == {"events", "feed"}
