@@ -81,7 +81,7 @@ def with_readers_of(metadata: CheckpointMetadata, logs: Mapping[str, str], spec:
     return replace(
         metadata,
         sources=sources,
-        signatures=metadata.signatures | {"sources": signatures, "operators": operators},
+        signatures={**metadata.signatures, "sources": signatures, "operators": operators},
     )
 
 

@@ -134,10 +134,12 @@ def _delta(table: _Table) -> TableFormat:
 
 
 def _iceberg(table: _Table) -> TableFormat:
+    from milepost.tables.iceberg import CatalogConfig, CatalogKind
+
     spec, catalog = table.spec, table.spec.catalog
     assert catalog is not None and spec.table is not None, "the spec is checked"
-    kind, name = iceberg.CatalogKind(catalog.type), tuple(spec.table.split("."))
-    config = iceberg.CatalogConfig(kind, catalog.uri, name, catalog.name, catalog.options)
+    kind, name = CatalogKind(catalog.type), tuple(spec.table.split("."))
+    config = CatalogConfig(kind, catalog.uri, name, catalog.name, catalog.options)
     return iceberg.IcebergFormat(spec.name, config, table.store, spec.partition_by or ())
 
 

@@ -37,7 +37,7 @@ class LandingError:
 
 @dataclass(frozen=True, slots=True)
 class LandingFailure(LandingError):
-    """A stored error, with its texts shortened.
+    """Why the last landing of a source failed. Its texts are shortened.
 
     Attributes:
         log, sequence: id of the log, and its newest record then. None and 0: there was no log yet.

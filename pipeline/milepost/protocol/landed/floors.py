@@ -10,7 +10,7 @@ A log with records 1 to 6, of which records 1 to 4 are older than `retain`::
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -20,16 +20,16 @@ from milepost.protocol.records import LogFloor, ManifestState
 
 def floor_at(source: str, position: LogPosition) -> LogFloor:
     """Return the floor of a log at a position."""
-    return LogFloor(*_values(position), source)
+    return LogFloor(**_values(position), source=source)
 
 
 def floor_of(state: ManifestState, source: str) -> LogPosition | None:
     """Return the position at which the retained records of a source's log begin; None: at its first record."""
-    return next((LogPosition(*_values(floor)) for floor in state.floors if floor.source == source), None)
+    return next((LogPosition(**_values(floor)) for floor in state.floors if floor.source == source), None)
 
 
-def _values(position: LogPosition) -> Iterator[Any]:
-    return (getattr(position, field.name) for field in fields(LogPosition))
+def _values(position: LogPosition) -> dict[str, Any]:
+    return {field.name: getattr(position, field.name) for field in fields(LogPosition)}
 
 
 def highest_floor(positions: Collection[LogPosition | None]) -> int | None:
