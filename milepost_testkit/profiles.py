@@ -3,7 +3,7 @@
 A profile sets how many examples a property is tried on, and how many steps a state machine takes. A test names no
 number of its own. One that is cheap or costly takes a share of the profile's examples instead:
 
-    @profiles.examples(share=0.4)     # 10 examples under fast, 80 under deep
+    @profiles.examples(share=0.4)     # 6 examples under fast, 80 under deep
     @given(st.integers())
     def test_a_property(number: int) -> None: ...
 
@@ -29,7 +29,7 @@ LEAST_EXAMPLES = 3
 def register() -> None:
     """Register the profiles. How fast a machine draws an example says nothing about the code under test."""
     any_machine = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.register_profile(FAST, any_machine, max_examples=25, stateful_step_count=20)
+    settings.register_profile(FAST, any_machine, max_examples=15, stateful_step_count=15)
     deep = settings(any_machine, max_examples=200, stateful_step_count=50)
     settings.register_profile(DEEP, deep)
     settings.register_profile(MUTANTS, deep, phases=[Phase.explicit, Phase.generate])

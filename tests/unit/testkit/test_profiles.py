@@ -23,7 +23,7 @@ def profile(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def test_a_share_is_of_the_profile_s_examples_and_never_only_the_simplest_one(profile: str) -> None:
-    whole = {profiles.FAST: 25, profiles.DEEP: 200, profiles.MUTANTS: 200}[profile]
+    whole = {profiles.FAST: 15, profiles.DEEP: 200, profiles.MUTANTS: 200}[profile]
     assert profiles.examples().max_examples == whole
     assert profiles.examples(share=0.4).max_examples == whole * 2 // 5
     assert profiles.examples(share=0.001).max_examples == 3

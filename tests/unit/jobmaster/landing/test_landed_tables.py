@@ -24,14 +24,18 @@ from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
-@pytest.fixture(params=["copy", "reference"])
-def by(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=[DeltaOrders, IcebergOrders])
-def job(tmp_path: Path, request: pytest.FixtureRequest, by: str) -> SalesJob:
-    return SalesJob(tmp_path, request.param(tmp_path), by)
+@pytest.fixture(
+    params=[
+        (DeltaOrders, "reference"),
+        (IcebergOrders, "copy"),
+        pytest.param((DeltaOrders, "copy"), marks=pytest.mark.deep),
+        pytest.param((IcebergOrders, "reference"), marks=pytest.mark.deep),
+    ],
+    ids=lambda params: f"{params[0].__name__}-{params[1]}",
+)
+def job(tmp_path: Path, request: pytest.FixtureRequest) -> SalesJob:
+    table, by = request.param
+    return SalesJob(tmp_path, table(tmp_path), by)
 
 
 def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_backfill(job: SalesJob) -> None:

@@ -30,8 +30,10 @@ TINY = MemoryBudget(bytes=4_000)
 
 @pytest.mark.parametrize(
     ("seed", "budgets", "parallelism", "left"),
-    [(1, [10**9, 1, 4_000, 10**9], [2, 1, 3, 2], 2), (7, [4_000, 20_000, 4_000], [2, 2, 1], 0)],
-    ids=["whole, then in slices, then whole", "in other slices each time"],
+    [
+        pytest.param(1, [10**9, 1, 4_000, 10**9], [2, 1, 3, 2], 2, id="whole, then in slices, then whole"),
+        pytest.param(7, [4_000, 20_000, 4_000], [2, 2, 1], 0, id="in other slices each time", marks=pytest.mark.deep),
+    ],
 )
 def test_slices_change_no_row_and_no_state(
     seed: int, budgets: list[int], parallelism: list[int], left: int, tmp_path: Path

@@ -90,10 +90,17 @@ class Table:
         return refused.value
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["copy", "reference"])
+@pytest.fixture(
+    autouse=True, params=[pytest.param(False, id="copy", marks=pytest.mark.deep), pytest.param(True, id="reference")]
+)
 def by_reference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.setattr(TableLog, "by_reference", request.param)
     return bool(request.param)
+
+
+copied_and_by_reference = pytest.mark.parametrize(
+    "by_reference", [False, True], ids=["copy", "reference"], indirect=True
+)
 
 
 @pytest.fixture
@@ -246,6 +253,7 @@ def test_partition_values_come_from_the_log_with_their_types(table: Table) -> No
     assert sorted(table.log.rows(), key=lambda row: row["k"]) == [first, first, second]
 
 
+@copied_and_by_reference
 def test_a_column_that_was_added_later_is_null_in_older_rows(table: Table) -> None:
     table.append(1)
     wider = pa.table({"k": [2], "v": ["b"], "n": pa.array([5], pa.int32())})
@@ -747,6 +755,7 @@ def test_fields_within_a_mapped_column_are_refused(tmp_path: Path) -> None:
     assert "does not map those within k" in refused.message and "without column mapping" in refused.hint
 
 
+@copied_and_by_reference
 def test_a_large_commit_is_read_once_for_all_of_its_records(
     table: Table, by_reference: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

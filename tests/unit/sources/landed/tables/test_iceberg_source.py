@@ -104,7 +104,9 @@ class Table:
         return refused.value
 
 
-@pytest.fixture(autouse=True, params=[False, True], ids=["copy", "reference"])
+@pytest.fixture(
+    autouse=True, params=[pytest.param(False, id="copy", marks=pytest.mark.deep), pytest.param(True, id="reference")]
+)
 def by_reference(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.setattr(TableLog, "by_reference", request.param)
     return bool(request.param)
