@@ -148,6 +148,11 @@ class Act(Generic[R]):
     needs_approval: bool = True
     exactly_one: tuple[str, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the help."""
+        return self.help.partition("\n\n")[0]
+
     def form_name(self, name: str) -> str:
         """Return the name that a field of this act has in the form."""
         return f"{self.name}_{name}"

@@ -30,18 +30,9 @@ class PageAct:
     is_suggested: bool = False
 
 
-_PURPOSES = {
-    EPOCH: "publishes waiting checkpoints and reads new input",
-    "start": "starts the next incarnation, which continues from the head",
-    "resume": "runs epochs again; fix the cause of the failure first",
-    "cancel": "ends the job, or finishes the clean-up of a job that ended",
-    "abort": "aborts the running epoch; none of its rows become visible",
-    "rollback": "returns state, positions and every table to a checkpoint; shows its plan first",
-    "backfill": "processes recorded input again with the current code, while the schedule continues",
-    "savepoint_create": "creates a copy of a checkpoint that you own and that retention never deletes",
-    "verify": "checks that every object that the checkpoints need exists, with its recorded size; changes nothing",
-}
-"""Name of an act in the form, or `EPOCH` -> its purpose, in the order of the page."""
+_EPOCH_LABEL = "Run an epoch"
+_OFFERED = (EPOCH, "start", "resume", "cancel", "abort", "rollback", "backfill", "savepoint_create", "verify")
+"""`EPOCH`, and the names of the acts in the form that a page may offer, in the order of the page."""
 
 
 def offered_acts(reading: JobReading) -> list[PageAct]:
@@ -51,14 +42,14 @@ def offered_acts(reading: JobReading) -> list[PageAct]:
     """
     name, dag_id, suggested = reading.job.loaded.spec.name, reading.job.dag_id, reading.action
     if not dag_id.startswith(f"{name}__"):
-        return [PageAct("Run an epoch", "this DAG has the job's tasks", dag_id, is_suggested=suggested.act == EPOCH)]
+        return [PageAct(_EPOCH_LABEL, "This DAG has the job's tasks.", dag_id, is_suggested=suggested.act == EPOCH)]
     names = {*_acts_for_state(reading), *filter(None, [suggested.act])}
-    acts = [_page_act(name, what, suggested) for what in _PURPOSES if what in names]
+    acts = [_page_act(name, what, suggested) for what in _OFFERED if what in names]
     return sorted(acts, key=lambda act: not act.is_suggested)
 
 
 def _acts_for_state(reading: JobReading) -> Iterator[str]:
-    """Yield the names of the acts that the page offers in this state, in addition to the suggested one."""
+    """Yield the names of the acts that the page offers in this state, besides those it suggests."""
     state, status = reading.state, reading.status
     if state is None:
         return
@@ -77,6 +68,7 @@ def _page_act(job: str, what: str, suggested: SuggestedAction) -> PageAct:
     """Return an act of the page, with its fields filled in if it is the suggested one."""
     is_suggested = what == suggested.act
     if what == EPOCH:
-        return PageAct("Run an epoch", _PURPOSES[EPOCH], epoch_dag_id(job), is_suggested=is_suggested)
-    fields = suggested.fields if is_suggested else {}
-    return PageAct(ACTS[what].title, _PURPOSES[what], what=what, fields=fields, is_suggested=is_suggested)
+        purpose = "Publish waiting checkpoints and read new input."
+        return PageAct(_EPOCH_LABEL, purpose, epoch_dag_id(job), is_suggested=is_suggested)
+    act, fields = ACTS[what], suggested.fields if is_suggested else {}
+    return PageAct(act.title, act.summary, what=what, fields=fields, is_suggested=is_suggested)
