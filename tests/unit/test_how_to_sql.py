@@ -11,6 +11,7 @@ import yaml
 
 from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import from_text
+from milepost.jobspec.load.sql_text import SqlText
 from milepost_testkit.processes.processes import REPOSITORY
 
 HOW_TO = REPOSITORY / "docs" / "how-to"
@@ -93,7 +94,7 @@ def test_the_sql_of_a_how_to_compiles_to_the_operators_that_it_explains(page: st
     sources, kinds = PAGES[page]
     spec = {"name": "shop", "storage": "store", "sources": sources, "sql": "shop.sql",
             "tables": {"format": "parquet", "path": "lake/{name}"}}  # fmt: skip
-    job = from_text(yaml.safe_dump(spec, sort_keys=False), Path("shop.yaml"), statements(page))
+    job = from_text(yaml.safe_dump(spec, sort_keys=False), Path("shop.yaml"), SqlText.of("shop.sql", statements(page)))
     steps = [step["kind"] for one in explained_statements(job, job.graph()) for step in one["steps"]]
     assert [kind for kind in steps if kind != "sql"] == kinds
 

@@ -25,6 +25,7 @@ from milepost.epoch import CODE_HASH, private_cache
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.load import LoadedJob, check_placement, from_spec, from_text, read_spec
+from milepost.jobspec.load.sql_text import digest
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ class ParsedSpec:
 
     Attributes:
         key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
-        text: text of the spec, compiled if it has a SQL file. sql: name of this file, or "". sql_hash: hex SHA-256 of
+        text: text of the spec, compiled if it has SQL. sql: name of its file, or "". sql_hash: hex SHA-256 of
             its text, or "".
         spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
     """
@@ -98,7 +99,7 @@ def _parse(key: str, text: str, path: Path) -> ParsedSpec:
     spec = json.dumps(job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
     if job.sql is None:
         return ParsedSpec(key, problem, spec, job.spec_hash, job.text, "", "")
-    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, job.sql.file, _hash(job.sql.text))
+    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, job.sql.source.file, job.sql.source.digest)
 
 
 def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
@@ -106,13 +107,9 @@ def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
     if not cached.sql:
         return True
     try:
-        return _hash((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
+        return digest((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
     except (OSError, UnicodeDecodeError):
         return False  # parsing reports why it cannot be read
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _cache_file(spec: Path) -> Path | None:

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ class _Case:
         job = load_job(cases.spec)
         check_placement(job)
         self._text, self._path = read_spec(job.path), job.path
-        self._sql = None if job.sql is None else job.sql.text
+        self._sql = None if job.sql is None else job.sql.source
         self._sinks = [sink.name for sink in job.spec.sinks]
         self._seen = list(dict.fromkeys(name for step in steps if step.expect for name in step.expect.tables))
         self._job = self._under_test(job)
@@ -165,8 +165,8 @@ class _Case:
         for old, new in texts.items():
             if old in self._text:
                 self._text = self._text.replace(old, new)
-            elif self._sql is not None and old in self._sql:
-                self._sql = self._sql.replace(old, new)
+            elif self._sql is not None and old in self._sql.text:
+                self._sql = replace(self._sql, text=self._sql.text.replace(old, new))
             else:
                 raise NotFound(f"the spec has no text {old!r}")
         self._job = self._under_test(from_text(self._text, self._path, self._sql))

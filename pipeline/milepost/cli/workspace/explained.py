@@ -36,12 +36,13 @@ def write_picture(report: Mapping[str, Any], file: Path) -> None:
 def _show_statements(report: Mapping[str, Any], output: Output) -> None:
     """Print each SQL statement with its stateful steps, mode, key and event time."""
     rows, notes = [], []
+    where = "file" if len({one["file"] for one in report["statements"]}) > 1 else "line"
     for one in report["statements"]:
         kinds = [step["kind"] for step in one["steps"] if step["kind"] != "sql"]
-        rows.append([one["name"], one["line"] or "", ", ".join(kinds) or "sql", one["mode"]])
+        rows.append([one["name"], one[where] or "", ", ".join(kinds) or "sql", one["mode"]])
         time = [] if one["event_time"] is None else [f"event time {one['event_time']}"]
         notes.append("; ".join([*time, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
-    output.table(["statement", "line", "steps", "rows"], rows, optional=("line",), notes=notes)
+    output.table(["statement", where, "steps", "rows"], rows, optional=(where,), notes=notes)
 
 
 def show_graph(report: Mapping[str, Any], output: Output) -> None:

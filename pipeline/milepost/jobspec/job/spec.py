@@ -18,6 +18,7 @@ from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
 from milepost.jobspec.job.sources.source_kinds import AnySource
+from milepost.jobspec.job.sql_spec import AnySql
 from milepost.language import (
     SINK_FORMATS,
     AssetUri,
@@ -241,12 +242,6 @@ class TablesSpec(SpecModel):
     conn_id: ConnId | None = None
 
 
-def _sql_file(name: str) -> str:
-    if not name.endswith(".sql") or name.startswith("/") or "\0" in name or "${" in name:
-        raise ValueError(f"expected the name of a .sql file, relative to the spec, got {name!r}")
-    return name
-
-
 class JobSpec(SpecModel):
     """One job.
 
@@ -256,8 +251,8 @@ class JobSpec(SpecModel):
             a path relative to the spec.
         store: how to reach S3.
         sources: sources by name, at least one.
-        sql: name of a file with CREATE statements, relative to the spec, such as orders.sql. They are compiled into
-            operators and sinks, which are added to those of the spec. null: the job has no SQL file.
+        sql: name of a file with CREATE statements, relative to the spec, such as orders.sql, or models of dbt. They
+            are compiled into operators and sinks, which are added to those of the spec. null: the job has no SQL.
         tables: where the tables of its statements are. null: it has no tables.
         statements: the compiled statements by name, as `lint --as-yaml` writes them. A spec with a SQL file has none.
         operators: the operators, connected by name. Without any, sinks publish sources.
@@ -276,7 +271,7 @@ class JobSpec(SpecModel):
     storage: Text
     store: StoreSpec = StoreSpec()
     sources: Annotated[dict[NodeName, AnySource], Field(min_length=1)]
-    sql: Annotated[str, AfterValidator(_sql_file)] | None = None
+    sql: AnySql | None = None
     tables: TablesSpec | None = None
     statements: dict[NodeName, Text] = Field(default_factory=dict)
     operators: Many[AnyOperator] = ()

@@ -15,9 +15,10 @@ def explained_statements(job: LoadedJob, graph: JobGraph) -> list[dict[str, Any]
     """Return a JSON-compatible description of each SQL statement, in the order of the file; [] without any.
 
     Returns:
-        ``name``. ``line``, ``column``: its position; null for a spec without a SQL file. ``steps``: its operators as
+        ``name``. ``file``, ``line``, ``column``: its position; null for a spec without SQL. ``steps``: its operators as
         ``{"uid", "kind"}``. ``mode``, ``key``, ``event_time``: of its rows. ``state``: the bounds of its state, as in
-        the description of a node. ``sink``: whether it has a table. ``warnings``: ``{"line", "column", "message"}``.
+        the description of a node. ``sink``: whether it has a table. ``warnings``: ``{"file", "line", "column",
+        "message"}``.
     """
     return [_explained(job, graph, name) for name in job.spec.statements]
 
@@ -31,16 +32,21 @@ def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
     state = [bound for one in steps for bound in explained_node(job.spec, graph, one)["state"]]
     return {
         "name": name,
-        "line": None if origin is None else origin.line,
-        "column": None if origin is None else origin.column,
+        **_position(job, *((0, 0) if origin is None else (origin.line, origin.column))),
         "steps": [{"uid": one.uid, "kind": one.kind} for one in steps],
         "mode": mode_of(node),
         "key": list(node.key),
         "event_time": node.event_time,
         "state": [{name: _shown(value, labels) for name, value in bound.items()} for bound in state],
         "sink": any(sink.name == name for sink in job.spec.sinks),
-        "warnings": [{"line": line, "column": column, "message": text} for line, column, text in warnings],
+        "warnings": [{**_position(job, line, column), "message": text} for line, column, text in warnings],
     }
+
+
+def _position(job: LoadedJob, line: int, column: int) -> dict[str, Any]:
+    """Return the file, line and column of a position of the SQL; nulls without SQL."""
+    place = (None, None, None) if job.sql is None else job.sql.source.place(line, column)
+    return dict(zip(("file", "line", "column"), place, strict=True))
 
 
 def _shown(value: Any, labels: Mapping[str, str]) -> Any:

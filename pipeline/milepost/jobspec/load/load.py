@@ -33,6 +33,7 @@ from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
 from milepost.jobspec.load.sql_job import SqlOrigin, as_yaml, compiled_value, read_sql, sql_problems
+from milepost.jobspec.load.sql_text import SqlText
 from milepost.jobspec.load.validation import validate_spec
 from milepost.language import Problem, SparkRemote, invalid_spec, nearest, parse_remote
 from milepost.protocol.records import (
@@ -62,7 +63,7 @@ class LoadedJob:
         spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and explicit
             defaults do not change it; the order of names that the user chose, such as columns, does.
         module_dir: folder of the spec, where its modules are.
-        sql: where the compiled part of the spec comes from; None: the spec has no SQL file.
+        sql: where the compiled part of the spec comes from; None: the spec has no SQL.
         find_connection: looks up a Connection by its id, when it is needed.
     """
 
@@ -241,11 +242,11 @@ def read_spec(path: Path) -> str:
         raise InvalidRequest(f"{shown_path(path)} cannot be read: {problem.strerror}. Nothing was run.") from None
 
 
-def from_text(text: str, path: Path, sql: str | None = None) -> LoadedJob:
+def from_text(text: str, path: Path, sql: SqlText | None = None) -> LoadedJob:
     """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest.
 
     Args:
-        sql: text of its SQL file. None: the file is read, if the spec names one.
+        sql: its SQL. None: the file is read, if the spec names one.
     """
     spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:
@@ -261,7 +262,7 @@ def from_text(text: str, path: Path, sql: str | None = None) -> LoadedJob:
 
 
 @lru_cache(maxsize=16)
-def _compiled(text: str, sql: str) -> tuple[JobSpec | None, str, str, SqlOrigin | None, list[Problem]]:
+def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, str, SqlOrigin | None, list[Problem]]:
     """Return the compiled spec of a text with its hash, its text and its origin, or the problems."""
     spec, _, _, document = _validated(text)
     assert spec is not None, "a spec with problems is not compiled"

@@ -1,4 +1,4 @@
-"""The SQL file of a job: read it, compile it, and map problems of the compiled spec to its lines."""
+"""The SQL of a job: read it, compile it, and map problems of the compiled spec to its lines."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from typing import Any
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS
+from milepost.jobspec.load.sql_text import SqlText
 from milepost.jobspec.sql import CompiledStatement, compile_sql
 from milepost.language import Problem
+
+MAX_MANIFEST_CHARACTERS = 500_000_000
 
 _COMPILED_KEYS = ("statements", "operators", "sinks")
 
@@ -22,13 +25,13 @@ class SqlOrigin:
     """Where the compiled part of a spec comes from. Picklable.
 
     Attributes:
-        file, text: name of the SQL file, as the spec states it, and its text. spec_text: text of the spec file.
-        statements: the statements by name, in the order of the file.
-        positions: compiled operator -> (line, column). own_operators, own_sinks: how many the spec itself has.
+        source: the statements. spec_text: text of the spec file.
+        statements: the statements by name, in the order of the text.
+        positions: compiled operator -> (line, column) of the text.
+        own_operators, own_sinks: how many the spec itself has.
     """
 
-    file: str
-    text: str
+    source: SqlText
     spec_text: str
     statements: Mapping[str, CompiledStatement]
     positions: Mapping[str, tuple[int, int]]
@@ -47,43 +50,53 @@ class SqlOrigin:
             line, column = statement.line, statement.column
         else:
             return problem
-        return replace(problem, path=(), place=(self.file, line, column))
+        return replace(problem, path=(), place=self.source.place(line, column))
 
 
-def read_sql(spec: JobSpec, path: Path) -> str | None:
-    """Return the text of a spec's SQL file, or None if it has none. Raises InvalidRequest: it cannot be read."""
+def read_sql(spec: JobSpec, path: Path) -> SqlText | None:
+    """Return the SQL of a spec, or None if it has none. Raises InvalidRequest: it cannot be read."""
     if spec.sql is None:
         return None
-    file = path.parent / spec.sql
+    if isinstance(spec.sql, str):
+        return SqlText.of(spec.sql, _read(spec, spec.sql, path, MAX_CHARACTERS))
+    from milepost.jobspec.load.dbt_models import models_text
+
+    manifest = _read(spec, spec.sql.dbt, path, MAX_MANIFEST_CHARACTERS)
+    return models_text(spec.sql, manifest, [*spec.sources, *(one.uid for one in spec.operators)])
+
+
+def _read(spec: JobSpec, name: str, path: Path, limit: int) -> str:
+    """Return the text of a file that the spec at `path` names. Raises InvalidRequest."""
+    file = path.parent / name
     try:
         with file.open(encoding="utf-8") as stream:
-            text = stream.read(MAX_CHARACTERS + 1)
+            text = stream.read(limit + 1)
     except UnicodeDecodeError as problem:
-        raise InvalidRequest(f"{spec.sql} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
+        raise InvalidRequest(f"{name} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
-        message = f"{spec.sql}, the SQL file of job {spec.name}, cannot be read: {problem.strerror}. Nothing was run."
+        what = "the SQL file" if isinstance(spec.sql, str) else "the dbt manifest"
+        message = f"{name}, {what} of job {spec.name}, cannot be read: {problem.strerror}. Nothing was run."
         raise InvalidRequest(message, hint=f"`sql` names a file relative to the spec: {path.parent}.") from None
-    if len(text) > MAX_CHARACTERS:
-        raise InvalidRequest(f"{spec.sql} has more than {MAX_CHARACTERS} characters. Nothing was run.")
+    if len(text) > limit:
+        raise InvalidRequest(f"{name} has more than {limit} characters. Nothing was run.")
     return text
 
 
 def compiled_value(
-    spec: JobSpec, value: Mapping[str, Any], sql: str, spec_text: str
+    spec: JobSpec, value: Mapping[str, Any], sql: SqlText, spec_text: str
 ) -> tuple[dict[str, Any], SqlOrigin | None, list[Problem]]:
     """Return a spec's value with operators and sinks instead of its SQL file, and where they come from.
 
     Returns: problems, at their lines of the SQL file, and no origin, if it cannot be compiled.
     """
-    job, file = compile_sql(spec, sql), str(spec.sql)
+    job = compile_sql(spec, sql.text)
     if job.problems:
-        places = ((file, max(one.line, 1), max(one.column, 1)) for one in job.problems)
-        return {}, None, [Problem((), one.reason, place=place) for one, place in zip(job.problems, places, strict=True)]
+        return {}, None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]
     compiled = {key: entry for key, entry in value.items() if key not in ("sql", "tables", *_COMPILED_KEYS)}
     operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
     compiled["statements"] = {name: one.text for name, one in job.statements.items()}
     compiled["operators"], compiled["sinks"] = [*operators, *job.operators], [*sinks, *job.sinks]
-    origin = SqlOrigin(file, sql, spec_text, job.statements, job.positions, len(operators), len(sinks))
+    origin = SqlOrigin(sql, spec_text, job.statements, job.positions, len(operators), len(sinks))
     return compiled, origin, []
 
 

@@ -7,7 +7,7 @@ import types
 import typing
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
@@ -111,6 +111,10 @@ def _unwrap(annotation: Any) -> Any:
 
 
 def _kinds(model: Any) -> tuple[Any, ...]:
+    """Return the values of the discriminator that select a member of a union."""
+    tags = tuple(one.tag for one in getattr(model, "__metadata__", ()) if isinstance(one, Tag))
+    if tags:
+        return tags
     name = next(name for name in ("kind", "strategy", "format") if name in model.model_fields)
     return typing.get_args(model.model_fields[name].annotation)
 

@@ -14,6 +14,7 @@ from milepost.jobspec.graph.fingerprints import fingerprint
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import LoadedJob, from_text, load_job
+from milepost.jobspec.load.sql_text import SqlText
 from milepost.operators.latest.spec import LatestOperator
 from milepost_testkit.jobs.sql_job import document
 from milepost_testkit.processes.processes import REPOSITORY
@@ -27,7 +28,7 @@ JOINED = "SELECT count(*) AS n FROM orders o, payments p"
 
 
 def job(sql: str, **changes: Any) -> LoadedJob:
-    return from_text(json.dumps(document(sql, **changes)), SPEC, sql)
+    return from_text(json.dumps(document(sql, **changes)), SPEC, SqlText.of("shop.sql", sql))
 
 
 def view(query: str, name: str = "v") -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.load.load import LoadedJob, from_text
+from milepost.jobspec.load.sql_text import SqlText
 from milepost_testkit.jobs.sql_job import document
 
 SPEC = Path("/jobs/shop.yaml")
@@ -20,7 +21,7 @@ KEYS = "KEYS (id) SEQUENCE BY ordered_at "
 
 
 def job(sql: str) -> LoadedJob:
-    return from_text(json.dumps(document(sql)), SPEC, sql)
+    return from_text(json.dumps(document(sql)), SPEC, SqlText.of("shop.sql", sql))
 
 
 COMPILED: dict[str, dict[str, Any]] = {

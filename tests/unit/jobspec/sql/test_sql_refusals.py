@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.load.load import from_text
+from milepost.jobspec.load.sql_text import SqlText
 from milepost.language.sql import SqlProblem, sql_tokens
 from milepost_testkit.jobs.sql_job import document
 from milepost_testkit.profiles import examples
@@ -230,7 +231,7 @@ VALID = (
 
 def compiled(sql: str) -> None:
     spec = json.dumps(document("orders payments countries"))
-    from_text(spec, Path("/jobs/shop.yaml"), sql).graph()
+    from_text(spec, Path("/jobs/shop.yaml"), SqlText.of("shop.sql", sql)).graph()
 
 
 @pytest.mark.parametrize("query", REFUSED)

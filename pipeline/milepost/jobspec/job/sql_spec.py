@@ -1,0 +1,62 @@
+"""`sql` of a job: the name of a SQL file, or models of a dbt project."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
+
+from milepost.language import Many, SpecModel
+from milepost.operators.base import distinct
+
+TAG = "tag:"
+_SELECTOR = re.compile(r"(tag:)?[\w.-]+")
+
+
+def _sql_file(name: str) -> str:
+    if not name.endswith(".sql") or name.startswith("/") or "\0" in name or "${" in name:
+        raise ValueError(f"expected the name of a .sql file, relative to the spec, got {name!r}")
+    return name
+
+
+def _manifest(name: str) -> str:
+    if not name.endswith(".json") or name.startswith("/") or "\0" in name or "${" in name:
+        raise ValueError(f"expected the name of a manifest.json of dbt, relative to the spec, got {name!r}")
+    return name
+
+
+def _selector(text: str) -> str:
+    if not _SELECTOR.fullmatch(text):
+        raise ValueError(
+            f"expected tag:NAME or the name of a model, got {text!r}; other selectors of dbt are not available"
+        )
+    return text
+
+
+def _listed(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class DbtSpec(SpecModel):
+    """Models of a dbt project as the statements of a job.
+
+    Attributes:
+        dbt: the manifest that `dbt compile` writes, relative to the spec, such as ../shop/target/manifest.json.
+        select: tag:NAME or the name of a model, or a list of them. A model that several name is one statement.
+    """
+
+    dbt: Annotated[str, AfterValidator(_manifest)]
+    select: Annotated[
+        Many[Annotated[str, AfterValidator(_selector)]],
+        BeforeValidator(_listed),
+        Field(min_length=1),
+        AfterValidator(distinct),
+    ]
+
+
+AnySql = Annotated[
+    Annotated[str, AfterValidator(_sql_file), Tag("file")] | Annotated[DbtSpec, Tag("dbt")],
+    Discriminator(lambda value: "file" if isinstance(value, str) else "dbt"),
+]
+"""The name of a SQL file, or models of dbt."""

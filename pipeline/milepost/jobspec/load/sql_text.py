@@ -1,0 +1,39 @@
+"""The SQL text of a job, and the files that its lines come from."""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SqlText:
+    """Statements, as they are compiled.
+
+    Attributes:
+        file: the file that the spec names. digest: SHA-256 of its text, as it was read.
+        parts: (line before its first one, file) of each part of the text, ascending.
+    """
+
+    # parts ((0, "models/a.sql"), (4, "models/b.sql")): line 7 of the text is line 3 of models/b.sql
+    file: str
+    text: str
+    digest: str
+    parts: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, file: str, text: str) -> SqlText:
+        """Return the text of one SQL file."""
+        return cls(file, text, digest(text), ((0, file),))
+
+    def place(self, line: int, column: int) -> tuple[str, int, int]:
+        """Return the file, line and column of a position of the text."""
+        index = max(bisect_right(self.parts, line, key=lambda part: part[0]) - 1, 0)
+        before, file = self.parts[index]
+        return file, max(line - before, 1), max(column, 1)
+
+
+def digest(text: str) -> str:
+    """Return the digest by which a changed file is noticed."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+SELECT page, count(*) AS clicks FROM {{ source('shop', 'clicks') }} GROUP BY page

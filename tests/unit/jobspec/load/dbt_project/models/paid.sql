@@ -1,0 +1,1 @@
+SELECT * FROM {{ ref('stg_shop__orders') }} WHERE amount > 0

@@ -1,0 +1,1 @@
+SELECT sum(revenue) AS revenue FROM {{ ref('revenue') }}
