@@ -51,6 +51,7 @@ HEADINGS = {
     "PostgresLandLimits": "sources: postgres.land",
     "LandedEpochLimits": "sources: landed.limits_per_epoch",
     "EventTimeSpec": "sources.event_time",
+    "DbtSpec": "sql: dbt",
     "TablesSpec": "tables",
     "SqlOperator": "operators: sql",
     "AggregateOperator": "operators: aggregate",

@@ -144,7 +144,7 @@ def test_the_page_about_postgres_replicates_a_table_as_written(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (REPOSITORY / "docs" / "how-to" / "read-postgres.md").read_text(encoding="utf-8")
-    (prepare,) = re.findall(r"```sql\n(.*?)```", page, re.S)
+    prepare, *_ = re.findall(r"```sql\n(.*?)```", page, re.S)
     (spec,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
     database.run("CREATE TABLE customers (id bigint PRIMARY KEY, name text, paid numeric(12, 2), note text)")
     database.run("INSERT INTO customers VALUES (1, 'Ada', 1.5, 'old'), (2, 'Barbara', 2, NULL)")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from milepost.cli.main import app
 from milepost.jobspec.load.load import from_text
+from milepost.jobspec.load.sql_text import SqlText
 from milepost_testkit.processes.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -59,7 +60,8 @@ def test_the_readme_is_read_in_minutes() -> None:
 
 def test_the_spec_of_the_first_page_is_valid() -> None:
     (text,) = re.findall(r"```yaml\n(.*?)```", INDEX, re.DOTALL)
-    job = from_text(text, REPOSITORY / "config" / "index.yaml")
+    (sql,) = re.findall(r"```sql\n(.*?)```", INDEX, re.DOTALL)
+    job = from_text(text, REPOSITORY / "config" / "index.yaml", SqlText.of("flights.sql", sql))
     assert job.graph().levels == 1 and max(map(len, text.splitlines())) <= 90
 
 

@@ -24,8 +24,7 @@ from milepost.codec import decode, encode
 from milepost.epoch import CODE_HASH, private_cache
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt
 from milepost.jobspec.job import JobSpec
-from milepost.jobspec.load import LoadedJob, check_placement, from_spec, from_text, read_spec
-from milepost.jobspec.load.sql_text import digest
+from milepost.jobspec.load import LoadedJob, SqlText, check_placement, from_spec, from_text, read_spec
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
     if not cached.sql:
         return True
     try:
-        return digest((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
+        return SqlText.digest_of((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
     except (OSError, UnicodeDecodeError):
         return False  # parsing reports why it cannot be read
 

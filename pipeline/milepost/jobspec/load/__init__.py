@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.load.load import spec_files as spec_files
     from milepost.jobspec.load.placement import placement_problems as placement_problems
     from milepost.jobspec.load.spec_order import sorted_spec as sorted_spec
+    from milepost.jobspec.load.sql_text import SqlText as SqlText
     from milepost.jobspec.load.validation import validate_spec as validate_spec
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.sql_spec import TAG, DbtSpec
-from milepost.jobspec.load.sql_text import SqlText, digest
+from milepost.jobspec.load.sql_text import SqlText
 from milepost.language import did_you_mean
 from milepost.language.sql import SqlProblem, quote, sql_tokens
 
@@ -138,7 +138,7 @@ def models_text(spec: DbtSpec, manifest: str, declared: Sequence[str]) -> SqlTex
             f"{spec.dbt} is not a manifest of dbt{f' at {at}' if at else ''}: {what['msg']}. Nothing was run.",
             hint="`dbt compile` writes it to target/manifest.json.",
         ) from None
-    return _Models(spec, project, frozenset(declared)).text(digest(manifest))
+    return _Models(spec, project, frozenset(declared)).text(SqlText.digest_of(manifest))
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,15 @@ class SqlText:
     @classmethod
     def of(cls, file: str, text: str) -> SqlText:
         """Return the text of one SQL file."""
-        return cls(file, text, digest(text), ((0, file),))
+        return cls(file, text, cls.digest_of(text), ((0, file),))
+
+    @staticmethod
+    def digest_of(text: str) -> str:
+        """Return the digest by which a change of a file is noticed."""
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def place(self, line: int, column: int) -> tuple[str, int, int]:
         """Return the file, line and column of a position of the text."""
         index = max(bisect_right(self.parts, line, key=lambda part: part[0]) - 1, 0)
         before, file = self.parts[index]
         return file, max(line - before, 1), max(column, 1)
-
-
-def digest(text: str) -> str:
-    """Return the digest by which a changed file is noticed."""
-    return hashlib.sha256(text.encode()).hexdigest()
