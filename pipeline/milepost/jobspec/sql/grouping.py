@@ -12,7 +12,7 @@ from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_positi
 from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
-from milepost.language import ColumnType
+from milepost.language import ColumnType, did_you_mean
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 
@@ -295,8 +295,10 @@ class GroupCompiler:
         def name(reference: Reference) -> str:
             if reference not in grouped:
                 shown = shown_name(reference)
-                raise run.problem(f"{shown} is neither in GROUP BY nor in an aggregate; add it to GROUP BY, or write "
-                                  f"max({shown})")  # fmt: skip
+                called = run.name() if run.kind(0) == "VAR" and run.kind(1) == "L_PAREN" else ""
+                among = f" ({called} is not one; {did_you_mean(called.lower(), AGGREGATES)})" if called else ""
+                raise run.problem(f"{shown} is neither in GROUP BY nor in an aggregate{among}; add it to GROUP BY, or "
+                                  f"write max({shown})")  # fmt: skip
             return grouped[reference]
 
         return self.scope.rewritten(run, name, edits)
