@@ -24,6 +24,13 @@ CUSTOMER_CHANGES = {
     "op": "string",
     "changed_at": "timestamp[us, UTC]",
 }
+SALE_CHANGES = {"id": "int64", "seller": "string", "price": "decimal(12,2)", "sold_at": "date", "op": "string",
+                "changed_at": "timestamp[us, UTC]"}  # fmt: skip
+SALES = {"uid": "sales", "kind": "latest", "inputs": ["sale_changes"], "key": ["id"], "sequence_by": ["changed_at"],
+         "delete_when": "op = 'D'"}  # fmt: skip
+OPERATORS = {"over": [SALES]}
+"""Per page: operators of the spec that its statements read."""
+
 VISITS = {"city": "string", "visitor": "string", "minutes": "int32", "at": "timestamp[us, UTC]"}
 
 
@@ -64,6 +71,7 @@ PAGES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "land-with-dlt": (of_page("land-with-dlt"), ["latest"]),
     "lookup": (of_example("lookup"), ["lookup"]),
     "materialize": ({"orders": source(ORDERS, "ordered_at")}, ["top"]),
+    "over": ({"sale_changes": source(SALE_CHANGES)}, ["over"]),
     "read-postgres": (of_page("read-postgres"), ["latest"]),
     "read-tables": (of_page("read-tables"), ["aggregate"]),
     "replicate-with-debezium": (of_page("replicate-with-debezium"), ["latest"]),
@@ -93,7 +101,7 @@ def statements(page: str) -> str:
 def test_the_sql_of_a_how_to_compiles_to_the_operators_that_it_explains(page: str) -> None:
     sources, kinds = PAGES[page]
     spec = {"name": "shop", "storage": "store", "sources": sources, "sql": "shop.sql",
-            "tables": {"format": "parquet", "path": "lake/{name}"}}  # fmt: skip
+            "tables": {"format": "parquet", "path": "lake/{name}"}, "operators": OPERATORS.get(page, [])}  # fmt: skip
     job = from_text(yaml.safe_dump(spec, sort_keys=False), Path("shop.yaml"), SqlText.of("shop.sql", statements(page)))
     steps = [step["kind"] for one in explained_statements(job, job.graph()) for step in one["steps"]]
     assert [kind for kind in steps if kind != "sql"] == kinds

@@ -98,9 +98,6 @@ def _output(item: Item, scope: Scope, first_name: str | None) -> Output:
     if calls := read_over(run):
         if item.alias is None:
             raise run.problem(f"give {calls[0].function}() a name with AS")
-        if aggregates := aggregate_calls(run):
-            message = "an aggregate next to a function with OVER: put the GROUP BY into a common table expression"
-            raise aggregates[0].tokens.problem(message)
         is_rank = calls[0].function in RANKS and len(calls[0].tokens) == len(run)
         return Output(item.alias, run, is_rank=is_rank, has_over=True)
     has_aggregate = bool(aggregate_calls(run))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import RANKS
+from milepost.jobspec.sql.expressions import RANKS, aggregate_calls
 from milepost.jobspec.sql.outputs import Output
-from milepost.jobspec.sql.over_calls import Over, read_over
+from milepost.jobspec.sql.over_calls import READ_IT, Over, read_over
 from milepost.jobspec.sql.ranking import Ranking
 from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.sides import Frame
@@ -28,10 +28,13 @@ def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped
     for output in outputs:
         if not output.has_over or (ranking is not None and output.is_rank):
             continue
-        clause = "QUALIFY or LIMIT" if ranking is not None else "GROUP BY" if is_grouped else None
-        if clause is not None:
-            raise output.run.problem(f"{clause} in a SELECT with functions with OVER: put one of them into a "
+        if ranking is not None:
+            raise output.run.problem("QUALIFY or LIMIT in a SELECT with functions with OVER: put one of them into a "
                                      "common table expression")  # fmt: skip
+        aggregates = aggregate_calls(output.run)
+        if is_grouped or aggregates:
+            at = aggregates[0].tokens if aggregates else output.run
+            raise at.problem(READ_IT.format("GROUP BY"))
 
 
 @dataclass

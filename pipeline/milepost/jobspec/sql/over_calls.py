@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.expressions import RANKS, aggregate_calls, window_calls
+from milepost.jobspec.sql.expressions import RANKS, window_calls
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.operators.over import FUNCTIONS, Frame, parse_frame
 
@@ -16,7 +16,8 @@ OVER = {
 }
 """Function of Spark SQL with OVER -> the function of an `over` operator, for the compiler and the reference."""
 
-_OTHERS_FIRST = "put the {} into a common table expression, and write OVER in a query that reads it"
+
+READ_IT = "put the {} into a common table expression, and write OVER in a query that reads it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,7 @@ def _read(run: Tokens, name_at: int, over: int, end: int) -> Over:
         if len(one) == 1 and one.kind(0) == "NUMBER" and one is not argument:
             raise one.problem("a number in OVER is a constant, not a position; write the expression")
         if window_calls(one):
-            raise one.problem(_OTHERS_FIRST.format("inner function with OVER"))
-        if aggregate_calls(one):
-            raise one.problem(_OTHERS_FIRST.format("GROUP BY"))
+            raise one.problem(READ_IT.format("inner function with OVER"))
     if not order and (function in RANKS or function in ("lag", "lead", "first_value", "last_value") or frame):
         raise whole.problem("ORDER BY is missing in OVER: which rows come first would not be determined")
     return call

@@ -101,9 +101,9 @@ REFUSED = {
     'SELECT customer, sum(sum(id)) OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
         '2:22: put the GROUP BY into a common table expression, and write OVER in a query that reads it',
     'SELECT customer, rank() OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
-        '2:18: GROUP BY in a SELECT with functions with OVER: put one of them into a common table expression',
+        '2:18: put the GROUP BY into a common table expression, and write OVER in a query that reads it',
     'SELECT customer, count(*) - rank() OVER (ORDER BY customer) AS s FROM orders GROUP BY customer':
-        '2:18: an aggregate next to a function with OVER: put the GROUP BY into a common table expression',
+        '2:18: put the GROUP BY into a common table expression, and write OVER in a query that reads it',
     'SELECT id, rank() OVER (ORDER BY id) AS r, lag(id) OVER (ORDER BY id) AS s FROM orders QUALIFY r <= 2':
         '2:44: QUALIFY or LIMIT in a SELECT with functions with OVER: put one of them into a common table expression',
     'SELECT DISTINCT id, sum(id) OVER (ORDER BY id) AS r, sum(id) OVER (ORDER BY amount) AS s FROM orders':
@@ -228,6 +228,10 @@ VALID = (
     ),
     "SELECT window.end AS e, CASE WHEN count(*) > 1 THEN 1 END n FROM orders GROUP BY window(ordered_at, '1 hour')",
     "SELECT DISTINCT customer, country FROM orders JOIN countries USING (customer) UNION SELECT '', 'x' FROM orders",
+    (
+        "SELECT window.start AS hour, customer, row_number() OVER (PARTITION BY window.start ORDER BY sum(id)) AS place "
+        "FROM orders GROUP BY window(ordered_at, '1 hour'), customer QUALIFY place <= 3"
+    ),
 )
 
 
