@@ -229,7 +229,7 @@ VALID = (
     "SELECT window.end AS e, CASE WHEN count(*) > 1 THEN 1 END n FROM orders GROUP BY window(ordered_at, '1 hour')",
     "SELECT DISTINCT customer, country FROM orders JOIN countries USING (customer) UNION SELECT '', 'x' FROM orders",
     (
-        "SELECT window.start AS hour, customer, row_number() OVER (PARTITION BY window.start ORDER BY sum(id)) AS place "
+        "SELECT window.start AS h, customer, row_number() OVER (PARTITION BY window.start ORDER BY sum(id)) AS place "
         "FROM orders GROUP BY window(ordered_at, '1 hour'), customer QUALIFY place <= 3"
     ),
 )
