@@ -26,7 +26,7 @@ from milepost_testkit.servers.s3_servers import SeaweedTables
 _SECRET = "pw-7e1d0c"
 _OPENS = """
 import sys
-from milepost.sinks.formats.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
