@@ -19,6 +19,7 @@ from milepost_testkit.tasks.dataplane import DataPlane
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, cut, events, nothing, open_plane
 
 HOUR_US = 3_600_000_000
+DATABASE = duckdb.connect(config={"threads": 1})
 
 WINDOWS = """
 SELECT k, start AS window_start, start + $size AS window_end, {calls}
@@ -29,7 +30,7 @@ GROUP BY k, start HAVING start + $size <= $fired
 
 def query(rows: pa.Table, *, time: str, size_us: int, calls: str, fired_us: int) -> Counter[str]:
     """What DuckDB makes of the rows of a window's input, as far as the window has fired."""
-    with duckdb.connect(config={"threads": 1}) as db:
+    with DATABASE.cursor() as db:
         db.register("input", in_microseconds(rows))
         text = WINDOWS.format(time=time, calls=calls)
         return counted(db.sql(text, params={"size": size_us, "fired": fired_us}).to_arrow_table())
@@ -119,7 +120,7 @@ def test_each_window_of_a_chain_equals_its_batch_query_over_the_rows_that_it_rea
 
 def duckdb_difference(rows: pa.Table, less: pa.Table) -> pa.Table:
     """The rows, as a multiset, less others."""
-    with duckdb.connect(config={"threads": 1}) as db:
+    with DATABASE.cursor() as db:
         db.register("rows", in_microseconds(rows))
         db.register("less", in_microseconds(less.select(rows.column_names)))
         return db.sql("SELECT * FROM rows EXCEPT ALL SELECT * FROM less").to_arrow_table()
