@@ -355,6 +355,26 @@ def test_rows_change_their_partition_through_rescaling_and_rows_in_flight(tmp_pa
     history.check()
 
 
+OWN = {"uid": "own", "kind": "sql", "inputs": ["a"], "sql": "SELECT k, v, t, t + v * INTERVAL 1 MINUTE AS until FROM a"}
+NEAR = {"uid": "near", "kind": "join", "inputs": ["own", "a"], "key": ["k"], "within": ["-1m", "until - t"],
+        "columns": {"other": "right.v", "at": "right.t"}}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "full", "semi", "anti"])
+def test_rows_match_up_to_their_own_bound_through_rescaling_and_rows_in_flight(tmp_path: Path, how: str) -> None:
+    columns = {} if how in ("semi", "anti") else {"columns": NEAR["columns"]}
+    near = {name: value for name, value in NEAR.items() if name != "columns"} | columns | {"how": how}
+    history = History(tmp_path, OWN, near)
+    names = [f"k{number}" for number in range(12)]
+    for epoch, (parallelism, cut_ms) in enumerate(((2, None), (3, 12), (1, 14), (2, 13))):
+        rows = [(name, (number * 3 + epoch) % 8, 4.0 * epoch + number % 3) for number, name in enumerate(names)]
+        rows += [(None, 9, 4.0 * epoch), ("k1", None, 4.0 * epoch + 1)]
+        history.epoch(rows, parallelism=parallelism, cut_ms=cut_ms)
+    history.epoch([("end", 0, 60.0)], parallelism=2)
+    assert not history.head.in_flight and history.plane.captured.rows("near")
+    history.check()
+
+
 FEW = {"uid": "few", "kind": "sql", "inputs": ["newest"],
        "sql": "SELECT v % 5 AS n, v AS of, k AS other, t AS since FROM newest WHERE v > 3"}  # fmt: skip
 JOINED = {"uid": "joined", "kind": "join", "inputs": ["newest", "few"], "key": [{"v": "n"}]}

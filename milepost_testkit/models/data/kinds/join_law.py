@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.join.unmatched import LEFT_ALONE
@@ -23,12 +24,12 @@ class JoinLaw:
         left, right = self._columns(place)
         rows, near = self._sides(place), self._near
         pairs = f"SELECT l.upto, {left}, {right} FROM {rows['l']} JOIN {rows['r']} USING (upto) WHERE {near}"
-        low_us, high_us = map(microseconds, self.spec.bounds)
+        lasts = f"r.__time - {self._low_us}"
         alone = {
-            "left": f"SELECT l.upto, {left}, {self._nulls(right)} FROM {self._alone(place, 'l', 'r', high_us)}",
-            "right": f"SELECT r.upto, {self._under(place)}, {right} FROM {self._alone(place, 'r', 'l', -low_us)}",
+            "left": f"SELECT l.upto, {left}, {self._nulls(right)} FROM {self._alone(place, 'l', 'r', self._last)}",
+            "right": f"SELECT r.upto, {self._under(place)}, {right} FROM {self._alone(place, 'r', 'l', lasts)}",
             "semi": f"SELECT l.upto, {left} FROM {rows['l']} WHERE {self._there(place, 'l', 'r')}",
-            "anti": f"SELECT l.upto, {left} FROM {self._alone(place, 'l', 'r', high_us)}",
+            "anti": f"SELECT l.upto, {left} FROM {self._alone(place, 'l', 'r', self._last)}",
         }
         if self.spec.how in LEFT_ALONE:
             return alone[self.spec.how]
@@ -40,6 +41,8 @@ class JoinLaw:
         shown = place.appended(names(tuple(node.columns)))
         says = "rows are all pairs of one key that are near in time, and those that pair with nothing"
         yield Claim(says, differing(shown, self.batch(place)))
+        if node.event_time is None:
+            return
         early = f'SELECT * FROM "{place.uid}" WHERE epoch_us("{node.event_time}") + {node.shift_us}'
         yield Claim("rows are on time for consumers", f"{early} < __stamp - {node.holdback_us}")
 
@@ -52,20 +55,29 @@ class JoinLaw:
 
     @property
     def _near(self) -> str:
-        low_us, high_us = map(microseconds, self.spec.bounds)
         same = " AND ".join(f'l."{one}" = r."{other}"' for one, other in self.spec.key)
-        return f"{same} AND r.__time - l.__time BETWEEN {low_us} AND {high_us}"
+        return f"{same} AND r.__time BETWEEN l.__time + {self._low_us} AND {self._last}"
+
+    @property
+    def _low_us(self) -> int:
+        return microseconds(self.spec.bounds[0])
+
+    @property
+    def _last(self) -> str:
+        """The greatest event time of a match of a left row, which may be a column of it."""
+        high = self.spec.bounds[1]
+        return f"l.__time + {microseconds(high)}" if isinstance(high, timedelta) else f'epoch_us(l."{high.column}")'
 
     def _there(self, place: Place, own: str, other: str) -> str:
         side = self._sides(place)[other]
         return f"EXISTS (SELECT 1 FROM {side} WHERE {other}.upto = {own}.upto AND {self._near})"
 
-    def _alone(self, place: Place, own: str, other: str, waits_us: int) -> str:
-        """Return the unmatched rows of one side: with a null key, or once the watermark has passed them."""
+    def _alone(self, place: Place, own: str, other: str, last: str) -> str:
+        """Return the unmatched rows of one side: with a null key, or once the watermark has passed their last match."""
         keys = [pair["lr".index(own)] for pair in self.spec.key]
         null = " OR ".join(f'{own}."{name}" IS NULL' for name in keys)
         mark = f"(SELECT watermark_us FROM mark WHERE node = '{place.uid}' AND mark.upto = {own}.upto)"
-        past = f"coalesce({own}.__time + {waits_us} < {mark}, false)"
+        past = f"coalesce(coalesce({last}, -1e18::BIGINT) < {mark}, false)"
         return f"{self._sides(place)[own]} WHERE NOT {self._there(place, own, other)} AND ({null} OR {past})"
 
     def _columns(self, place: Place) -> tuple[str, str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from milepost.language.times.durations import in_ms as in_ms
     from milepost.language.times.durations import in_us as in_us
     from milepost.language.times.durations import parse_duration as parse_duration
+    from milepost.language.times.durations import parse_signed_duration as parse_signed_duration
     from milepost.language.times.time_zones import zone_data as zone_data
     from milepost.language.times.time_zones import zone_digest as zone_digest
     from milepost.language.times.time_zones import zone_of as zone_of

@@ -42,15 +42,16 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
+from milepost.operators.join.row_bound import Bound, RowBound
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.join.unmatched import LEFT_ALONE, UNMATCHED_SIDES
-from milepost.operators.pairs.buffered_rows import BufferedRows, batched_pairs, due_rows, reachable_times
+from milepost.operators.pairs.buffered_rows import BufferedRows, MatchedRanges, OwnBound, due_rows, reachable_times
 from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, check_unmatched_right
 from milepost.operators.pairs.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import (
     number_keys,
 )
-from milepost.protocol.exchange import END_OF_TIME_US, is_later
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US, is_later
 from milepost.protocol.records import EXPIRES_COLUMN, IDENTITY_COLUMNS, TIMER_COLUMN
 
 
@@ -67,12 +68,13 @@ class JoinShape:
     """How an interval join pairs its rows.
 
     Attributes:
-        keys: pairs of a left and a right column. within: lo and hi, of right's event time − left's.
+        keys: pairs of a left and a right column.
+        within: lo and hi, of right's event time − left's. hi may be a row's own.
         how: as in the spec. renamed: as in `JoinedColumns`.
     """
 
     keys: Sequence[tuple[str, str]]
-    within: tuple[timedelta, timedelta]
+    within: tuple[timedelta, Bound]
     how: str
     renamed: Mapping[str, str]
 
@@ -99,9 +101,11 @@ class IntervalJoinByKey:
         self.inputs = PairedInputs.of(uid, "a join", shape.keys, inputs)
         self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
         schemas = self.inputs.schemas
-        low, high = map(in_us, shape.within)
-        self.reach_us = (low, high), (-high, -low)
-        """Of each side, from where to where the other side's time may lie, from its own."""
+        low, high = in_us(shape.within[0]), shape.within[1]
+        self.row_bound = OwnBound.of_column(uid, schemas[LEFT], high.column) if isinstance(high, RowBound) else None
+        high_us = in_us(high) if isinstance(high, timedelta) else low
+        self.reach_us = (low, high_us), (-high_us, -low)
+        """Of each side, from where to where the other side's time may lie, from its own; but for a row's own bound."""
         if self.by_existence:
             self.columns = JoinedColumns.of_left(schemas[LEFT])
         else:
@@ -127,6 +131,14 @@ class IntervalJoinByKey:
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> IntervalJoinRun:
         """Start one subtask's epoch."""
         return IntervalJoinRun(self, [tables[name] for name in SIDES], previous_firing_us)
+
+    def reachable(self, side: int, rows: pa.Table, times: Ints) -> tuple[Ints, Ints]:
+        """Return the first and last time of the other side that may match each row of a side."""
+        least, most = reachable_times(times, self.reach_us[side])
+        if self.row_bound is None:
+            return least, most
+        # A right row may match left rows of any age, whose own bounds are compared pair by pair.
+        return (least, self.row_bound.of(rows)) if side == LEFT else (np.full_like(least, BEGINNING_OF_TIME_US), most)
 
     def alone(self, side: int, rows: pa.Table) -> pa.Table:
         """Return unmatched rows of one side as they are emitted."""
@@ -193,19 +205,19 @@ class IntervalJoinRun:
     def _join(self, position: int, rows: pa.Table, times: Ints) -> Iterator[pa.Table]:
         """Yield the output of new rows in bounded batches, then buffer the rows that can still match."""
         operator = self._operator
-        kept, begins, ends = self._matches(position, rows, times)
-        paired = ends > begins
+        kept, matches = self._matches(position, rows, times)
+        paired, met = matches.touched(kept)
         if not operator.by_existence:
-            yield from self._pairs(position, rows, kept, (begins, ends))
+            yield from self._pairs(position, rows, kept, matches)
             if RIGHT - position in operator.padded_sides:
-                self._mark_paired(RIGHT - position, kept, kept.covered(begins, ends))
+                self._mark_paired(RIGHT - position, kept, met)
         elif position == RIGHT:
-            yield from self._release_waiting(kept, kept.covered(begins, ends))
+            yield from self._release_waiting(kept, met)
         elif operator.how == "semi":
             yield rows.filter(pa.array(paired)).cast(operator.output_schema)
         if operator.by_existence and position == LEFT:
             rows, times, paired = rows.filter(pa.array(~paired)), times[~paired], paired[~paired]
-        _, until = reachable_times(times, operator.reach_us[position])
+        _, until = operator.reachable(position, rows, times)
         # One past the last watermark at which a row of the other side that pairs with it is on time.
         expires = np.where(until < END_OF_TIME_US, until + 1, END_OF_TIME_US)
         waits = np.ones(len(expires), dtype=np.bool_) if self._fired_us is None else expires > self._fired_us
@@ -213,22 +225,24 @@ class IntervalJoinRun:
             yield operator.alone(position, rows.filter(pa.array(~waits & ~paired)))
         self._keep(position, rows.filter(pa.array(waits)), expires[waits], paired[waits])
 
-    def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, Ints, Ints]:
-        """Return the other side's buffered rows of these keys, and the range that matches each row."""
+    def _matches(self, position: int, rows: pa.Table, times: Ints) -> tuple[BufferedRows, MatchedRanges]:
+        """Return the other side's buffered rows of these keys, and those that match each row."""
         operator, other = self._operator, RIGHT - position
         stored = operator.stored[position]
         own_key, other_key = operator.routing_keys[position], operator.routing_keys[other]
         keys = rows.select(list(own_key)).cast(pa.schema([stored.field(name) for name in own_key]))
         codes, distinct = number_keys(keys.rename_columns(list(other_key)))
         kept = BufferedRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
-        return kept, *kept.between(codes, *reachable_times(times, operator.reach_us[position]))
+        begins, ends = kept.between(codes, *operator.reachable(position, rows, times))
+        until = None
+        if operator.row_bound is not None and position == RIGHT:
+            until = operator.row_bound.of(kept.found.take([operator.row_bound.column]))[kept.order]
+        return kept, MatchedRanges(begins, ends, times, until)
 
-    def _pairs(
-        self, position: int, rows: pa.Table, kept: BufferedRows, bounds: tuple[Ints, Ints]
-    ) -> Iterator[pa.Table]:
+    def _pairs(self, position: int, rows: pa.Table, kept: BufferedRows, matches: MatchedRanges) -> Iterator[pa.Table]:
         """Yield pairs in the order of the rows, then of the other side's times."""
         columns = self._operator.columns
-        for own, others in batched_pairs(*bounds, _batch_rows(columns)):
+        for own, others in matches.pairs(_batch_rows(columns)):
             mine = rows.take(pa.array(own))
             found = kept.found.take(columns.of_side(RIGHT - position), kept.order[others])
             yield columns.joined(*((mine, found) if position == LEFT else (found, mine)))

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from milepost.language import ColumnType, Many, Path, Problem, SignedDuration
-from milepost.language.times import format_duration, format_signed_duration, in_us
+from milepost.language import ColumnType, Many, Path, Problem, did_you_mean
+from milepost.language.times import format_duration, in_us
 from milepost.operators.base.operator_spec import EventTimeRule
 from milepost.operators.base.origins import RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows
@@ -24,6 +24,7 @@ from milepost.operators.base.two_inputs import (
     paired_problems,
 )
 from milepost.operators.join.condition import ComparisonText
+from milepost.operators.join.row_bound import Bound, BoundText, RowBound, bound_text
 from milepost.operators.join.rules_over_updates import output_over_updates
 from milepost.operators.join.unmatched import LEFT_ALONE, RIGHT_UNMATCHED, unmatched_right_problems
 
@@ -31,8 +32,14 @@ _NEVER = timedelta(days=3650)
 """A bound of `within` from which on `how: anti` would practically never emit a row."""
 
 
-def _ascending(bounds: tuple[timedelta, ...]) -> tuple[timedelta, ...]:
-    if len(bounds) == 2 and bounds[0] > bounds[1]:
+def _ascending(bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
+    if bounds and isinstance(bounds[0], RowBound):
+        raise ValueError(
+            f"the lower bound {bounds[0]} is a row's own, which is not available in this version: rows of the right "
+            "input would never be deleted; write a constant, and filter the pairs in a `sql` operator"
+        )
+    low, high = bounds
+    if isinstance(low, timedelta) and isinstance(high, timedelta) and low > high:
         raise ValueError("the first bound is above the second, so no rows could match")
     return bounds
 
@@ -58,8 +65,10 @@ class JoinOperator(PairedOperator):
         inputs: names of two sources or operators, the left one first. The same name twice is a self-join.
         key: columns that are equal in both inputs, each once; `{left: right}` if their names differ. []: every left row
             meets every right row, in one task; only without `within`.
-        within: minimum and maximum of the right row's event time minus the left row's. Both may be negative. null: rows
-            match whatever their time.
+        within: minimum and maximum of the right row's event time minus the left row's. Both may be negative. The
+            maximum may be a left column less the left event time, `expires - at`: then the right row's event time is at
+            most `expires`, a null matches nothing, and the output has no event time. null: rows match whatever their
+            time.
         how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. full: of both
             sides. semi: left rows with at least one match, once. anti: left rows without a match. semi and anti emit
             only the left columns.
@@ -70,23 +79,30 @@ class JoinOperator(PairedOperator):
 
     kind: Literal["join"]
     key: KeyPairs
-    within: Annotated[Many[SignedDuration], Field(min_length=2, max_length=2), AfterValidator(_ascending)] | None = None
+    within: Annotated[Many[BoundText], Field(min_length=2, max_length=2), AfterValidator(_ascending)] | None = None
     how: Literal["inner", "left", "right", "full", "semi", "anti"] = "inner"
     condition: Many[ComparisonText] = ()
 
     @property
-    def bounds(self) -> tuple[timedelta, timedelta]:
+    def bounds(self) -> tuple[timedelta, Bound]:
         """The lower and the upper bound of `within`. It must have them."""
         assert self.within is not None, "a join over updates has no bounds"
         low, high = self.within
+        assert isinstance(low, timedelta), "only the upper bound may be a row's own"
         return low, high
+
+    @property
+    def row_bound(self) -> RowBound | None:
+        """The upper bound, if it is a row's own."""
+        high = None if self.within is None else self.within[1]
+        return high if isinstance(high, RowBound) else None
 
     @property
     def has_late_rows(self) -> bool:
         return self.within is not None
 
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule(
-        "with `within`, that of its left input; in an unmatched right row, that of the right row",
+        "with constant `within`, that of its left input; in an unmatched right row, that of the right row",
         "max(0, hi) of `within: [lo, hi]`; with `how: right` or `full` at least −lo",
         "event time < stamp, for either input: `<uid>.late.<input>`",
     )
@@ -108,6 +124,7 @@ class JoinOperator(PairedOperator):
         # within: [-2h, 1h], how: right  -> holdback 2h: an unmatched right row of 12:00 is emitted at watermark 14:00
         left, right = inputs
         problems = [*paired_problems(self, "a join", inputs, path), *_interval_problems(self, path)]
+        problems += _row_bound_problems(self, left, right, path)
         if self.how in RIGHT_UNMATCHED and not problems:
             problems += _right_event_time_problems(self, left, right, path)
         if self.how in LEFT_ALONE and self.columns:
@@ -117,19 +134,23 @@ class JoinOperator(PairedOperator):
             problems += pair_column_problems(self, left, right, path)
         if problems:
             return problems
-        low, high = map(in_us, self.bounds)
-        if self.how == "anti" and high >= in_us(_NEVER):
-            wait = format_duration(self.bounds[1])
+        low, high = self.bounds
+        columns = left.columns if self.how in LEFT_ALONE else joined_columns(self, left, right)
+        columns_known = left.columns_known and (right.columns_known or self.how in LEFT_ALONE)
+        if isinstance(high, RowBound):  # a pair may be as old as the row allows
+            return OutputRows(columns, None, APPEND, (), columns_known=columns_known)
+        if self.how == "anti" and high >= _NEVER:
+            wait = format_duration(high)
             message = f"`how: anti` emits a row once the watermark is {wait} after it, which is practically never"
             return [Problem((*path, "within"), f"{message}; choose a smaller upper bound")]
         return OutputRows(
-            left.columns if self.how in LEFT_ALONE else joined_columns(self, left, right),
+            columns,
             left.event_time,
             APPEND,
             (),
-            columns_known=left.columns_known and (right.columns_known or self.how in LEFT_ALONE),
+            columns_known=columns_known,
             shift_us=left.shift_us,
-            holdback_us=max(0, high, -low if self.how in RIGHT_UNMATCHED else 0),
+            holdback_us=max(0, in_us(high), -in_us(low) if self.how in RIGHT_UNMATCHED else 0),
         )
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
@@ -140,7 +161,8 @@ class JoinOperator(PairedOperator):
         left, right = inputs
         compared = [(one.left, one.right) for one in self.condition]
         pairs = [*self.key, *([(times[0], times[1])] if self.within is not None else compared)]
-        joined = joined_lineage(self, inputs, pairs)
+        bound = [] if self.row_bound is None else [(self.row_bound.column, times[1])]
+        joined = joined_lineage(self, inputs, [*pairs, *bound])
         if self.how in LEFT_ALONE:
             return RowsLineage(left.columns, joined.rows, left.any_column)
         if self.how in RIGHT_UNMATCHED and joined.columns:
@@ -155,15 +177,16 @@ class JoinOperator(PairedOperator):
         if self.within is None:
             condition = [one.text for one in self.condition]
             return how | ({"condition": condition} if condition else {})
-        return {"within": list(map(format_signed_duration, self.bounds)), **how}
+        return {"within": list(map(bound_text, self.bounds)), **how}
 
     def state_bounds(self) -> tuple[StateBound, ...]:
         if self.within is None:
             return self.bounds_by_input([InputMode(name, is_append=True) for name in self.inputs])
         low, high = self.bounds
+        until = f"{high.column} < W" if isinstance(high, RowBound) else f"event time{plus(high)} < W"
         unmatched = " without a match so far" if self.how in LEFT_ALONE else ""
         return (
-            StateBound("left", f"rows of {self.inputs[0]}{unmatched}", f"event time{plus(high)} < W"),
+            StateBound("left", f"rows of {self.inputs[0]}{unmatched}", until),
             StateBound("right", f"rows of {self.inputs[1]}", f"event time{plus(-low)} < W"),
         )
 
@@ -176,7 +199,8 @@ class JoinOperator(PairedOperator):
         )
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
-        compared = [one.left for one in self.condition], [one.right for one in self.condition]
+        bound = [] if self.row_bound is None else [self.row_bound.column]
+        compared = [*(one.left for one in self.condition), *bound], [one.right for one in self.condition]
         return [
             (side, list(dict.fromkeys([*(pair[index] for pair in self.key), *compared[index]])))
             for index, side in enumerate(SIDES)
@@ -194,6 +218,24 @@ def _interval_problems(operator: JoinOperator, path: Path) -> Iterator[Problem]:
             "in an upstream `sql` operator of each input"
         )
         yield Problem((*path, "key"), message)
+
+
+def _row_bound_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
+    """Yield why a left column cannot be the upper bound of its row."""
+    bound, (name, _) = operator.row_bound, operator.inputs
+    if bound is None:
+        return
+    at, type_ = (*path, "within", 1), left.type_of(bound.column)
+    if left.event_time is not None and bound.event_time != left.event_time:
+        message = f"expected `{bound.column} - {left.event_time}`, as {left.event_time} is the event time of {name}"
+        yield Problem(at, f"{message}, got `{bound}`")
+    if left.columns_known and bound.column not in left.columns:
+        yield Problem(at, f"{name} has no column {bound.column}; {did_you_mean(bound.column, left.columns)}")
+    elif type_ is not None and type_.kind != "timestamp":
+        yield Problem(at, f"{bound.column} is {type_}, expected a timestamp")
+    if left.shift_us or right.shift_us:
+        message = f"a bound of the row, `{bound}`, is not available in this version over rows of a window"
+        yield Problem(at, f"{message}; write a constant")
 
 
 def _right_event_time_problems(

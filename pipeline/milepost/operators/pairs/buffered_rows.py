@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from milepost.operators.contract import Ints, KeyedState, RowsOfKeys
-from milepost.operators.rows.columns import EventTime
+from milepost.operators.contract import Bools, Ints, KeyedState, OperatorInput, RowsOfKeys
+from milepost.operators.rows.columns import EventTime, check_event_time
 from milepost.operators.rows.timers import due_since_firing
 from milepost.protocol.exchange import BEGINNING_OF_TIME_US, END_OF_TIME_US
 from milepost.protocol.records import IDENTITY_COLUMNS, WEIGHT_COLUMN
+
+_BATCH_PAIRS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,68 @@ class BufferedRows:
         np.add.at(steps, begins[there], 1)
         np.add.at(steps, ends[there], -1)
         return np.flatnonzero(np.cumsum(steps)[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRanges:
+    """The buffered rows that match each row of a piece: a range of them, in which further bounds are compared.
+
+    Attributes:
+        begins, ends: the range of each row. times: its event time.
+        until: of each buffered row, its own greatest event time of a match. None: the ranges match as a whole.
+    """
+
+    begins: Ints
+    ends: Ints
+    times: Ints
+    until: Ints | None = None
+
+    def pairs(self, batch_rows: int) -> Iterator[tuple[Ints, Ints]]:
+        """Yield pairs (row, position of a buffered row) in batches of up to `batch_rows` pairs.
+
+        >>> ranges = MatchedRanges(np.array([0, 0]), np.array([2, 2]), np.array([15, 25]), np.array([20, 30]))
+        >>> [(own.tolist(), others.tolist()) for own, others in ranges.pairs(9)]
+        [([0, 0, 1], [0, 1, 1])]
+        """
+        for own, others in batched_pairs(self.begins, self.ends, batch_rows):
+            if self.until is None:
+                yield own, others
+            else:
+                fits = self.until[others] >= self.times[own]
+                if fits.any():
+                    yield own[fits], others[fits]
+
+    def touched(self, kept: BufferedRows) -> tuple[Bools, Ints]:
+        """Return (whether each row has a match, the positions of the buffered rows that have one, each once)."""
+        if self.until is None:
+            return self.ends > self.begins, kept.covered(self.begins, self.ends)
+        paired, met = np.zeros(len(self.begins), dtype=np.bool_), np.zeros(len(kept.order), dtype=np.bool_)
+        for own, others in self.pairs(_BATCH_PAIRS):
+            paired[own] = met[others] = True
+        return paired, np.flatnonzero(met)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBound:
+    """The column with a row's own greatest event time of a match. Null matches nothing."""
+
+    time: EventTime
+
+    @classmethod
+    def of_column(cls, uid: str, schema: pa.Schema, column: str) -> OwnBound:
+        """Return the bound in a column. Raises InvalidRequest: it does not exist, or is not a time."""
+        return cls(check_event_time(uid, OperatorInput(schema, column), "the upper bound of a join"))
+
+    @property
+    def column(self) -> str:
+        return self.time.column
+
+    def of(self, rows: pa.Table) -> Ints:
+        """Return the bounds in microseconds. Raises OperatorFailed: one does not fit int64 microseconds."""
+        column = rows.column(self.column)
+        filled = pa.table({self.column: column.fill_null(pa.scalar(0, pa.int64()).cast(column.type))})
+        bounds = self.time.of(filled)
+        return np.where(column.is_valid().to_numpy(), bounds, BEGINNING_OF_TIME_US)
 
 
 def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:

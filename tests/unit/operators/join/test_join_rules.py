@@ -243,3 +243,49 @@ def test_its_state_depends_on_what_it_stores(changed: dict[str, Any]) -> None:
     assert {row["name"]: row["verdict"] for row in compare_signatures(old, new)}["now"] == NEW_UID
     renamed = spec(now | {"columns": {"v": "right.who"}})
     assert state_signatures(renamed, build_graph(renamed))["operators"] == old["operators"]
+
+
+EXPIRING = {"orders": {"schema": ORDERS | {"expires": "timestamp[ms]", "n": "int64"}}}
+OWN = {"within": ["-5m", "expires - t"], "key": ["who"]}
+
+
+def test_an_upper_bound_may_be_a_column_of_the_left_row_and_the_output_has_no_event_time() -> None:
+    job = spec(join(**OWN), **EXPIRING)
+    node = build_graph(job).nodes["pairs"]
+    assert (node.event_time, node.output_kind, node.holdback_us, node.shift_us) == (None, "append", 0, 0)
+    states = explained_node(job, build_graph(job), node)["state"]
+    assert [one["until"] for one in states] == ["expires < W", "event time + 5m < W"]
+    operator = JoinOperator.model_validate(join(**OWN))
+    assert operator.model_dump(mode="json")["within"] == ["-5m", "expires - t"]
+    assert JoinOperator.model_validate(operator.model_dump(mode="json")) == operator
+
+
+@pytest.mark.parametrize(
+    "within",
+    [["-5m", "expired - t"], ["-5m", "expires - at"], ["-5m", "n - t"], ["-5m", "tags - t"]],
+)
+def test_an_upper_bound_that_does_not_fit_the_left_input_is_refused(within: list[str]) -> None:
+    with wording.raises(InvalidRequest):
+        build_graph(spec(join(**OWN | {"within": within}), **EXPIRING))
+
+
+def test_an_upper_bound_of_a_row_of_a_window_is_refused() -> None:
+    hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["who"], "window": {"tumbling": "1h"},
+              "aggregates": {"last": "max(expires)"}}  # fmt: skip
+    own = join(inputs=["hourly", "clicks"], key=["who"], within=["0s", "last - window_end"])
+    with wording.raises(InvalidRequest):
+        build_graph(spec(hourly, own, **EXPIRING))
+
+
+def test_a_lower_bound_of_a_row_is_refused_by_name() -> None:
+    with pytest.raises(ValidationError, match="the lower bound expires - t is a row's own"):
+        JoinOperator.model_validate(join(within=["expires - t", "1h"]))
+
+
+def test_state_of_a_join_depends_on_its_row_bound() -> None:
+    columns = {"schema": ORDERS | {"expires": "timestamp[ms]", "ends": "timestamp[us]"}}
+    bounds = (["-5m", "1h"], ["-5m", "expires - t"], ["-5m", "ends - t"])
+    constant, own, other = (spec(join(key=["who"], within=within), orders=columns) for within in bounds)
+    for one, two in ((constant, own), (own, other)):
+        old, new = (state_signatures(job, build_graph(job)) for job in (one, two))
+        assert {row["name"]: row["verdict"] for row in compare_signatures(old, new)}["pairs"] == NEW_UID

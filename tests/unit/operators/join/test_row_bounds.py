@@ -1,0 +1,141 @@
+"""An interval join whose upper bound is a column of the left row gives DuckDB's join, however rows are cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import milepost.operators.join.run as interval_join
+from milepost.operators.contract import OperatorInput
+from milepost.operators.join.row_bound import RowBound
+from milepost.operators.join.run import IntervalJoinByKey, JoinShape
+from milepost.protocol.exchange.watermarks import latest
+from milepost_testkit import profiles
+from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
+
+MINUTE = timedelta(minutes=1)
+UTC_US = pa.timestamp("us", "UTC")
+AUCTIONS = pa.schema([("id", pa.int64()), ("at", UTC_US), ("expires", pa.timestamp("ms")), ("n", pa.int64())])
+BIDS = pa.schema([("auction", pa.int64()), ("bid_at", UTC_US), ("price", pa.int64())])
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+
+
+def joined(low: int = 0, how: str = "inner") -> IntervalJoinByKey:
+    inputs = [OperatorInput(AUCTIONS, "at"), OperatorInput(BIDS, "bid_at")]
+    bounds = low * MINUTE, RowBound("expires", "at")
+    return IntervalJoinByKey("joined", JoinShape([("id", "auction")], bounds, how, {}), inputs)
+
+
+def at(minute: float) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + minute * MINUTE
+
+
+def us(minute: float) -> int:
+    return int(at(minute).timestamp()) * 1_000_000
+
+
+def auctions(*rows: tuple[Any, ...]) -> pa.Table:
+    """Return rows of (id, minute, last minute, number)."""
+    columns = [
+        [id_, at(begin), None if end is None else at(end).replace(tzinfo=None), n] for id_, begin, end, n in rows
+    ]
+    return pa.table(list(zip(*columns, strict=True)) if rows else [[] for _ in AUCTIONS], schema=AUCTIONS)
+
+
+def bids(*rows: tuple[Any, ...]) -> pa.Table:
+    columns = [[auction, at(minute), price] for auction, minute, price in rows]
+    return pa.table(list(zip(*columns, strict=True)) if rows else [[] for _ in BIDS], schema=BIDS)
+
+
+def expected_rows(how: str, low: int, firing_us: int | None) -> str:
+    near = f"r.auction = l.id AND r.bid_at BETWEEN l.at + INTERVAL ({low}) MINUTE AND l.expires"
+    past = "false" if firing_us is None else f"coalesce(epoch_us(l.expires) < {firing_us}, true)"
+    alone = f"NOT EXISTS (SELECT 1 FROM r WHERE {near}) AND (l.id IS NULL OR {past})"
+    if how == "semi":
+        return f"SELECT * FROM l WHERE EXISTS (SELECT 1 FROM r WHERE {near})"
+    if how == "anti":
+        return f"SELECT * FROM l WHERE {alone}"
+    rows = f"SELECT l.*, r.bid_at, r.price FROM l JOIN r ON {near}"
+    if how in ("left", "full"):
+        rows += f" UNION ALL SELECT *, NULL, NULL FROM l WHERE {alone}"
+    if how in ("right", "full"):
+        past = "false" if firing_us is None else f"epoch_us(r.bid_at + INTERVAL ({-low}) MINUTE) < {firing_us}"
+        alone = f"NOT EXISTS (SELECT 1 FROM l WHERE {near}) AND (r.auction IS NULL OR {past})"
+        rows += f" UNION ALL SELECT auction, bid_at, NULL, NULL, bid_at, price FROM r WHERE {alone}"
+    return rows
+
+
+keys, minutes = st.sampled_from([None, 1, 2]), st.integers(0, 12)
+pieces = st.lists(
+    st.one_of(
+        st.lists(
+            st.tuples(keys, minutes, st.one_of(st.none(), st.integers(-2, 20)), st.integers(0, 1)), max_size=6
+        ).map(lambda rows: (0, auctions(*rows))),
+        st.lists(st.tuples(keys, minutes, st.integers(0, 1)), max_size=6).map(lambda rows: (1, bids(*rows))),
+    ),
+    max_size=4,
+)
+histories = st.lists(st.tuples(pieces, st.sampled_from([1, 2, 3]), st.integers(0, 4)), min_size=1, max_size=6)
+
+
+@profiles.examples(share=0.4)
+@given(how=st.sampled_from(HOWS), history=histories, low=st.integers(-3, 3), at_once=st.sampled_from([1, 10**6]))
+def test_rows_are_those_of_duckdb_whatever_the_cut(
+    tmp_path_factory: pytest.TempPathFactory, how: str, history: Any, low: int, at_once: int
+) -> None:
+    """Over epochs and rescales. State has the rows that can still match."""
+    operator = joined(low, how)
+    run = TwoInputRun(operator, tmp_path_factory.mktemp("join"))
+    seen: list[list[pa.Table]] = [[auctions()], [bids()]]
+    late: list[list[pa.Table]] = [[auctions()], [bids()]]
+    found = [operator.output_schema.empty_table()]
+    stamp, minute = None, 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interval_join, "OUTPUT_BYTES", at_once)
+        for given_pieces, parallelism, advance in history:
+            firing_us = latest(stamp, us(minute))
+            out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
+            found.append(out)
+            for position, piece in given_pieces:
+                seen[position].append(piece)
+            for position, schema in enumerate((AUCTIONS, BIDS)):
+                late[position] += [rows.cast(schema) for rows in refused[position]]
+            stamp, minute = firing_us, minute + advance
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone='UTC'")
+    for name, tables, gone in (("l", seen[0], late[0]), ("r", seen[1], late[1])):
+        connection.register(f"all_{name}", pa.concat_tables(tables))
+        connection.register(f"late_{name}", pa.concat_tables(gone))
+        connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM all_{name} EXCEPT ALL SELECT * FROM late_{name}")
+    expected = connection.sql(expected_rows(how, low, run.firing_us)).to_arrow_table().cast(operator.output_schema)
+    assert Counter(map(repr, pa.concat_tables(found).to_pylist())) == Counter(map(repr, expected.to_pylist()))
+    fired = run.firing_us or 0
+    for name, live in (
+        ("left", f"SELECT count(*) FROM l WHERE id IS NOT NULL AND epoch_us(expires) >= {fired}"),
+        (
+            "right",
+            f"SELECT count(*) FROM r WHERE auction IS NOT NULL AND epoch_us(bid_at) - {low} * 60000000 >= {fired}",
+        ),
+    ):
+        stored, (alive,) = sum(run.restore(name).rows()["__weight"].to_pylist()), connection.sql(live).fetchall()[0]
+        assert stored <= alive if operator.by_existence and name == "left" else stored == alive
+
+
+def test_an_unmatched_row_is_emitted_once_its_own_bound_has_passed(tmp_path: Path) -> None:
+    run = TwoInputRun(joined(how="left"), tmp_path)
+    rows = auctions((1, 0, 9, 1), (2, 0, 3, 2), (3, 0, None, 3), (4, 5, 3, 4))
+    first, _ = run.epoch([(0, rows), (1, bids((1, 9, 50), (2, 4, 60), (3, 1, 70)))], None, us(3))
+    assert [(row["n"], row["price"]) for row in first.to_pylist()] == [(1, 50), (3, None)], "a null matches nothing"
+    second, _ = run.epoch([], us(3), us(3) + 1)
+    assert sorted(row["n"] for row in second.to_pylist()) == [2, 4], "no bid is between 5 and 3"
+    assert run.restore("left").rows()["n"].to_pylist() == [1]
+    third, _ = run.epoch([(1, bids((1, 10, 80), (1, 9, 90)))], us(9), us(9) + 1)
+    assert [row["price"] for row in third.to_pylist()] == [90] and not run.restore("left").rows().num_rows
