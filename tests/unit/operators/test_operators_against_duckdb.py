@@ -87,7 +87,7 @@ def tables(epochs: Sequence[Sequence[tuple[Any, ...]]]) -> list[pa.Table]:
 
 
 def query(sql: str, **inputs: pa.Table) -> pa.Table:
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     connection.execute("SET TimeZone='UTC'")
     for name, table in inputs.items():
         connection.register(name, table)

@@ -115,7 +115,7 @@ def put_out(plane: Plane, node: str, lineage: Sequence[int]) -> pa.Table:
 
 
 def check(plane: Plane, lineage: Sequence[int]) -> None:
-    database = duckdb.connect()
+    database = duckdb.cursor()
     database.execute("SET TimeZone = 'UTC'")
     for name in ("orders", "clicks"):
         database.register(name, put_out(plane, name, lineage))
@@ -171,7 +171,7 @@ def test_a_join_reads_a_source_and_windows_and_windows_read_a_join(tmp_path: Pat
             objects[name] = (plane.put(name, f"{moments[0]}.parquet", read),)
         head = plane.epoch(head, objects, EpochOptions(parallelism=parallelism))
     head = plane.epoch(head, {}, EpochOptions(parallelism=2, last=True))
-    database = duckdb.connect()
+    database = duckdb.cursor()
     database.execute("SET TimeZone = 'UTC'")
     for name in ("orders", "clicks"):
         database.register(name, put_out(plane, name, head.lineage))

@@ -105,7 +105,7 @@ def of_duckdb(there: Counter[tuple[tuple[Any, ...], str]]) -> list[dict[str, Any
     rows = table([(*row, 1) for (row, _), weight in there.items() for _ in range(weight)])
     calls = {name: parse_aggregate(text) for name, text in CALLS.items()}
     asked = ", ".join(f'{said(call, TYPES)} AS "{name}"' for name, call in calls.items())
-    with duckdb.connect() as connection:
+    with duckdb.cursor() as connection:
         connection.register("rows", rows)
         return connection.sql(f"SELECT k, {asked} FROM rows GROUP BY k").to_arrow_table().to_pylist()
 

@@ -93,7 +93,7 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
         for position in (0, 1):
             late[position] += refused[position]
         stamp, minute = firing_us, minute + advance
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     connection.execute("SET TimeZone='UTC'")
     for name, signed, all_, refused in zip("lr", ("value", "x"), seen, late, strict=True):
         connection.register(f"{name}_all", pa.concat_tables(all_))

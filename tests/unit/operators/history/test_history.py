@@ -188,8 +188,8 @@ def expected(came: list[tuple[Any, ...]], *, tracked: bool) -> Counter[tuple[Any
         if tracked
         else "false"
     )
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE came (id BIGINT, city VARCHAR, lsn BIGINT, gone BOOLEAN)")
+    with duckdb.cursor() as connection:
+        connection.execute("CREATE TEMP TABLE came (id BIGINT, city VARCHAR, lsn BIGINT, gone BOOLEAN)")
         if came:
             connection.executemany("INSERT INTO came VALUES (?, ?, ?, ?)", came)
         return Counter(connection.execute(EXPECTED.format(same=same)).fetchall())

@@ -145,7 +145,7 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
             stamp, minute = firing_us, minute + advance
     low, high = interval
     left, right, late_left, late_right = (pa.concat_tables(part) for part in (*seen, *late))
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     connection.execute("SET TimeZone='UTC'")
     for name, table in (("lefts", left), ("rights", right), ("late_lefts", late_left), ("late_rights", late_right)):
         connection.register(name, table)

@@ -86,7 +86,7 @@ def listed(tables: Sequence[pa.Table], *columns: str) -> list[tuple[Any, ...]]:
 
 def batch(operator: JoinOverUpdates, net: Sequence[pa.Table]) -> Counter[str]:
     """Return the join of the rows by DuckDB: each row with its weight, which may be below 0."""
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     for name, rows in zip("lr", net, strict=True):
         connection.register(f"{name}_rows", rows)
         columns = ", ".join(f'"{column}"' for column in rows.column_names if column != WEIGHT_COLUMN)

@@ -98,8 +98,8 @@ MARKED = {"status": "status IS DISTINCT FROM '='", "paid": "true"}
 
 
 def expected(came: list[tuple[Any, ...]], conditions: dict[str, str]) -> Counter[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE came (id BIGINT, status VARCHAR, paid DOUBLE, lsn BIGINT, gone BOOLEAN)")
+    with duckdb.cursor() as connection:
+        connection.execute("CREATE TEMP TABLE came (id BIGINT, status VARCHAR, paid DOUBLE, lsn BIGINT, gone BOOLEAN)")
         if came:
             connection.executemany("INSERT INTO came VALUES (?, ?, ?, ?, ?)", came)
         return Counter(connection.execute(EXPECTED.format(**conditions)).fetchall())

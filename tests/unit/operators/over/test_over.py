@@ -173,7 +173,7 @@ SALE = st.tuples(st.integers(0, 9), st.sampled_from(["a", "b", None]), PRICES, F
 
 
 def expected(rows: list[Row], key: tuple[str, ...]) -> Counter[str]:
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in SALES]
     connection.register("sales", pa.table(columns, schema=SALES))
     window = f"({'PARTITION BY seller' if key else ''} ORDER BY x + 0.0 DESC NULLS LAST"

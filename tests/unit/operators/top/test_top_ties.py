@@ -143,7 +143,7 @@ def test_what_is_read_adds_up_to_duckdbs_ranks(
             run, views(*((*one, 1) for one in come), *((*one, -1) for one in gone)), sorted(cuts)
         ):
             read[repr(row)] += weight
-        connection = duckdb.connect()
+        connection = duckdb.cursor()
         connection.register("there", pa.table([*zip(*there, strict=True)] if there else [[], [], []], schema=VIEWS))
         rank = f"{function}() OVER ({'PARTITION BY hour' if key else ''} ORDER BY views + 0.0 DESC NULLS LAST{tied})"
         expected = connection.sql(f"SELECT * FROM (SELECT *, {rank} AS place FROM there) WHERE place <= {n}").fetchall()

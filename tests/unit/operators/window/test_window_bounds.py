@@ -67,7 +67,7 @@ def test_bounds_are_those_of_duckdb_around_changes_of_the_clock(
     offset = timedelta(hours=0 if length == "1d" and hours == 24 else hours)
     given_us = np.array([microseconds(change) + by for change, by in times])
     unit, after = UNITS[length.lstrip("1")], f"INTERVAL {offset // timedelta(hours=1)} HOUR"
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     connection.execute("SET TimeZone='UTC'")
     connection.register("rows", pa.table({"t": given_us}))
     first = f"date_trunc('{unit}', (make_timestamptz(t) AT TIME ZONE '{zone}') - {after})"

@@ -46,7 +46,7 @@ TABLE = pa.table(
 )  # fmt: skip
 def test_the_filtered_rows_equal_those_of_duckdb(predicate: str) -> None:
     rows = TABLE  # by this name the query finds it
-    connection = duckdb.connect()
+    connection = duckdb.cursor()
     connection.execute("SET TimeZone = 'UTC'")
     wanted = connection.execute(f"SELECT n FROM rows WHERE {predicate} ORDER BY n").fetchall()
     assert [(n,) for n in rows_where(rows, predicate)["n"].to_pylist()] == wanted
