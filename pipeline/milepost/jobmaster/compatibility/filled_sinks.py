@@ -28,7 +28,7 @@ def filled_sinks(base: CheckpointMetadata | None, graph: JobGraph) -> frozenset[
         if rows.mode == "upsert"
         and not rows.part
         and graph.nodes[graph.keyed_by(rows.uid)].publishes_state
-        and graph.keyed_by(rows.uid) in base.operators
+        and (graph.keyed_by(rows.uid) in base.operators or name in base.tables)
         and name not in base.sinks
     )
 

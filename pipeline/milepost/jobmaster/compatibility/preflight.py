@@ -16,6 +16,7 @@ from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
+from milepost.jobmaster.compatibility.query_edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.source_changes import describe_sources
 from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
@@ -30,6 +31,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import (
     BEGINS_EMPTY,
     COMPATIBLE,
+    FROM_NOW_ON,
     NEW_TABLE,
     NEW_TABLE_OR_BACKFILL,
     NEW_UID,
@@ -46,17 +48,17 @@ from milepost.jobspec.graph import (
 from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.jobspec.load import from_text
 from milepost.operators import STATEFUL_KINDS, StatefulOperator
-from milepost.operators.base import APPEND, RowWiseSpec
+from milepost.operators.base import RowWiseSpec
 from milepost.operators.lookup import LookupOperator
 from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
+REFILLED = "refilled"
+"""Outcome of an operator or sink whose rows the next epoch makes again, from current rows upstream."""
 
 CHANGED = "changed"
 """Outcome of a source, SQL or lookup that now produces other rows, or other event times, from the same input."""
-
-_LACKS = "would be missing, so it would not equal its query"
 
 _OLD_ROWS = "rows read before stay as they are, unless a backfill reads them again"
 
@@ -70,6 +72,7 @@ def preflight(
     loaded: LoadedCode | None,
     *,
     allow_non_restored_state: bool = False,
+    from_now_on: bool = False,
 ) -> list[dict[str, str]]:
     """Return one row per operator, source, sink and the job, in the order of the spec, then the removed ones.
 
@@ -77,21 +80,25 @@ def preflight(
         base: the checkpoint to continue, with the names of the spec (`JobContext.base_metadata`); None: none.
         loaded: None: no process class was loaded. What depends on one is not checked.
         allow_non_restored_state: whether state that no operator restores may be discarded.
+        from_now_on: whether SQL statements may lack rows that were read before.
     Returns:
         ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. The last rows are the
         sources, SQL and lookups whose definition changed, which refuses nothing.
     """
     if base is None:
         return []
-    graph = context.graph if loaded is None else loaded.graph
-    recorded, signatures = _recorded(base, graph), state_signatures(context.job.spec, graph)
+    spec, graph = context.job.spec, context.graph if loaded is None else loaded.graph
+    recorded, signatures = _recorded(base, graph), state_signatures(spec, graph)
     rows = compare_signatures(recorded, signatures)
     order = [node.uid for node in graph.stateful]
     renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
-    refused_operators = refusals(context.job.spec, base, graph, loaded)
+    refused_operators = refusals(spec, base, graph, loaded)
     retimed = retimed_sources(recorded, signatures)
-    filled, seeded = filled_sinks(base, graph), seeded_operators(base, graph)
+    edits, continued = query_edits(spec, graph, base, from_now_on=from_now_on), without_refilled(spec, graph, base)
+    filled, seeded = filled_sinks(continued, graph), seeded_operators(continued, graph)
     describe_sources(rows, context, base, signatures)
+    accepted = {COMPATIBLE}
+    accepted |= ({NON_RESTORED} if allow_non_restored_state else set()) | ({FROM_NOW_ON} if from_now_on else set())
     for row in rows:
         outcome = RESTORED
         if row["detail"] == BEGINS_EMPTY:
@@ -99,44 +106,27 @@ def preflight(
         elif f"{row['kind']} {REMOVED}" in row["detail"]:
             outcome = DROPPED
             _describe_loss(row, recorded, renamed)
-        if row["kind"] == "operator":
+        edit = describe_edit(row, edits, spec, graph)
+        if row["kind"] == "operator" and edit is not Edit.REFILL:
             outcome = _check_operator(row, outcome, context, base, graph, loaded)
             if row["verdict"] == COMPATIBLE and row["name"] in refused_operators:
                 row |= {"verdict": NEW_UID, "detail": refused_operators[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _check_sink(row, context, base, graph)
+            _check_sink(row, context, base, graph, replaced=edit is Edit.REFILL)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
             row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]].get("root"))
         elif row["kind"] == "source" and row["name"] in retimed:
             outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {_OLD_ROWS}"
-        if row["kind"] == "sink" and row["name"] in filled and row["verdict"] == COMPATIBLE:
+        if row["kind"] == "sink" and row["name"] in filled - edits.replaced and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
         if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
             upstream = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
             row["detail"] = f"starts with the current rows of {' and '.join(upstream)}"
-        if row["detail"] == BEGINS_EMPTY and _lacks_rows(row, context.job.spec, base, graph):
-            row |= {"verdict": NON_RESTORED, "detail": f"rows read up to checkpoint {base.checkpoint_id} {_LACKS}"}
-        accepted = row["verdict"] == COMPATIBLE or (row["verdict"] == NON_RESTORED and allow_non_restored_state)
-        row["outcome"] = outcome if accepted else REFUSED
+        if edit is Edit.BACKFILL and row["verdict"] == COMPATIBLE:
+            row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(row["detail"] == BEGINS_EMPTY, base)}
+        outcome = REFILLED if edit is Edit.REFILL else outcome
+        row["outcome"] = outcome if row["verdict"] in accepted else REFUSED
     return [*rows, *_changed_definitions(context, base)]
-
-
-def _lacks_rows(row: dict[str, str], spec: JobSpec, base: CheckpointMetadata, graph: JobGraph) -> bool:
-    """Return whether a new step or table of a SQL statement would lack rows that its sources had before."""
-    if row["kind"] not in ("operator", "sink"):
-        return False
-    uid = row["name"] if row["kind"] == "operator" else graph.sink_inputs[row["name"]].uid
-    return statement_of(spec, uid) is not None and _lacks(uid, base, graph)
-
-
-def _lacks(uid: str, base: CheckpointMetadata, graph: JobGraph) -> bool:
-    """Return whether rows that a new reader of a node needs are gone. Current rows of updates are read again."""
-    node = graph.nodes[uid]
-    if not node.inputs:
-        return uid in base.sources
-    if uid in base.operators:
-        return node.output_kind == APPEND or not node.publishes_state
-    return any(_lacks(name, base, graph) for name in node.inputs)
 
 
 def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
@@ -170,6 +160,7 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
         (operator.kind, operator.uid, operator.uid, operator.definition_text)
         for operator in current.operators
         if isinstance(operator, RowWiseSpec)
+        and statement_of(current, operator.uid) is None  # its query has a verdict of its own
         and recorded.get(operator.uid, _definition(operator)) != _definition(operator)
     ]
     for name, source in current.sources.items():
@@ -227,23 +218,28 @@ def check_compatible(
     loaded: LoadedCode,
     *,
     allow_non_restored_state: bool = False,
+    from_now_on: bool = False,
     on_report: OnReport | None = None,
     can_rebuild: bool = True,
     retry_command: str | None = None,
 ) -> bool:
     """Refuse a spec or functions that cannot continue the state of a checkpoint.
 
-    Returns: whether the next epoch discards state. Raises: InvalidRequest.
+    Returns: whether the next epoch discards or refills state, which it does even without input.
+    Raises: InvalidRequest.
     Args:
         allow_non_restored_state: whether state that no operator restores, and positions of removed sources, may be
             discarded.
+        from_now_on: whether SQL statements may lack rows that were read before.
         on_report: receives the report, refused or not, if spec or code differ from the checkpoint's.
         can_rebuild, retry_command: as in `advice`.
     """
     if base is None:
         return False
     check_locations(context, base)
-    report = preflight(context, base, loaded, allow_non_restored_state=allow_non_restored_state)
+    report = preflight(
+        context, base, loaded, allow_non_restored_state=allow_non_restored_state, from_now_on=from_now_on
+    )
     if on_report is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
         on_report(report)
     refused_operators = refusals(context.job.spec, base, loaded.graph, loaded)  # these errors have their own hints
@@ -257,7 +253,7 @@ def check_compatible(
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
-    return any(row["verdict"] == NON_RESTORED for row in report)
+    return any(row["verdict"] in (NON_RESTORED, FROM_NOW_ON) or row["outcome"] == REFILLED for row in report)
 
 
 def mismatches(report: list[dict[str, str]]) -> list[str]:
@@ -289,7 +285,7 @@ def _check_operator(
     if spec is None or isinstance(spec, RowWiseSpec) or row["verdict"] != COMPATIBLE:
         return outcome
     if outcome == NEW:
-        if spec.renamed_from is not None:
+        if spec.renamed_from is not None and statement_of(context.job.spec, uid) is None:
             detail = f"checkpoint {base.checkpoint_id} has no state of {spec.renamed_from}, its former name"
             row |= {"verdict": NON_RESTORED, "detail": f"{detail}: starts empty"}
         return outcome
@@ -333,8 +329,14 @@ def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[Sch
     ]
 
 
-def _check_sink(row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph) -> None:
-    """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row."""
+def _check_sink(
+    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, *, replaced: bool
+) -> None:
+    """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row.
+
+    Args:
+        replaced: whether the next epoch replaces all rows of the table.
+    """
     sink = graph.sink_inputs[row["name"]]
     table = base.tables.get(row["name"])
     address = context.sink_address(row["name"])
@@ -349,8 +351,8 @@ def _check_sink(row: dict[str, str], context: JobContext, base: CheckpointMetada
         return
     if table is None:
         return
-    if table.rows and sink.mode == "upsert" and graph.keyed_by(sink.uid) not in base.signatures["operators"]:
-        uid = graph.keyed_by(sink.uid)
+    uid = graph.keyed_by(sink.uid)
+    if table.rows and sink.mode == "upsert" and uid not in base.signatures["operators"] and not replaced:
         detail = f"its table has rows of the former {uid}, and {uid} starts empty"
         row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
         return

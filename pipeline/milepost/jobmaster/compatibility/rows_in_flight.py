@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
+from milepost.jobmaster.compatibility.query_edits import without_refilled
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, analyse, input_signatures, late_outputs
@@ -31,6 +32,7 @@ def refusals(
     Args:
         loaded: None: no process class was loaded. What depends on one is not checked.
     """
+    base = without_refilled(spec, graph, base)  # rows in flight before refilled state are dropped with it
     refused = _rows_in_flight(spec, base, graph, loaded)
     return refused | _ended_event_time(spec, base, graph, loaded) if base.final else refused
 

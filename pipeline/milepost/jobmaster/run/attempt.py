@@ -29,6 +29,7 @@ from milepost.epoch import (
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
+from milepost.jobmaster.compatibility.query_edits import without_refilled
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
@@ -94,7 +95,9 @@ def run_opened_epoch(
         InvalidRequest: the spec does not fit the state it would restore, or a sink refuses the rows.
         StateCorrupt: the base checkpoint cannot be read.
     """
-    opened = replace(opened, base=reset_watermarks(context.job.spec, opened.loaded.graph, opened.base))
+    spec, graph = context.job.spec, opened.loaded.graph
+    base = reset_watermarks(spec, graph, opened.base)
+    opened = replace(opened, base=None if base is None else without_refilled(spec, graph, base))
     attempt = _Attempt(context, opened, runner, clock, judged)
     plan = attempt.plan()
     clock("session")

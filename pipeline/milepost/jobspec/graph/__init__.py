@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.checks import structure_problems as structure_problems
     from milepost.jobspec.graph.compatibility import BEGINS_EMPTY as BEGINS_EMPTY
     from milepost.jobspec.graph.compatibility import COMPATIBLE as COMPATIBLE
+    from milepost.jobspec.graph.compatibility import FROM_NOW_ON as FROM_NOW_ON
     from milepost.jobspec.graph.compatibility import NEW_TABLE as NEW_TABLE
     from milepost.jobspec.graph.compatibility import NEW_TABLE_OR_BACKFILL as NEW_TABLE_OR_BACKFILL
     from milepost.jobspec.graph.compatibility import NEW_UID as NEW_UID
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import UNCHANGED as UNCHANGED
     from milepost.jobspec.graph.compatibility import can_continue as can_continue
     from milepost.jobspec.graph.compatibility import compare_signatures as compare_signatures
+    from milepost.jobspec.graph.compatibility import is_changed as is_changed
+    from milepost.jobspec.graph.compatibility import is_edited as is_edited
     from milepost.jobspec.graph.compatibility import recorded_answers as recorded_answers
     from milepost.jobspec.graph.compatibility import retimed_sources as retimed_sources
     from milepost.jobspec.graph.compatibility import state_signatures as state_signatures

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
-from milepost.jobspec.graph.fingerprints import fingerprint, statement_of
+from milepost.jobspec.graph.fingerprints import fingerprint, state_fingerprint, statement_of
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
@@ -24,6 +24,8 @@ from milepost.operators.sql import SelectSpec
 
 COMPATIBLE = "compatible"
 NON_RESTORED = "needs --allow-non-restored-state"
+FROM_NOW_ON = "needs a backfill or --from-now-on"
+"""Rows that a SQL statement read before went through another text, or were not read by its new steps."""
 NEW_UID = "needs a new uid or a backfill"
 NEW_TABLE = "needs a new sink name and path"
 NEW_TABLE_OR_BACKFILL = "needs a new sink name and path, or a backfill"
@@ -94,7 +96,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
         signature[_SOURCES] = input_sources if len(input_sources) > 1 else input_sources[0]
     if statement_of(spec, node.uid) is not None:
-        signature[_QUERY] = fingerprint(spec, node.uid)
+        signature[_QUERY] = state_fingerprint(spec, node.uid)
     signature |= operator.signature(retracts=node.retracts)
     for name in node.inputs:
         if graph.nodes[name].retracts:
@@ -247,11 +249,7 @@ def _row(section: str, name: str, verdict: str, detail: str) -> dict[str, str]:
 def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, str]:
     if before is None:
         return COMPATIBLE, BEGINS_EMPTY
-    changed = [
-        key
-        for key in sorted({*before, *after})
-        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _is_changed(key, before.get(key), after.get(key))
-    ]
+    changed = _changed(before, after)
     if not changed:
         return COMPATIBLE, UNCHANGED
     pairs = [(_spec_key(key, after), before.get(key), after.get(key)) for key in changed]
@@ -262,6 +260,29 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
         return NEW_TABLE_OR_BACKFILL if {*changed} <= {_ROWS_OF, _QUERY} else NEW_TABLE, detail
     # A source records consumed object keys relative to its root, so another root would mean other objects.
     return NEW_UID, detail
+
+
+def is_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two signatures of an operator or sink differ."""
+    return bool(_changed(before, after))
+
+
+def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two signatures of an operator or sink differ, and only by the text of its query.
+
+    The query of a sink includes the operator whose rows it shows.
+    """
+    changed = {*_changed(before, after)}
+    return bool(changed) and changed <= {_QUERY, _ROWS_OF}
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return the keys by which two signatures differ."""
+    return [
+        key
+        for key in sorted({*before, *after})
+        if key != RENAMED_FROM and not key.endswith(_ANSWERS) and _is_changed(key, before.get(key), after.get(key))
+    ]
 
 
 def _is_changed(key: str, before: Any, after: Any) -> bool:
