@@ -59,10 +59,15 @@ def document(sql: str, name: str = "shop", **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class SqlJob:
-    """The job, and what has landed so far."""
+    """The job, and what has landed so far.
+
+    Attributes:
+        changes: keys of its spec, as for `document`.
+    """
 
     folder: Path
     sql: str
+    changes: dict[str, Any] = field(default_factory=dict)
     epochs: int = 0
     parallelism: int = 2
     database: duckdb.DuckDBPyConnection = field(default_factory=duckdb.connect)
@@ -75,11 +80,11 @@ class SqlJob:
         self.write(self.sql)
         self._land("countries", [f"c{number},k{number % 3}" for number in range(4)])
 
-    def write(self, sql: str) -> None:
-        """Write the spec and its SQL file."""
-        self.sql = sql
-        spark = {"master": "local[2]", "parallelism": self.parallelism}
-        (self.folder / "shop.yaml").write_text(yaml.safe_dump(document(sql, spark=spark), sort_keys=False))
+    def write(self, sql: str, **changes: Any) -> None:
+        """Write the spec, with some more keys, and its SQL file."""
+        self.sql, self.changes = sql, self.changes | changes
+        keys = {"spark": {"master": "local[2]", "parallelism": self.parallelism}} | self.changes
+        (self.folder / "shop.yaml").write_text(yaml.safe_dump(document(sql, **keys), sort_keys=False))
         (self.folder / "shop.sql").write_text(sql)
 
     def rescale(self, parallelism: int) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.language.fields import OrderColumn as OrderColumn
     from milepost.language.fields import PositiveDuration as PositiveDuration
     from milepost.language.fields import PreciseDuration as PreciseDuration
+    from milepost.language.fields import QueryName as QueryName
     from milepost.language.fields import QueueUrl as QueueUrl
     from milepost.language.fields import RightColumn as RightColumn
     from milepost.language.fields import SignedDuration as SignedDuration

@@ -204,6 +204,7 @@ def _check_right(text: str) -> str:
 
 RightColumn = Annotated[str, AfterValidator(_check_right), _text_schema(_RIGHT, "right.COLUMN")]
 NodeName = Annotated[str, AfterValidator(names.check_node_name)]
+QueryName = Annotated[str, AfterValidator(names.check_query_name)]
 StepName = Annotated[str, AfterValidator(names.check_step_name)]
 """Name of an operator, which may be a step of a SQL statement: `revenue__agg`."""
 SinkName = Annotated[str, AfterValidator(names.check_sink_name)]

@@ -32,6 +32,13 @@ def check_step_name(name: str) -> str:
     return name if "__" in name and _STEP.fullmatch(name) else check_node_name(name)
 
 
+def check_query_name(name: str) -> str:
+    """Return `name` if it names a SQL statement, or `statement.name` a common table expression. Raises ValueError."""
+    for part in name.split(".", 1):
+        check_node_name(part)
+    return name
+
+
 def check_sink_name(name: str) -> str:
     """Return `name` if it is a valid sink name. Raises ValueError."""
     if not _SINK.fullmatch(name):

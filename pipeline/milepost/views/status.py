@@ -64,6 +64,8 @@ def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
     yield Fact("lag", lag, "age of the oldest unread object" if status.unread_objects else "")
     unread = "unknown" if status.unread_objects is None else counted(status.unread_objects, "object")
     yield Fact("unread", unread, show_bytes(status.unread_bytes) if status.unread_bytes else "")
+    for statement, checkpoint_id in (status.incomplete or {}).items():
+        yield Fact("incomplete", f"{statement} does not equal its query before checkpoint {checkpoint_id}")
     if status.month is not None:
         yield Fact("estimate", f"a month costs {month_cost_text(status.month)}")
     if status.frozen is not None:

@@ -57,6 +57,13 @@ def run(
             help="Discard state that no operator of the spec restores. `lint` lists it.",
         ),
     ] = False,
+    from_now_on: Annotated[
+        bool,
+        typer.Option(
+            "--from-now-on",
+            help="Let edited or new SQL statements lack rows that were read before. `status` shows it.",
+        ),
+    ] = False,
     drain: Annotated[
         bool, typer.Option("--drain", help="Run until there is no new input, then fire all windows and finish the job.")
     ] = False,
@@ -112,6 +119,7 @@ def run(
                     runner,
                     take_over=take_over,
                     allow_non_restored_state=allow_non_restored_state,
+                    from_now_on=from_now_on,
                     drain=drain,
                     up_to=up_to,
                     tell=note_report,

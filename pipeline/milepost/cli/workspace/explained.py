@@ -39,10 +39,12 @@ def _show_statements(report: Mapping[str, Any], output: Output) -> None:
     where = "file" if len({one["file"] for one in report["statements"]}) > 1 else "line"
     for one in report["statements"]:
         kinds = [step["kind"] for step in one["steps"] if step["kind"] != "sql"]
-        rows.append([one["name"], one[where] or "", ", ".join(kinds) or "sql", one["mode"]])
-        time = [] if one["event_time"] is None else [f"event time {one['event_time']}"]
-        notes.append("; ".join([*time, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
-    output.table(["statement", where, "steps", "rows"], rows, optional=(where,), notes=notes)
+        rows.append([one["name"], one[where] or "", ", ".join(kinds) or "sql", one["mode"], one["edit"] or ""])
+        remarks = [] if one["event_time"] is None else [f"event time {one['event_time']}"]
+        if one["incomplete_before"] is not None:
+            remarks.append(f"does not equal its query before checkpoint {one['incomplete_before']}")
+        notes.append("; ".join([*remarks, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
+    output.table(["statement", where, "steps", "rows", "edit"], rows, optional=(where, "edit"), notes=notes)
 
 
 def show_graph(report: Mapping[str, Any], output: Output) -> None:

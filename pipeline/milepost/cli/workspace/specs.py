@@ -121,7 +121,7 @@ def lint(
     """Validate a spec, explain its graph, and compare it with the job's head."""
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a graph is drawn as SVG. Nothing was written.")
-    from milepost.jobmaster import JobMaster, advice
+    from milepost.jobmaster import JobMaster, advice, statement_edits
     from milepost.jobspec.load import lint_report, load_job, shown_path
 
     output: Output = ctx.obj
@@ -136,6 +136,11 @@ def lint(
     report["refused_tables"] = list(with_head.refused_tables)
     report["source_warnings"] = list(with_head.source_warnings)
     report["upsert"] = [to_json(price) for price in with_head.prices]
+    edits = statement_edits(loaded.spec, with_head.rows)
+    for statement in report["statements"]:
+        edit = edits.get(statement["name"])
+        statement["edit"] = None if edit is None else edit.value
+        statement["incomplete_before"] = with_head.incomplete.get(statement["name"])
     add_sizes(report, with_head.sizes)
     if file is not None:
         write_picture(report, file)
@@ -195,6 +200,7 @@ class _WithHead:
         prices: cost of the upserts. sizes: state sizes at the head.
         refused_tables: why `run` would refuse a new table now, one entry per table.
         source_warnings: one entry per source of which nothing, or not everything, would be read.
+        incomplete: statements that do not equal their queries -> the checkpoint before which they do not.
     """
 
     rows: list[dict[str, Any]]
@@ -203,6 +209,7 @@ class _WithHead:
     refused_tables: tuple[str, ...] = ()
     source_warnings: tuple[str, ...] = ()
     sizes: Mapping[str, StateSize] = field(default_factory=dict)
+    incomplete: Mapping[str, int] = field(default_factory=dict)
 
 
 def _compared(loaded: LoadedJob) -> _WithHead:
@@ -214,7 +221,8 @@ def _compared(loaded: LoadedJob) -> _WithHead:
         refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.reports.refused_tables())
         rows, prices = list(master.reports.compatibility()), master.reports.upsert_prices()
         warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(loaded) if one.suspicious)
-        return _WithHead(rows, None, prices, refused, warnings, master.reports.state_sizes())
+        sizes, incomplete = master.reports.state_sizes(), master.reports.incomplete_statements()
+        return _WithHead(rows, None, prices, refused, warnings, sizes, incomplete)
     except (StoreUnavailable, EnvironmentUnusable) as error:
         # Without access to the store, as in CI, the spec alone is checked, and the report names what was not compared.
         return _WithHead([], error.message.splitlines()[0])

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from milepost.jobmaster.compatibility.source_changes import changed_sources
 from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
-from milepost.jobspec.graph import NEW_TABLE, NEW_TABLE_OR_BACKFILL, NEW_UID, NON_RESTORED, JobGraph, statement_of
+from milepost.jobspec.graph import (
+    FROM_NOW_ON,
+    NEW_TABLE,
+    NEW_TABLE_OR_BACKFILL,
+    NEW_UID,
+    NON_RESTORED,
+    JobGraph,
+    statement_of,
+)
 from milepost.jobspec.job import JobSpec
 
 Row = dict[str, str]
@@ -34,13 +42,13 @@ def _steps(
 ) -> Iterator[str]:
     non_restored = [row for row in refused if row["verdict"] == NON_RESTORED]
     renamed = [row for row in non_restored if row["kind"] == "operator" and "renamed_to" in row]
+    renamed += [{**row, "renamed_to": row["name"], "name": row["former"]} for row in refused if "former" in row]
     changed_operators = [row["name"] for row in refused if row["kind"] == "operator" and row["verdict"] == NEW_UID]
     moved_sinks = [row for row in refused if row["verdict"] in (OTHER_TABLE, OTHER_TABLE_OR_MIGRATION)]
     new_tables = [row["name"] for row in refused if row["verdict"] == NEW_TABLE]
     changed_rows = [row["name"] for row in refused if row["verdict"] == NEW_TABLE_OR_BACKFILL]
     if renamed:
-        lines = "; ".join(f"write `renamed_from: {row['name']}` at operator {row['renamed_to']}" for row in renamed)
-        yield f"if the operator was only renamed, {lines}: its state continues"
+        yield f"if {_renamed_text(spec, renamed)}: its state continues"
     yield from changed_sources(refused)
     yield (
         "restore the lines of the current table in the sink" if len(moved_sinks) == len(refused) else "undo the change"
@@ -50,24 +58,25 @@ def _steps(
             yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] == NEW_UID for row in refused):
         yield "give the changed source a new name: its recorded position does not apply to another path"
-    rebuildable = bool(
-        changed_operators
-        or changed_rows
-        or _lacking(spec, graph, refused)
-        or any(row["kind"] == "job" for row in refused)
-    )
+    lacking = [row for row in refused if row["verdict"] == FROM_NOW_ON]
+    rebuildable = bool(changed_operators or changed_rows or lacking or any(row["kind"] == "job" for row in refused))
     if can_rebuild and rebuildable:
         first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
     statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
     if statements:
-        if _lacking(spec, graph, refused):
-            yield f"begin with the rows that arrive from now on: {retry_command} --allow-non-restored-state"
-        if changed_operators or changed_rows:
-            noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
+        noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
+        only_lacking = all(row["verdict"] in (FROM_NOW_ON, NON_RESTORED) for row in refused)
+        if lacking and only_lacking:
+            discards = " --allow-non-restored-state" if non_restored else ""
             yield (
-                f"begin new tables with the rows that arrive from now on: give {noun} a new name, then "
-                f"{retry_command} --allow-non-restored-state, which discards the state under the old name"
+                f"let {noun} lack these rows: {retry_command} --from-now-on{discards}, and a table does not equal "
+                "its query until a backfill"
+            )
+        if changed_operators or changed_rows:
+            yield (
+                f"begin new tables with the rows that arrive from now on: give {noun} a new name, then {retry_command} "
+                "--from-now-on --allow-non-restored-state, which discards the state under the old name"
             )
         return
     if changed_operators:
@@ -98,10 +107,19 @@ def _steps(
         yield f"start a new table: {first}{retry_command}"
 
 
-def _lacking(spec: JobSpec, graph: JobGraph, refused: Sequence[Row]) -> bool:
-    """Return whether new steps of SQL statements would lack rows that were read before."""
-    new = [row for row in refused if row["verdict"] == NON_RESTORED and "forgets" not in row]
-    return any(statement_of(spec, name) is not None for name in _names(graph, new))
+def _renamed_text(spec: JobSpec, renamed: Sequence[Row]) -> str:
+    """Return which renames would explain removed operators, and what to write then."""
+    queries = {}
+    for row in renamed:
+        if statement_of(spec, row["renamed_to"]) is not None:
+            name, former = (uid.split("__") for uid in (row["renamed_to"], row["name"]))
+            own = 2 if len(name) > 2 and len(former) > 2 and name[1] != former[1] else 1
+            queries[".".join(name[:own])] = ".".join(former[:own])
+    if queries:
+        entries = ", ".join(f"{name}: {former}" for name, former in queries.items())
+        return f"the query was only renamed, write `renamed: {{{entries}}}` in the spec"
+    lines = "; ".join(f"write `renamed_from: {row['name']}` at operator {row['renamed_to']}" for row in renamed)
+    return f"the operator was only renamed, {lines}"
 
 
 def _names(graph: JobGraph, refused: Sequence[Row]) -> Iterator[str]:

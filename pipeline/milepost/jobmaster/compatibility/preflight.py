@@ -41,6 +41,7 @@ from milepost.jobspec.graph import (
     UNCHANGED,
     JobGraph,
     compare_signatures,
+    is_same_query,
     retimed_sources,
     state_signatures,
     statement_of,
@@ -122,6 +123,8 @@ def preflight(
         if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
             upstream = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
             row["detail"] = f"starts with the current rows of {' and '.join(upstream)}"
+        if edit is Edit.BACKFILL and row["kind"] == "sink" and row["detail"] == BEGINS_EMPTY:
+            row |= _former_sink(row["name"], recorded["sinks"], signatures["sinks"])
         if edit is Edit.BACKFILL and row["verdict"] == COMPATIBLE:
             row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(row["detail"] == BEGINS_EMPTY, base)}
         outcome = REFILLED if edit is Edit.REFILL else outcome
@@ -261,12 +264,20 @@ def mismatches(report: list[dict[str, str]]) -> list[str]:
     return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
+def _former_sink(name: str, recorded: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, str]:
+    """Return, for the row of a new table, the removed one that a statement with the same text had."""
+    same = (former for former, sink in recorded.items() if is_same_query(sink, current[name]))
+    removed = next((former for former in same if former not in current), None)
+    return {} if removed is None else {"former": removed}
+
+
 def _describe_loss(row: dict[str, str], recorded: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
     """Complete the row of a removed operator: what is lost, and its likely new name."""
     if row["kind"] == "operator":
         if row["name"] in renamed:
             row["renamed_to"] = renamed[row["name"]]
-            row["detail"] += f"; operator {row['renamed_to']} continues it with `renamed_from: {row['name']}`"
+            how = "`renamed`" if "__" in row["renamed_to"] else f"`renamed_from: {row['name']}`"
+            row["detail"] += f"; operator {row['renamed_to']} continues it with {how}"
         row["forgets"] = STATEFUL_KINDS[recorded["operators"][row["name"]]["kind"]].lost_state
         row["detail"] += f"; --allow-non-restored-state discards {row['forgets']}"
 
@@ -351,8 +362,8 @@ def _check_sink(
         return
     if table is None:
         return
-    uid = graph.keyed_by(sink.uid)
-    if table.rows and sink.mode == "upsert" and uid not in base.signatures["operators"] and not replaced:
+    uid = graph.keyed_by(sink.uid) if sink.mode == "upsert" else None
+    if table.rows and uid is not None and uid not in base.signatures["operators"] and not replaced:
         detail = f"its table has rows of the former {uid}, and {uid} starts empty"
         row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
         return

@@ -9,9 +9,10 @@ appended rows and state or a table, which are refused, or continue with the new 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from milepost.epoch import CheckpointMetadata
@@ -36,8 +37,10 @@ INCOMPLETE = "incomplete statements"
 
 
 class Edit(Enum):
-    """The verdict of an edit for one operator or sink, if it changes anything."""
+    """The verdict of an edit for one operator, sink or statement."""
 
+    UNCHANGED = "unchanged"
+    NEW = "new"
     REFILL = "refill"
     BACKFILL = "backfill"
 
@@ -73,7 +76,15 @@ def query_edits(
     """
     if base is None or not spec.statements:
         return QueryEdits()
-    return _Edits(spec, graph, base, from_now_on).verdicts()
+    edits = _Edits(spec, graph, base, from_now_on).verdicts()
+    if from_now_on:
+        return edits
+    accepted = _Edits(spec, graph, base, True).verdicts()  # what would be refilled from state that continues
+    return replace(
+        edits,
+        lacking=edits.lacking | accepted.refilled - edits.refilled,
+        lacking_sinks=edits.lacking_sinks | accepted.replaced - edits.replaced,
+    )
 
 
 class _Edits:
@@ -123,9 +134,10 @@ class _Edits:
         edited, moved = is_statement and is_edited(before, after), self._moves(rows.uid)
         if not edited and (not moved or is_changed(before, after)):
             return None
-        has_whole_rows = self._graph.nodes[self._graph.keyed_by(rows.uid)].publishes_state
-        if rows.mode == "upsert" and has_whole_rows and not self._lacks(rows.uid):
-            return "replaced"
+        if rows.mode == "upsert" and not self._lacks(rows.uid):
+            graph = self._graph
+            if graph.nodes[graph.keyed_by(rows.uid)].publishes_state:
+                return "replaced"
         return "stuck" if moved else "lacking"
 
     def _lacks(self, uid: str) -> bool:
@@ -134,9 +146,7 @@ class _Edits:
         if not node.inputs:
             return uid in self._base.sources
         if uid in self._base.operators and uid not in self._refilled:
-            has_current_rows = node.output_kind == RETRACTIONS or (
-                node.output_kind != APPEND and node.publishes_state
-            )
+            has_current_rows = node.output_kind == RETRACTIONS or (node.output_kind != APPEND and node.publishes_state)
             unusable = self._refused if self._from_now_on else self._refused | self._lacking
             return not has_current_rows or uid in unusable
         return any(self._lacks(name) for name in node.inputs)
@@ -165,6 +175,46 @@ def without_refilled(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -
         sinks={name: one for name, one in base.sinks.items() if name not in edits.replaced},
         signatures={**base.signatures, "operators": operators},
     )
+
+
+def with_incomplete(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata, checkpoint_id: int) -> CheckpointMetadata:
+    """Return the checkpoint that an epoch continues, with the statements that will not equal their queries.
+
+    A statement was recorded earlier, or lacks rows from this epoch on. It leaves the record once all of it is refilled.
+    """
+    edits, recorded = query_edits(spec, graph, base, from_now_on=True), _recorded_incomplete(spec, base)
+    stateful = {node.uid for node in graph.stateful}
+    incomplete = {}
+    for name in spec.statements:
+        operators = {uid for uid in stateful if statement_of(spec, uid) == name}
+        sinks = {sink for sink, rows in graph.sink_inputs.items() if statement_of(spec, rows.uid) == name}
+        if operators & edits.lacking or sinks & edits.lacking_sinks:
+            incomplete[name] = checkpoint_id
+        elif name in recorded and not (operators <= edits.refilled and sinks <= edits.replaced):
+            incomplete[name] = recorded[name]
+    return replace(base, signatures={**base.signatures, INCOMPLETE: incomplete})
+
+
+def _recorded_incomplete(spec: JobSpec, base: CheckpointMetadata) -> dict[str, int]:
+    """Return the incomplete statements of a checkpoint by their names in the spec."""
+    names = {former: name for name, former in spec.renamed.items()}
+    return {names.get(name, name): since for name, since in base.signatures.get(INCOMPLETE, {}).items()}
+
+
+def incomplete_statements(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> dict[str, int]:
+    """Return the statements that do not equal their queries: statement -> the checkpoint before which that is so.
+
+    A statement that reads such a statement is one as well.
+    """
+    recorded = {} if base is None else _recorded_incomplete(spec, base)
+    since: dict[str, int] = {}
+    for node in graph.nodes.values():
+        statement = statement_of(spec, node.uid)
+        if statement is not None:
+            read = [since.get(one) for one in map(partial(statement_of, spec), node.inputs) if one is not None]
+            known = [one for one in (*read, since.get(statement), recorded.get(statement)) if one is not None]
+            since |= {statement: max(known)} if known else {}
+    return since
 
 
 def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: JobGraph) -> Edit | None:
@@ -206,3 +256,27 @@ def lacks_text(is_new: bool, base: CheckpointMetadata) -> str:
     """Return how a step or table of a statement lacks rows, for a pre-flight row."""
     read = f"rows read up to checkpoint {base.checkpoint_id}"
     return f"{read} would be missing" if is_new else f"its query changed: {read} went through the former text"
+
+
+def statement_edits(spec: JobSpec, report: Iterable[Mapping[str, str]]) -> dict[str, Edit]:
+    """Return what the edits since the head do to each statement that has state or a table.
+
+    Args:
+        report: the pre-flight report.
+    """
+    edits: dict[str, Edit] = {}
+    inputs = {sink.name: sink.input for sink in spec.sinks}
+    severity = list(Edit)
+    for row in report:
+        if row["kind"] not in ("operator", "sink") or REMOVED in row["detail"]:
+            continue
+        statement = statement_of(spec, inputs.get(row["name"], "") if row["kind"] == "sink" else row["name"])
+        if statement is not None:
+            edits[statement] = max(edits.get(statement, Edit.UNCHANGED), _edit_of(row), key=severity.index)
+    return edits
+
+
+def _edit_of(row: Mapping[str, str]) -> Edit:
+    if row["outcome"] == "refused" or row["verdict"] != COMPATIBLE:
+        return Edit.BACKFILL
+    return {"refilled": Edit.REFILL, "new": Edit.NEW}.get(row["outcome"], Edit.UNCHANGED)

@@ -9,15 +9,13 @@ from milepost.jobspec.graph import JobGraph, retimed_sources, state_signatures
 from milepost.jobspec.job import JobSpec
 
 
-def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> CheckpointMetadata | None:
+def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -> CheckpointMetadata:
     """Return the checkpoint to continue, without watermarks of sources whose event time is parsed differently now.
 
     Example: a source read 1_700_000_000 as seconds, so its watermark is in 2023. If the spec now reads the column as
     milliseconds, the same number is in January 1970 and every row would be late. The firing watermarks of operators
     downstream of such a source are reset as well.
     """
-    if base is None:
-        return None
     retimed = retimed_sources(base.signatures, state_signatures(spec, graph))
     if not retimed:
         return base

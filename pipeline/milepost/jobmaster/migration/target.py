@@ -19,7 +19,7 @@ _KEYS = "milepost migrate-table --help names what each format needs"
 
 def check_target(context: JobContext, name: str, target: TableAddress) -> None:
     """Raise InvalidRequest if the target is not a valid sink: missing or unknown keys, or secrets."""
-    if name in context.spec.statements:
+    if any(sink.name == name and sink.input in context.spec.statements for sink in context.spec.sinks):
         raise InvalidRequest(
             f"sink {name}: the table of a SQL statement cannot be migrated in this version: `tables` locates all of "
             "them. Nothing was changed.",

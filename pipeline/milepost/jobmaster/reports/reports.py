@@ -265,6 +265,13 @@ class Reports:
         return preflight(self._context, self._base(), None)
 
     @suggest_rollback
+    def incomplete_statements(self) -> dict[str, int]:
+        """Return the SQL statements that do not equal their queries -> the checkpoint before which they do not."""
+        from milepost.jobmaster.compatibility.query_edits import incomplete_statements
+
+        return incomplete_statements(self._context.job.spec, self._context.graph, self._base())
+
+    @suggest_rollback
     def refused_tables(self) -> list[CheckpointError]:
         """Return why sinks cannot create their new tables; see `compatibility.new_tables`."""
         from milepost.jobmaster.compatibility.new_tables import refused_tables

@@ -29,7 +29,7 @@ from milepost.epoch import (
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
-from milepost.jobmaster.compatibility.query_edits import without_refilled
+from milepost.jobmaster.compatibility.query_edits import with_incomplete, without_refilled
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
@@ -96,8 +96,10 @@ def run_opened_epoch(
         StateCorrupt: the base checkpoint cannot be read.
     """
     spec, graph = context.job.spec, opened.loaded.graph
-    base = reset_watermarks(spec, graph, opened.base)
-    opened = replace(opened, base=None if base is None else without_refilled(spec, graph, base))
+    if opened.base is not None:
+        base = with_incomplete(spec, graph, opened.base, opened.pending.checkpoint_id)
+        base = without_refilled(spec, graph, reset_watermarks(spec, graph, base))
+        opened = replace(opened, base=base)
     attempt = _Attempt(context, opened, runner, clock, judged)
     plan = attempt.plan()
     clock("session")

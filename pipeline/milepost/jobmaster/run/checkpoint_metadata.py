@@ -20,6 +20,7 @@ from milepost.epoch import (
 )
 from milepost.epoch.timing import TaskTimes, ThroughputEstimate, Work, measure
 from milepost.errors import ProtocolViolation
+from milepost.jobmaster.compatibility.query_edits import INCOMPLETE
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import collect_task_times
 from milepost.jobmaster.run.bad_input import bad_input
@@ -141,12 +142,16 @@ def build_metadata(
 
 
 def _signatures(context: JobContext, plan: EpochPlan, base: CheckpointMetadata | None) -> dict[str, dict[str, Any]]:
-    """Return what a restore compares the spec with, including sinks that left the spec but still have a table."""
+    """Return what a restore compares the spec with, including sinks that left the spec but still have a table.
+
+    Statements that do not equal their queries are recorded as well (`with_incomplete`).
+    """
     signatures = state_signatures(context.job.spec, plan.graph)
     if base is None:
         return signatures
     dropped = {name: sink for name, sink in base.signatures.get("sinks", {}).items() if name in base.tables}
-    return signatures | {"sinks": dropped | signatures["sinks"]}
+    incomplete = {INCOMPLETE: base.signatures[INCOMPLETE]} if base.signatures.get(INCOMPLETE) else {}
+    return signatures | {"sinks": dropped | signatures["sinks"]} | incomplete
 
 
 def shown_checkpoint(base: CheckpointMetadata | None, sink: str) -> int:

@@ -248,6 +248,7 @@ class Epochs:
         *,
         take_over: bool = False,
         allow_non_restored_state: bool = False,
+        from_now_on: bool = False,
         drain: bool = False,
         up_to: LogBounds | None = None,
         tell: OnReport | None = None,
@@ -260,7 +261,7 @@ class Epochs:
         aborted; the next start publishes what this run did not. With `drain` the last epoch finishes the job.
 
         Args:
-            up_to: as for `Trigger.trigger`.
+            allow_non_restored_state, from_now_on, up_to: as for `Trigger.trigger`.
             restarts: returns whether the caller will run the epoch again after this error. If so, the job stays
                 RUNNING.
         """
@@ -270,6 +271,7 @@ class Epochs:
             session,
             take_over=take_over,
             allow_non_restored_state=allow_non_restored_state,
+            from_now_on=from_now_on,
             drain=drain,
             up_to=up_to,
             tell=tell,

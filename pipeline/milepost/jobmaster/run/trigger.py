@@ -58,6 +58,7 @@ class _TriggerCall:
 
     session: Session
     allow_non_restored_state: bool
+    from_now_on: bool
     drain: bool
     up_to: LogBounds | None
     tell: OnReport | None
@@ -112,6 +113,7 @@ class Trigger:
         *,
         take_over: bool = False,
         allow_non_restored_state: bool = False,
+        from_now_on: bool = False,
         drain: bool = False,
         up_to: LogBounds | None = None,
         tell: OnReport | None = None,
@@ -121,6 +123,7 @@ class Trigger:
         Args:
             take_over: abort another session's epoch although its lease is alive.
             allow_non_restored_state: drop state that no operator restores. Such an epoch runs even without input.
+            from_now_on: SQL statements may lack rows that were read before. The checkpoint records it.
             tell: receives the pre-flight report if the spec or the code differs from the head's.
             drain: if there is no more input, open the job's last epoch; after that epoch, finish the job.
             up_to: the records of landed sources that count as input. Later ones are left for other epochs. None: all.
@@ -130,7 +133,7 @@ class Trigger:
             JobNotRunnable: the job is FAILED or has ended, or its sinks lag too far behind.
             InvalidRequest: the spec or a process function is inconsistent, or does not fit the state of the head.
         """
-        call = _TriggerCall(session, allow_non_restored_state, drain, up_to, tell, StepClock())
+        call = _TriggerCall(session, allow_non_restored_state, from_now_on, drain, up_to, tell, StepClock())
         call.clock("plan")
         prefetched = self._prefetch_source_plans(up_to)
         head = head_within_deadline(self._context)
@@ -223,10 +226,10 @@ class Trigger:
             require_stores(context)
             finished = self._lifecycle.finish(session, state.timeline().head)
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
-        code, loaded, leaves_state = self._load(call, base)
+        code, loaded, changes_state = self._load(call, base)
         self._reconciler.admit(session, state, base)
         plans = plan_sources(context, base, call.up_to) if prefetched is None else prefetched.plans()
-        record = plan_epoch(context, base, loaded.graph, plans, drain=call.drain, leaves_state=leaves_state)
+        record = plan_epoch(context, base, loaded.graph, plans, drain=call.drain, changes_state=changes_state)
         if record is None:
             settling = settling_message(context, plans)
             return NothingToDo("empty", no_input_message(context, plans), settles_in_ms(plans), settling)
@@ -248,7 +251,7 @@ class Trigger:
         return self._triggered(call, claim.state, grant.pending, record.summary, opened)
 
     def _load(self, call: _TriggerCall, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode, bool]:
-        """Return the job's code, loaded and checked against the base, and whether the epoch drops state."""
+        """Return the job's code, loaded and checked against the base, and whether the epoch drops or refills state."""
         context = self._context
         context.job.spark_server()  # an unusable Airflow Connection is refused before planning
         code = read_code(context)
@@ -256,10 +259,17 @@ class Trigger:
             for suite in context.spec.quality:  # takes seconds; suites of the base's spec were resolved before
                 resolve_suite(suite)
         loaded = code.load(context)
-        allow, tell = call.allow_non_restored_state, call.tell
-        leaves_state = check_compatible(context, base, code, loaded, allow_non_restored_state=allow, on_report=tell)
+        changes_state = check_compatible(
+            context,
+            base,
+            code,
+            loaded,
+            allow_non_restored_state=call.allow_non_restored_state,
+            from_now_on=call.from_now_on,
+            on_report=call.tell,
+        )
         check_continuable(context, base, loaded)
-        return code, loaded, leaves_state
+        return code, loaded, changes_state
 
     def _claim(
         self, session: Session, state: ManifestState, record: InputRecord, code_hash: str

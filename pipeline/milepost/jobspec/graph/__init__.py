@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import compare_signatures as compare_signatures
     from milepost.jobspec.graph.compatibility import is_changed as is_changed
     from milepost.jobspec.graph.compatibility import is_edited as is_edited
+    from milepost.jobspec.graph.compatibility import is_same_query as is_same_query
     from milepost.jobspec.graph.compatibility import recorded_answers as recorded_answers
     from milepost.jobspec.graph.compatibility import retimed_sources as retimed_sources
     from milepost.jobspec.graph.compatibility import state_signatures as state_signatures

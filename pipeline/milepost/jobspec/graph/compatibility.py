@@ -276,6 +276,11 @@ def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return bool(changed) and changed <= {_QUERY, _ROWS_OF}
 
 
+def is_same_query(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two sinks show statements with the same text, perhaps under other names."""
+    return before.get(_QUERY) is not None and before.get(_QUERY) == after.get(_QUERY)
+
+
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return the keys by which two signatures differ."""
     return [

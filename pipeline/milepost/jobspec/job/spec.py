@@ -27,6 +27,7 @@ from milepost.language import (
     JobName,
     Many,
     NodeName,
+    QueryName,
     QueueUrl,
     SinkName,
     Size,
@@ -254,6 +255,8 @@ class JobSpec(SpecModel):
         sql: name of a file with CREATE statements, relative to the spec, such as orders.sql, or models of dbt. They
             are compiled into operators and sinks, which are added to those of the spec. null: the job has no SQL.
         tables: where the tables of its statements are. null: it has no tables.
+        renamed: former names of statements, by name: `{revenue: income}`. Their state continues, and their tables keep
+            name and path. A common table expression has its statement in front: `{revenue.recent: income.newest}`.
         statements: the compiled statements by name, as `lint --as-yaml` writes them. A spec with a SQL file has none.
         operators: the operators, connected by name. Without any, sinks publish sources.
         sinks: the published tables.
@@ -265,14 +268,13 @@ class JobSpec(SpecModel):
         airflow: settings of the job's Airflow DAGs.
     """
 
-    unavailable_keys: ClassVar[frozenset[str]] = frozenset({"renamed"})
-
     name: JobName
     storage: Text
     store: StoreSpec = StoreSpec()
     sources: Annotated[dict[NodeName, AnySource], Field(min_length=1)]
     sql: AnySql | None = None
     tables: TablesSpec | None = None
+    renamed: dict[QueryName, QueryName] = Field(default_factory=dict)
     statements: dict[NodeName, Text] = Field(default_factory=dict)
     operators: Many[AnyOperator] = ()
     sinks: Many[SinkSpec] = ()

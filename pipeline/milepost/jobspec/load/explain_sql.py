@@ -38,7 +38,7 @@ def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
         "key": list(node.key),
         "event_time": node.event_time,
         "state": [{name: _shown(value, labels) for name, value in bound.items()} for bound in state],
-        "sink": any(sink.name == name for sink in job.spec.sinks),
+        "sink": any(sink.input == name for sink in job.spec.sinks),
         "warnings": [{**_position(job, line, column), "message": text} for line, column, text in warnings],
     }
 

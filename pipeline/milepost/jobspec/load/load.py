@@ -312,7 +312,9 @@ def hash_spec(spec: JobSpec) -> str:
     columns breaks ties between rows. Keys that earlier versions did not have count only if they are given.
     """
     value = spec.model_dump(mode="json", by_alias=True)
-    value = {key: entry for key, entry in value.items() if entry or key not in ("sql", "tables", "statements")}
+    value = {
+        key: entry for key, entry in value.items() if entry or key not in ("sql", "tables", "renamed", "statements")
+    }
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -12,7 +12,7 @@ from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS
 from milepost.jobspec.load.sql_text import SqlText
-from milepost.jobspec.sql import CompiledStatement, compile_sql
+from milepost.jobspec.sql import CompiledStatement, add_former_uids, compile_sql, rename_problems
 from milepost.language import Problem
 
 MAX_MANIFEST_CHARACTERS = 500_000_000
@@ -46,7 +46,7 @@ class SqlOrigin:
         if section == "operators" and index >= self.own_operators:
             line, column = self.positions[spec.operators[index].uid]
         elif section == "sinks" and index >= self.own_sinks:
-            statement = self.statements[spec.sinks[index].name]
+            statement = self.statements[spec.sinks[index].input]
             line, column = statement.line, statement.column
         else:
             return problem
@@ -92,6 +92,11 @@ def compiled_value(
     job = compile_sql(spec, sql.text)
     if job.problems:
         return {}, None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]
+    uids = [str(operator["uid"]) for operator in job.operators]
+    problems = rename_problems(spec.renamed, list(job.statements), uids)
+    if problems:
+        return {}, None, problems
+    add_former_uids(job.operators, spec.renamed)
     compiled = {key: entry for key, entry in value.items() if key not in ("sql", "tables", *_COMPILED_KEYS)}
     operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
     compiled["statements"] = {name: one.text for name, one in job.statements.items()}
@@ -105,6 +110,8 @@ def sql_problems(spec: JobSpec) -> list[Problem]:
     problems = []
     if spec.sql is None and spec.tables is not None:
         problems.append(Problem(("tables",), "`tables` needs `sql`: it locates the tables of statements", at_key=True))
+    if spec.sql is None and not spec.statements and spec.renamed:
+        problems.append(Problem(("renamed",), "`renamed` needs `sql`: it names its statements", at_key=True))
     if spec.sql is not None and spec.statements:
         message = "a spec with `sql` has no `statements`: they are compiled from its file"
         problems.append(Problem(("statements",), message, at_key=True))

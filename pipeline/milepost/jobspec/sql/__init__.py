@@ -9,5 +9,8 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.job import CompiledJob as CompiledJob
     from milepost.jobspec.sql.job import CompiledStatement as CompiledStatement
     from milepost.jobspec.sql.job import compile_sql as compile_sql
+    from milepost.jobspec.sql.renames import add_former_uids as add_former_uids
+    from milepost.jobspec.sql.renames import former_uid as former_uid
+    from milepost.jobspec.sql.renames import rename_problems as rename_problems
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

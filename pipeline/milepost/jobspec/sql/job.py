@@ -214,11 +214,12 @@ class _JobCompiler:
         tables = self._spec.tables
         if tables is None:
             raise at.problem(f"{name} is a table, and the spec has no `tables`: add tables: {{format: …, path: …}}")
-        sink: dict[str, Any] = {"name": name, "input": name, "mode": mode}
+        table = self._spec.renamed.get(name, name)  # a renamed statement keeps its table
+        sink: dict[str, Any] = {"name": table, "input": name, "mode": mode}
         sink |= tables.model_dump(mode="json", by_alias=True, exclude_unset=True)
         for key in ("path", "table"):
             if isinstance(sink.get(key), str):
-                sink[key] = sink[key].replace(NAME, name)
+                sink[key] = sink[key].replace(NAME, table)
         if statement.partition_by:
             sink["partition_by"] = list(statement.partition_by)
         self._job.sinks.append(sink)

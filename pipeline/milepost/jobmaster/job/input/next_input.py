@@ -66,17 +66,17 @@ def plan_epoch(
     plans: SourcePlans,
     *,
     drain: bool,
-    leaves_state: bool = False,
+    changes_state: bool = False,
 ) -> InputRecord | None:
     """Plan the next epoch; None: it would have no work, or only objects that may still be written.
 
     Args:
         graph: with the declarations of process functions.
-        leaves_state: whether the epoch discards state at a person's request; such an epoch needs no input.
+        changes_state: whether the epoch discards or refills state because of a new spec; such an epoch needs no input.
         drain: plan an epoch without work as the job's last one, unless the base was that.
     Raises: SourceChanged: a table has deleted or changed a data file that a log refers to.
     """
-    record = _plan_record(context, base, graph, plans, drain=drain, leaves_state=leaves_state)
+    record = _plan_record(context, base, graph, plans, drain=drain, changes_state=changes_state)
     if record is not None:  # else `no_input_message` states it
         _warn_of_silent_sources(context, base, plans)
         for item in record.sources:
@@ -103,7 +103,7 @@ def _plan_record(
     plans: SourcePlans,
     *,
     drain: bool,
-    leaves_state: bool,
+    changes_state: bool,
 ) -> InputRecord | None:
     timed = any(spec.idle_timeout is not None for spec in context.spec.streams.values())
     planned_ms = context.store.clock_ms() if timed or any(plan.objects for plan in plans.values()) else 0
@@ -113,7 +113,7 @@ def _plan_record(
     )
     record = InputRecord(inputs, final=False, held_back=held_back)
     in_flight = base.in_flight_bytes if base is not None else 0
-    if any(item.has_input for item in inputs) or in_flight or leaves_state or _has_unrecorded_start(context, base):
+    if any(item.has_input for item in inputs) or in_flight or changes_state or _has_unrecorded_start(context, base):
         return record
     if base is not None and has_due_timer(base, graph, idle_sources(inputs)):
         return record

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, counted, iso_ms
 from milepost.jobmaster.compatibility.preflight import mismatches, preflight
+from milepost.jobmaster.compatibility.query_edits import incomplete_statements
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import is_provably_dead
@@ -47,6 +48,8 @@ class Status(JobReport):
         failed_in_a_row: counted failures since the last success or `resume`. triggered_checkpoints: on all timelines.
         unconfirmed: sinks for which completed checkpoints wait.
         month: cost per month, at the spec's prices.
+        incomplete: SQL statements that do not equal their queries -> the checkpoint before which they do not. None: all
+            do.
         condition: the most urgent one. runbook: address of its page.
         exit_code: see DESIGN 8.2; healthy: whether it is 0.
     """
@@ -77,6 +80,7 @@ class Status(JobReport):
     healthy: bool = True
     next_step: str = ""
     month: OmitNone[MonthCost] = None
+    incomplete: OmitNone[Mapping[str, int]] = None
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
@@ -114,6 +118,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         unconfirmed=tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})) if state else (),
         frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
+        incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
     )
     condition, exit_code, step = _assess(status, max_lag_ms)
     return replace(

@@ -1,0 +1,210 @@
+"""Edits of statements: what is refilled equals the new query, what would not equal it is refused or continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from milepost.errors import InvalidRequest, QualityGateFailed
+from milepost.jobmaster import NothingToDo, Session
+from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.sql_job import SqlJob
+from milepost_testkit.runners.planes import Plane
+
+PAID = (
+    "SELECT o.id, o.customer, p.amount AS paid, method FROM orders o JOIN payments p ON o.id = p.order_id "
+    "AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTES"
+)
+SPENT = "SELECT customer, count(*) AS n, max(amount) AS most FROM orders GROUP BY customer"
+HAVING = "HAVING count(*) > 3"
+BUSY = f"SELECT customer, count(*) AS n, max(amount) AS most FROM orders GROUP BY customer {HAVING}"
+SIZES = "SELECT n, count(*) AS customers FROM busy GROUP BY n"
+TOP = "SELECT n, customers FROM sizes ORDER BY customers DESC, n LIMIT 2"
+PAIRS = "SELECT b.customer, b.n, s.customers FROM busy b JOIN sizes s ON b.n = s.n"
+LARGE = "SELECT id, amount FROM orders WHERE amount > 10"
+
+
+def sql_of(**queries: str) -> str:
+    kinds = {name: "STREAMING TABLE" if name in ("paid", "large") else "MATERIALIZED VIEW" for name in queries}
+    return ";\n".join(f"CREATE {kinds[name]} {name} AS {query}" for name, query in queries.items())
+
+
+def check(job: SqlJob, **queries: str) -> None:
+    """Compare each table with DuckDB's answer; a query may read those before it."""
+    views = []
+    for name, query in queries.items():
+        job.database.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        views.append(name)
+    for name in views:
+        job.check(name, f"SELECT * FROM {name}")
+
+
+def outcomes(reports: list[Any]) -> dict[str, str]:
+    return {row["uid"]: row["outcome"] for row in reports[0]}
+
+
+CHAIN = {"busy": BUSY, "sizes": SIZES, "top": TOP, "pairs": PAIRS}
+
+
+def edited(having: str) -> dict[str, str]:
+    return {**CHAIN, "busy": BUSY.replace(HAVING, having)}
+
+
+def test_an_edit_downstream_of_an_aggregate_refills_all_that_follows(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
+    job.run(runner)
+    job.run(runner)
+    job.write(sql_of(**edited("HAVING count(*) > 9")))
+    reports: list[Any] = []
+    job.run(runner, tell=reports.append)
+    refilled = {uid for uid, outcome in outcomes(reports).items() if outcome == "refilled"}
+    steps = {"sizes__agg", "top__top", "pairs__join_sizes", "pairs__keyed"}
+    assert steps <= refilled and {f"sink {name}" for name in CHAIN} <= refilled
+    assert "busy__agg" not in refilled
+    check(job, **edited("HAVING count(*) > 9"))
+    job.run(runner)
+    check(job, **edited("HAVING count(*) > 9"))
+
+
+def test_a_refill_needs_no_new_input_and_happens_once(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
+    job.run(runner)
+    job.write(sql_of(**edited("HAVING count(*) > 4")))
+    assert job.master.epochs.run(Session.cli(), runner).checkpoint_id == 2
+    check(job, **edited("HAVING count(*) > 4"))
+    assert isinstance(job.master.epochs.run(Session.cli(), runner), NothingToDo)
+
+
+def test_a_rollback_across_a_refill_restores_tables_and_state_of_the_former_text(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
+    done = job.run(runner)
+    before = {name: job.master.reports.read(name).num_rows for name in CHAIN}
+    job.write(sql_of(**edited("HAVING count(*) > 5")))
+    job.run(runner)
+    roll_back(job.master, done.checkpoint_id)
+    assert {name: job.master.reports.read(name).num_rows for name in CHAIN} == before
+    job.write(sql_of(**CHAIN))
+    reports: list[Any] = []
+    job.run(runner, tell=reports.append)
+    assert not reports, "the former text fits the checkpoint"
+    check(job, **CHAIN)
+    roll_back(job.master, done.checkpoint_id)
+    job.write(sql_of(**edited("HAVING count(*) > 7")))
+    job.run(runner)
+    check(job, **edited("HAVING count(*) > 7"))
+
+
+def test_a_veto_of_the_gate_leaves_tables_and_state_as_they_were(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
+    job.run(runner)
+    strict = {"type": "expect_column_values_to_be_between", "column": "n", "max_value": 0}
+    job.write(sql_of(**edited("HAVING count(*) > 4")), quality=[{"sink": "busy", "expectations": [strict]}])
+    with pytest.raises(QualityGateFailed):
+        job.master.epochs.run(Session.cli(), runner)
+    check(job, **CHAIN)
+    job.write(sql_of(**CHAIN), quality=[])
+    assert milepost("resume", tmp_path / "shop.yaml").exit_code == 0
+    assert isinstance(job.master.epochs.run(Session.cli(), runner), NothingToDo)
+    job.run(runner)
+    check(job, **CHAIN)
+
+
+def test_an_aggregate_that_nothing_reads_now_leaves_state_that_continues(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(busy=BUSY)), in_process()
+    job.run(runner)
+    fewer = {"busy": "SELECT customer, count(*) + 1 AS n, max(amount) AS most FROM orders GROUP BY customer"}
+    job.write(sql_of(**fewer))
+    job.run(runner)
+    check(job, **fewer)
+
+
+def test_an_operator_of_the_spec_that_reads_a_refilled_one_is_refilled_with_it(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    by_customers = {"uid": "by_customers", "kind": "aggregate", "inputs": ["sizes"], "key": ["customers"],
+                    "aggregates": {"sizes": "count(*)"}}  # fmt: skip
+    sink = {"name": "by_customers", "input": "by_customers", "format": "parquet", "path": "lake/by_customers",
+            "mode": "upsert"}  # fmt: skip
+    own = {"operators": [by_customers], "sinks": [sink]}
+    job, runner = SqlJob(tmp_path, sql_of(busy=BUSY, sizes=SIZES), own), in_process()
+    job.run(runner)
+    job.write(sql_of(busy=BUSY.replace(HAVING, "HAVING count(*) > 5"), sizes=SIZES))
+    job.run(runner)
+    counted = "SELECT customers, count(*) AS sizes FROM sizes GROUP BY customers"
+    check(job, busy=BUSY.replace(HAVING, "HAVING count(*) > 5"), sizes=SIZES, by_customers=counted)
+
+
+def test_an_edit_before_state_is_refused_unless_it_counts_from_now_on(tmp_path: Path, in_process: Plane) -> None:
+    queries = {"large": LARGE, "busy": BUSY, "sizes": SIZES}
+    job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
+    job.run(runner)
+    filtered = BUSY.replace("FROM orders", "FROM orders WHERE amount > 5")
+    after = {"large": LARGE.replace("10", "20"), "busy": filtered, "sizes": SIZES}
+    job.write(sql_of(**after))
+    with pytest.raises(InvalidRequest, match="busy__agg: needs a backfill or --from-now-on") as refused:
+        job.run(runner)
+    assert "milepost backfill shop --from-checkpoint 0" in str(refused.value.hint)
+    assert "milepost run shop --from-now-on" in str(refused.value.hint)
+    lint = milepost("lint", tmp_path / "shop.yaml", "--json").document()
+    assert {one["name"]: one["edit"] for one in lint["statements"]} == dict.fromkeys(after, "backfill")
+    done = job.run(runner, from_now_on=True)
+    assert job.master.reports.status().incomplete == dict.fromkeys(after, done.checkpoint_id)
+    # Orders of the first epoch count with the former text, and later ones with the new one.
+    first = "SELECT * FROM orders WHERE id < 30"
+    kept = f"SELECT * FROM ({first}) UNION ALL SELECT * FROM orders WHERE id >= 30 AND amount > 5"
+    mixed = {
+        "large": "SELECT id, amount FROM orders WHERE CASE WHEN id < 30 THEN amount > 10 ELSE amount > 20 END",
+        "busy": BUSY.replace("FROM orders", f"FROM ({kept})"),
+        "sizes": SIZES,
+    }
+    check(job, **mixed)
+    job.run(runner)
+    check(job, **mixed)
+    shown = milepost("status", tmp_path / "shop.yaml").stdout
+    assert f"busy does not equal its query before checkpoint {done.checkpoint_id}" in shown
+    back_fill(job.master, runner, from_checkpoint=0)
+    check(job, **after)
+    assert job.master.reports.status().incomplete is None
+
+
+def test_renamed_statements_keep_state_and_table(tmp_path: Path, in_process: Plane) -> None:
+    queries = {"busy": BUSY, "sizes": SIZES, "large": LARGE}
+    job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
+    job.run(runner)
+    renamed = (
+        sql_of(**queries).replace("busy", "frequent").replace("large", "dear").replace("TABLE large", "TABLE dear")
+    )
+    job.write(renamed)
+    with pytest.raises(InvalidRequest) as refused:
+        job.run(runner)
+    first, *_ = str(refused.value.hint).split("; or ")
+    assert first.startswith("if the query was only renamed, write `renamed: {")
+    assert "frequent: busy" in first and "dear: large" in first
+    job.write(renamed, renamed={"frequent": "busy", "dear": "large"})
+    reports: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=reports.append)
+        check(job, **queries)
+    assert outcomes(reports)["frequent__agg"] == outcomes(reports)["sink large"] == "restored"
+
+
+def test_a_renamed_common_table_expression_keeps_its_state(tmp_path: Path, in_process: Plane) -> None:
+    totals = "SELECT customer, sum(quantity) AS q FROM orders GROUP BY customer"
+    query = f"WITH totals AS ({totals}) SELECT q, count(*) AS n FROM totals GROUP BY q"
+    job, runner = SqlJob(tmp_path, sql_of(v=query)), in_process()
+    job.run(runner)
+    job.write(sql_of(v=query.replace("totals", "sums")))
+    with pytest.raises(InvalidRequest) as refused:
+        job.run(runner)
+    assert str(refused.value.hint).startswith("if the query was only renamed, write `renamed: {v.sums: v.totals}`")
+    job.write(sql_of(v=query.replace("totals", "sums")), renamed={"v.sums": "v.totals"})
+    reports: list[Any] = []
+    job.run(runner, tell=reports.append)
+    assert outcomes(reports)["v__sums__agg"] == "restored"
+    job.check("v", query.replace("sum(quantity)", "CAST(sum(quantity) AS BIGINT)"))
