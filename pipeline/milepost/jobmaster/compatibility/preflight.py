@@ -17,6 +17,7 @@ from milepost.jobmaster.compatibility.expected_operators import expected_operato
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
 from milepost.jobmaster.compatibility.query_edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
+from milepost.jobmaster.compatibility.recorded_spec import recorded_spec
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.source_changes import describe_sources
 from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
@@ -42,12 +43,13 @@ from milepost.jobspec.graph import (
     JobGraph,
     compare_signatures,
     is_same_query,
+    reads_statement,
     retimed_sources,
     state_signatures,
     statement_of,
+    without_queries,
 )
 from milepost.jobspec.job import JobSpec, SourceSpec
-from milepost.jobspec.load import from_text
 from milepost.operators import STATEFUL_KINDS, StatefulOperator
 from milepost.operators.base import RowWiseSpec
 from milepost.operators.lookup import LookupOperator
@@ -90,7 +92,7 @@ def preflight(
         return []
     spec, graph = context.job.spec, context.graph if loaded is None else loaded.graph
     recorded, signatures = _recorded(base, graph), state_signatures(spec, graph)
-    rows = compare_signatures(recorded, signatures)
+    rows = compare_signatures(without_queries(recorded), without_queries(signatures))
     order = [node.uid for node in graph.stateful]
     renamed = renamed_operators(recorded.get("operators", {}), signatures["operators"], order)
     refused_operators = refusals(spec, base, graph, loaded)
@@ -151,9 +153,8 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
     """Yield a row for each source and row-wise operator that now produces other rows: compatible, but easily missed."""
     if base.spec_hash == context.job.spec_hash:
         return
-    try:
-        before = from_text(base.spec_text, context.job.path).spec
-    except InvalidRequest:  # a spec of another version cannot be compared
+    before = recorded_spec(base)
+    if before is None:
         return
     current = context.job.spec
     recorded = {
@@ -163,7 +164,7 @@ def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Itera
         (operator.kind, operator.uid, operator.uid, operator.definition_text)
         for operator in current.operators
         if isinstance(operator, RowWiseSpec)
-        and statement_of(current, operator.uid) is None  # its query has a verdict of its own
+        and not reads_statement(current, operator.uid)  # what depends on it has a verdict of its own
         and recorded.get(operator.uid, _definition(operator)) != _definition(operator)
     ]
     for name, source in current.sources.items():

@@ -1,39 +1,49 @@
 """Decide what an edit of a SQL statement does to recorded state and tables.
 
-*Refill*: all that follows state with current rows is rebuilt from it in the next epoch. *Backfill*: the edit is between
-appended rows and state or a table, which are refused, or continue with the new text from now on. Example, of a HAVING::
+What an operator or a sink holds is right if the text from the sources to it is the one it was computed with, whether a
+statement or an operator of the spec has that text. Otherwise it is *refilled*: rebuilt in the next epoch from current
+rows that are right. If rows that it needs are gone, it is refused (*backfill*), or continues with the new text from now
+on. Example, of a HAVING::
 
     orders -> totals__agg (unchanged) -> totals (edited) -> sizes__agg
                                                             refilled from the current rows of totals__agg
+
+An operator of the spec that reads no statement follows the rules of a spec: it continues. SQL that reads it lacks rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
 from typing import Any
 
 from milepost.epoch import CheckpointMetadata
+from milepost.jobmaster.compatibility.recorded_spec import recorded_spec
 from milepost.jobspec.graph import (
     BEGINS_EMPTY,
     COMPATIBLE,
     NEW_TABLE_OR_BACKFILL,
     NEW_UID,
     REMOVED,
+    RENAMED_FROM,
     JobGraph,
     SinkInput,
+    fingerprint,
     is_changed,
-    is_edited,
+    is_other_table,
+    is_same_query,
+    reads_statement,
+    state_fingerprint,
     state_signatures,
     statement_of,
 )
 from milepost.jobspec.job import JobSpec
+from milepost.jobspec.load import hash_spec
 from milepost.operators.base import APPEND, RETRACTIONS
 
-INCOMPLETE = "incomplete statements"
-"""Section of a checkpoint's signatures: statement -> the checkpoint from which on its rows are those of its text."""
+INCOMPLETE = "incomplete"
+"""Section of a checkpoint's signatures: operator, or "sink NAME" -> the checkpoint before which rows are missing."""
 
 
 class Edit(Enum):
@@ -56,6 +66,7 @@ class QueryEdits:
         lacking_sinks: sinks for which the same is true.
         stuck: operators that can neither continue, because an input is refilled, nor restart, because of another one.
         stuck_sinks: sinks that cannot replace the rows that they show.
+        continued: operators without a statement, upstream too, that continue with another text, or begin empty.
     """
 
     refilled: frozenset[str] = frozenset()
@@ -64,6 +75,7 @@ class QueryEdits:
     lacking_sinks: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
     stuck_sinks: frozenset[str] = frozenset()
+    continued: frozenset[str] = frozenset()
 
 
 def query_edits(
@@ -74,7 +86,7 @@ def query_edits(
     Args:
         from_now_on: edited state continues with the new text.
     """
-    if base is None or not spec.statements:
+    if base is None or not spec.statements or hash_spec(spec) == base.spec_hash:
         return QueryEdits()
     edits = _Edits(spec, graph, base, from_now_on).verdicts()
     if from_now_on:
@@ -87,76 +99,135 @@ def query_edits(
     )
 
 
+@dataclass(slots=True)
 class _Edits:
-    def __init__(self, spec: JobSpec, graph: JobGraph, base: CheckpointMetadata, from_now_on: bool) -> None:
-        self._spec, self._graph, self._base, self._from_now_on = spec, graph, base, from_now_on
-        self._refilled: set[str] = set()
-        self._lacking: set[str] = set()
-        self._refused: set[str] = set()
+    spec: JobSpec
+    graph: JobGraph
+    base: CheckpointMetadata
+    from_now_on: bool
+    refilled: set[str] = field(default_factory=set)
+    lacking: set[str] = field(default_factory=set)
+    continued: set[str] = field(default_factory=set)
+    unusable: set[str] = field(default_factory=set)
+    """Operators of which the state is refused."""
+    texts: _Texts = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.texts = _Texts(self.spec, self.base)
 
     def verdicts(self) -> QueryEdits:
-        signatures = state_signatures(self._spec, self._graph)
-        recorded: Mapping[str, Any] = self._base.signatures["operators"]
-        stuck = set()
-        for node in self._graph.stateful:
+        signatures, stuck = state_signatures(self.spec, self.graph), set()
+        recorded: Mapping[str, Any] = self.base.signatures["operators"]
+        for node in self.graph.stateful:
             uid, before = node.uid, recorded.get(node.uid)
-            is_statement = statement_of(self._spec, uid) is not None
             lacks = any(self._lacks(name) for name in node.inputs)
-            if before is None or uid not in self._base.operators:
-                self._lacking |= {uid} if is_statement and lacks else set()
+            if before is None or uid not in self.base.operators:
+                if lacks:
+                    (self.continued if statement_of(self.spec, uid) is None else self.lacking).add(uid)
                 continue
             moved, after = any(self._moves(name) for name in node.inputs), signatures["operators"][uid]
-            if not moved and not (is_statement and is_changed(before, after)):
-                continue
-            if not lacks:
-                self._refilled.add(uid)
+            differs, same = is_changed(before, after), self.texts.is_same_state(uid, before, after)
+            if not self.texts.is_governed(uid, before):
+                (self.unusable if differs else self.continued if not same else set()).add(uid)
+            elif not lacks:
+                if moved or differs or not self.texts.is_same(uid, before, after):
+                    self.refilled.add(uid)
             elif moved:
                 stuck.add(uid)
-            elif is_edited(before, after):
-                self._lacking.add(uid)
-            else:
-                self._refused.add(uid)
-        replaced, lacking_sinks, stuck_sinks = set(), set(), set()
-        for name, rows in self._graph.sink_inputs.items():
-            before = None if name not in self._base.sinks else self._base.signatures["sinks"].get(name)
-            kind = None if rows.part else self._sink(rows, before, signatures["sinks"][name])
-            replaced |= {name} if kind == "replaced" else set()
-            lacking_sinks |= {name} if kind == "lacking" else set()
-            stuck_sinks |= {name} if kind == "stuck" else set()
+                self.unusable.add(uid)
+            elif differs:
+                self.unusable.add(uid)
+            elif not same:
+                self.lacking.add(uid)
+        sinks: dict[str | None, set[str]] = {}
+        for name, rows in self.graph.sink_inputs.items():
+            before = None if name not in self.base.sinks else self.base.signatures["sinks"].get(name)
+            sinks.setdefault(self._sink(rows, before, signatures["sinks"][name]), set()).add(name)
         return QueryEdits(
-            *(frozenset(one) for one in (self._refilled, replaced, self._lacking, lacking_sinks, stuck, stuck_sinks))
+            refilled=frozenset(self.refilled),
+            replaced=frozenset(sinks.get("replaced", ())),
+            lacking=frozenset(self.lacking),
+            lacking_sinks=frozenset(sinks.get("lacking", ())),
+            stuck=frozenset(stuck),
+            stuck_sinks=frozenset(sinks.get("stuck", ())),
+            continued=frozenset(self.continued),
         )
 
     def _sink(self, rows: SinkInput, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
-        is_statement = statement_of(self._spec, rows.uid) is not None
         if before is None:
-            return "lacking" if is_statement and self._lacks(rows.uid) else None
-        edited, moved = is_statement and is_edited(before, after), self._moves(rows.uid)
-        if not edited and (not moved or is_changed(before, after)):
+            is_statement = statement_of(self.spec, rows.uid) is not None
+            return "lacking" if is_statement and not rows.part and self._lacks(rows.uid) else None
+        moved, (same, governed) = self._moves(rows.uid), self.texts.of_sink(rows, before, after)
+        if not governed or is_other_table(before, after) or (same and not moved):
             return None
-        if rows.mode == "upsert" and not self._lacks(rows.uid):
-            graph = self._graph
+        if rows.mode == "upsert" and not rows.part and not self._lacks(rows.uid):
+            graph = self.graph
             if graph.nodes[graph.keyed_by(rows.uid)].publishes_state:
                 return "replaced"
         return "stuck" if moved else "lacking"
 
     def _lacks(self, uid: str) -> bool:
         """Return whether rows that a new reader of a node needs are gone. Current rows of updates are read again."""
-        node = self._graph.nodes[uid]
+        node = self.graph.nodes[uid]
         if not node.inputs:
-            return uid in self._base.sources
-        if uid in self._base.operators and uid not in self._refilled:
+            return uid in self.base.sources
+        if uid in self.base.operators and uid not in self.refilled:
             has_current_rows = node.output_kind == RETRACTIONS or (node.output_kind != APPEND and node.publishes_state)
-            unusable = self._refused if self._from_now_on else self._refused | self._lacking
-            return not has_current_rows or uid in unusable
+            accepted = self.from_now_on or uid not in self.lacking | self.continued
+            return not has_current_rows or uid in self.unusable or not accepted
         return any(self._lacks(name) for name in node.inputs)
 
     def _moves(self, uid: str) -> bool:
         """Return whether a node's rows are computed again from refilled state."""
-        node = self._graph.nodes[uid]
+        node = self.graph.nodes[uid]
         if node.is_stateful:
-            return uid in self._refilled
+            return uid in self.refilled
         return any(self._moves(name) for name in node.inputs)
+
+
+class _Texts:
+    """Compares the text from the sources to a node with that of the recorded spec."""
+
+    def __init__(self, spec: JobSpec, base: CheckpointMetadata) -> None:
+        self._spec, self._before = spec, recorded_spec(base)
+        sources = base.signatures.get("sources", {}).items()
+        self._seen: dict[str, str] = {}
+        self._seen_before = {one[RENAMED_FROM]: name for name, one in sources if RENAMED_FROM in one}
+
+    def is_governed(self, uid: str, before: Mapping[str, Any]) -> bool:
+        """Return whether a node reads a statement, or is a step of one, now or in the recorded spec."""
+        return reads_statement(self._spec, uid) or self._was_governed(str(before.get(RENAMED_FROM, uid)))
+
+    def is_same(self, uid: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Return whether a node has the recorded text."""
+        return self._is_same(uid, str(before.get(RENAMED_FROM, uid)), before, after)
+
+    def is_same_state(self, uid: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        """Return whether an operator's state has the recorded text. Its aggregates are compared as columns."""
+        former = str(before.get(RENAMED_FROM, uid))
+        if self._before is None or not _has(self._before, former):
+            return is_same_query(before, after)
+        recorded = state_fingerprint(self._before, former, self._seen_before)
+        return recorded == state_fingerprint(self._spec, uid, self._seen)
+
+    def of_sink(self, rows: SinkInput, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[bool, bool]:
+        """Return whether a sink shows rows with the recorded text, and whether they are those of a statement."""
+        inputs = () if self._before is None else (one.input for one in self._before.sinks if one.name == rows.sink)
+        former = next((name.removesuffix(rows.part) for name in inputs), "")
+        governed = reads_statement(self._spec, rows.uid) or self._was_governed(former)
+        return self._is_same(rows.uid, former, before, after), governed
+
+    def _is_same(self, uid: str, former: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        if self._before is None or not _has(self._before, former):
+            return is_same_query(before, after)
+        return fingerprint(self._before, former, self._seen_before) == fingerprint(self._spec, uid, self._seen)
+
+    def _was_governed(self, former: str) -> bool:
+        return self._before is not None and _has(self._before, former) and reads_statement(self._before, former)
+
+
+def _has(spec: JobSpec, name: str) -> bool:
+    return name in spec.sources or any(operator.uid == name for operator in spec.operators)
 
 
 def without_refilled(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -> CheckpointMetadata:
@@ -178,43 +249,46 @@ def without_refilled(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -
 
 
 def with_incomplete(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata, checkpoint_id: int) -> CheckpointMetadata:
-    """Return the checkpoint that an epoch continues, with the statements that will not equal their queries.
+    """Return the checkpoint that an epoch continues, with the operators and sinks that will lack rows.
 
-    A statement was recorded earlier, or lacks rows from this epoch on. It leaves the record once all of it is refilled.
+    One was recorded earlier, or lacks rows from this epoch on. It leaves the record once it is refilled.
     """
-    edits, recorded = query_edits(spec, graph, base, from_now_on=True), _recorded_incomplete(spec, base)
-    stateful = {node.uid for node in graph.stateful}
-    incomplete = {}
-    for name in spec.statements:
-        operators = {uid for uid in stateful if statement_of(spec, uid) == name}
-        sinks = {sink for sink, rows in graph.sink_inputs.items() if statement_of(spec, rows.uid) == name}
-        if operators & edits.lacking or sinks & edits.lacking_sinks:
-            incomplete[name] = checkpoint_id
-        elif name in recorded and not (operators <= edits.refilled and sinks <= edits.replaced):
-            incomplete[name] = recorded[name]
+    edits = query_edits(spec, graph, base, from_now_on=True)
+    rebuilt = edits.refilled | {_sink(name) for name in edits.replaced}
+    present = {*graph.nodes, *map(_sink, graph.sink_inputs)}
+    recorded = {name: since for name, since in _recorded_incomplete(base).items() if name in present - rebuilt}
+    lacking = [*edits.lacking, *edits.continued, *map(_sink, edits.lacking_sinks)]
+    incomplete = dict(sorted((recorded | dict.fromkeys(lacking, checkpoint_id)).items()))
     return replace(base, signatures={**base.signatures, INCOMPLETE: incomplete})
 
 
-def _recorded_incomplete(spec: JobSpec, base: CheckpointMetadata) -> dict[str, int]:
-    """Return the incomplete statements of a checkpoint by their names in the spec."""
-    names = {former: name for name, former in spec.renamed.items()}
+def _sink(name: str) -> str:
+    return f"sink {name}"
+
+
+def _recorded_incomplete(base: CheckpointMetadata) -> dict[str, int]:
+    """Return the incomplete operators and sinks of a checkpoint by their names in the spec."""
+    operators = base.signatures["operators"].items()
+    names = {one[RENAMED_FROM]: uid for uid, one in operators if RENAMED_FROM in one}
     return {names.get(name, name): since for name, since in base.signatures.get(INCOMPLETE, {}).items()}
 
 
 def incomplete_statements(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> dict[str, int]:
     """Return the statements that do not equal their queries: statement -> the checkpoint before which that is so.
 
-    A statement that reads such a statement is one as well.
+    What reads an incomplete operator is incomplete as well. An operator of the spec that reads statements has an entry.
     """
-    recorded = {} if base is None else _recorded_incomplete(spec, base)
+    recorded = {} if base is None else _recorded_incomplete(base)
     since: dict[str, int] = {}
-    for node in graph.nodes.values():
-        statement = statement_of(spec, node.uid)
-        if statement is not None:
-            read = [since.get(one) for one in map(partial(statement_of, spec), node.inputs) if one is not None]
-            known = [one for one in (*read, since.get(statement), recorded.get(statement)) if one is not None]
-            since |= {statement: max(known)} if known else {}
-    return since
+    statements: dict[str, int] = {}
+    for uid, node in graph.nodes.items():
+        read = (since.get(name, 0) for name in node.inputs)
+        since[uid] = max([recorded.get(uid, 0), *read])
+        shown = max([since[uid], *(recorded.get(_sink(name), 0) for name in node.sinks)])
+        if shown and reads_statement(spec, uid) and (node.is_stateful or node.sinks or statement_of(spec, uid)):
+            name = statement_of(spec, uid) or uid
+            statements[name] = max(statements.get(name, 0), shown)
+    return statements
 
 
 def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: JobGraph) -> Edit | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import can_continue as can_continue
     from milepost.jobspec.graph.compatibility import compare_signatures as compare_signatures
     from milepost.jobspec.graph.compatibility import is_changed as is_changed
-    from milepost.jobspec.graph.compatibility import is_edited as is_edited
+    from milepost.jobspec.graph.compatibility import is_other_table as is_other_table
     from milepost.jobspec.graph.compatibility import is_same_query as is_same_query
     from milepost.jobspec.graph.compatibility import recorded_answers as recorded_answers
     from milepost.jobspec.graph.compatibility import retimed_sources as retimed_sources
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import with_rows_of as with_rows_of
     from milepost.jobspec.graph.compatibility import with_source_names as with_source_names
     from milepost.jobspec.graph.compatibility import with_updates_of as with_updates_of
+    from milepost.jobspec.graph.compatibility import without_queries as without_queries
+    from milepost.jobspec.graph.fingerprints import fingerprint as fingerprint
+    from milepost.jobspec.graph.fingerprints import reads_statement as reads_statement
+    from milepost.jobspec.graph.fingerprints import state_fingerprint as state_fingerprint
     from milepost.jobspec.graph.fingerprints import statement_of as statement_of
     from milepost.jobspec.graph.graph import JobGraph as JobGraph
     from milepost.jobspec.graph.graph import Node as Node

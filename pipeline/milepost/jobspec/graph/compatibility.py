@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
-from milepost.jobspec.graph.fingerprints import fingerprint, state_fingerprint, statement_of
+from milepost.jobspec.graph.fingerprints import fingerprint, statement_of
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
@@ -96,7 +96,7 @@ def _operator(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
         input_sources = [sorted(graph.nodes[name].sources) for name in node.inputs]
         signature[_SOURCES] = input_sources if len(input_sources) > 1 else input_sources[0]
     if statement_of(spec, node.uid) is not None:
-        signature[_QUERY] = state_fingerprint(spec, node.uid)
+        signature[_QUERY] = fingerprint(spec, node.uid)
     signature |= operator.signature(retracts=node.retracts)
     for name in node.inputs:
         if graph.nodes[name].retracts:
@@ -262,22 +262,28 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
     return NEW_UID, detail
 
 
+def without_queries(signatures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return signatures without the digests of queries, which have verdicts of their own (`query_edits.py`)."""
+    sections = {
+        section: {name: {key: one[key] for key in one if key != _QUERY} for name, one in signatures[section].items()}
+        for section in ("operators", "sinks")
+        if section in signatures
+    }
+    return {**signatures, **sections}
+
+
 def is_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two signatures of an operator or sink differ."""
-    return bool(_changed(before, after))
+    """Return whether two signatures of an operator differ by more than their queries."""
+    return bool({*_changed(before, after)} - {_QUERY})
 
 
-def is_edited(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two signatures of an operator or sink differ, and only by the text of its query.
-
-    The query of a sink includes the operator whose rows it shows.
-    """
-    changed = {*_changed(before, after)}
-    return bool(changed) and changed <= {_QUERY, _ROWS_OF}
+def is_other_table(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Return whether two signatures of a sink differ by more than the rows that they show."""
+    return bool({*_changed(before, after)} - {_QUERY, _ROWS_OF})
 
 
 def is_same_query(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return whether two sinks show statements with the same text, perhaps under other names."""
+    """Return whether two signatures are of statements with the same text, perhaps under other names."""
     return before.get(_QUERY) is not None and before.get(_QUERY) == after.get(_QUERY)
 
 

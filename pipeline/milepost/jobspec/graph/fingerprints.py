@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from milepost.jobspec.job.spec import JobSpec
-from milepost.language.sql import normalized_tokens, sql_tokens
+from milepost.language.sql import branches, normalized_tokens, relation_starts, sql_tokens
 from milepost.operators.base import OperatorSpec
 from milepost.operators.sql import SelectSpec
 
@@ -27,7 +27,20 @@ def statement_of(spec: JobSpec, name: str) -> str | None:
     return statement if statement in spec.statements else None
 
 
-def state_fingerprint(spec: JobSpec, uid: str) -> str:
+def reads_statement(spec: JobSpec, name: str) -> bool:
+    """Return whether a node is a step of a SQL statement, or reads one, directly or through other operators."""
+    inputs = {operator.uid: operator.inputs for operator in spec.operators}
+    waiting, seen = [name], {name}
+    while waiting:
+        uid = waiting.pop()
+        if statement_of(spec, uid) is not None and uid in inputs:
+            return True
+        waiting += [one for one in inputs.get(uid, ()) if one not in seen]
+        seen.update(waiting)
+    return False
+
+
+def state_fingerprint(spec: JobSpec, uid: str, seen: dict[str, str] | None = None) -> str:
     """Return the digest of all definitions that the state of an operator depends on.
 
     The aggregates themselves are not included. Whether the recorded state determines them is decided by its columns.
@@ -35,23 +48,37 @@ def state_fingerprint(spec: JobSpec, uid: str) -> str:
     operator = spec.operator(uid)
     definition = _definition(operator)
     definition.pop("aggregates", None)
-    return _digest(definition, [fingerprint(spec, name) for name in operator.inputs])
+    seen = {} if seen is None else seen
+    return _digest(definition, [fingerprint(spec, name, seen) for name in operator.inputs])
 
 
 def fingerprint(spec: JobSpec, name: str, seen: dict[str, str] | None = None) -> str:
-    """Return the digest of all definitions from the sources to a node. A source counts by its name."""
+    """Return the digest of all definitions from the sources to a node.
+
+    Args:
+        seen: digests that are known. A source that is not in it counts by its name.
+    """
     seen = {} if seen is None else seen
-    if name in spec.sources:
+    if name not in seen and name in spec.sources:
         return name
     if name not in seen:
         operator = spec.operator(name)
-        definition = _definition(operator)
-        if isinstance(operator, SelectSpec):
-            names = {uid: fingerprint(spec, uid, seen) for uid in operator.inputs}
-            tokens = normalized_tokens(operator.query, sql_tokens(operator.query))
-            definition = {"sql": [names.get(text, text) for text in tokens]}
-        seen[name] = _digest(definition, [fingerprint(spec, uid, seen) for uid in operator.inputs])
+        inputs = {uid: fingerprint(spec, uid, seen) for uid in operator.inputs}
+        definition = {"sql": _named(operator, inputs)} if isinstance(operator, SelectSpec) else _definition(operator)
+        seen[name] = _digest(definition, [*inputs.values()])
     return seen[name]
+
+
+def _named(operator: SelectSpec, names: Mapping[str, str]) -> list[str]:
+    """Return the tokens of a query with other names of its inputs.
+
+    Only the words that name a relation are replaced: in `SELECT w AS k FROM w`, the first `w` is a column.
+    """
+    tokens, relations = sql_tokens(operator.query), set[int]()
+    for select in branches(operator.query, operator.inputs):
+        relations |= relation_starts(select.sql)
+    texts = zip(tokens, normalized_tokens(operator.query, tokens), strict=True)
+    return [names.get(text, text) if token.start in relations else text for token, text in texts]
 
 
 def _definition(operator: OperatorSpec) -> dict[str, Any]:

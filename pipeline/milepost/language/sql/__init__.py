@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from milepost.language.sql.sql_parse import parse_select as parse_select
     from milepost.language.sql.sql_parse import parse_statements as parse_statements
     from milepost.language.sql.sql_parse import problem_from as problem_from
+    from milepost.language.sql.sql_parse import relation_starts as relation_starts
     from milepost.language.sql.sql_parse import sql_tokens as sql_tokens
     from milepost.language.sql.union import Branch as Branch
     from milepost.language.sql.union import branches as branches

@@ -120,6 +120,23 @@ def normalized_tokens(sql: str, tokens: Iterable[Any]) -> tuple[str, ...]:
     )
 
 
+def relation_starts(sql: str) -> set[int]:
+    """Return the offsets of the words of a SELECT that name a relation without an alias, or a relation with one.
+
+    In `SELECT w.a, w AS b FROM w` they are those of the first and the last `w`, and in `SELECT w.a FROM w AS o` that
+    of the last one, because `w.a` is a field of a column.
+    """
+    from sqlglot import exp
+
+    tree = parse_select(sql).tree
+    tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
+    plain = {table.name.casefold() for table in tables if not table.alias}
+    qualifiers = (column.args.get("table") for column in tree.find_all(exp.Column))
+    words = [table.this for table in tables]
+    words += [word for word in qualifiers if isinstance(word, exp.Identifier) and word.name.casefold() in plain]
+    return {int(word.meta["start"]) for word in words if "start" in word.meta}
+
+
 def parse_statements(sql: str, dialect: str | type[Dialect] = "spark") -> list[exp.Expression]:
     """Return the statements of a text. Raises SqlProblem: the parser refuses it, or fails."""
     import sqlglot
