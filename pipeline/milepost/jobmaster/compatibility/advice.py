@@ -49,6 +49,7 @@ def _steps(
     changed_rows = [row["name"] for row in refused if row["verdict"] == NEW_TABLE_OR_BACKFILL]
     if renamed:
         yield f"if {_renamed_text(spec, renamed)}: its state continues"
+    yield from (f"write `{row['renamed']}` in the spec: the table continues" for row in refused if "renamed" in row)
     yield from changed_sources(refused)
     yield (
         "restore the lines of the current table in the sink" if len(moved_sinks) == len(refused) else "undo the change"
@@ -64,15 +65,20 @@ def _steps(
         first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
     statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
+    noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
+    if lacking and all(row["verdict"] in (FROM_NOW_ON, NON_RESTORED) for row in refused):
+        others = [row["uid"] for row in lacking if all(statement_of(spec, one) is None for one in _names(graph, [row]))]
+        lack = " and ".join([*([noun] if statements else []), *others])
+        discards = " --allow-non-restored-state" if non_restored else ""
+        yield (
+            f"let {lack} lack these rows: {retry_command} --from-now-on{discards}, and a table does not equal "
+            "its query until a backfill"
+        )
+        return
     if statements:
-        noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
-        only_lacking = all(row["verdict"] in (FROM_NOW_ON, NON_RESTORED) for row in refused)
-        if lacking and only_lacking:
-            discards = " --allow-non-restored-state" if non_restored else ""
-            yield (
-                f"let {noun} lack these rows: {retry_command} --from-now-on{discards}, and a table does not equal "
-                "its query until a backfill"
-            )
+        if new_tables:
+            yield "keep the columns of the table, and their types by CAST"
+            yield f"begin a new table: give {noun} a new name"
         if changed_operators or changed_rows:
             yield (
                 f"begin new tables with the rows that arrive from now on: give {noun} a new name, then {retry_command} "

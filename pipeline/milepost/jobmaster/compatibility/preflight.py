@@ -18,6 +18,7 @@ from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_o
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
 from milepost.jobmaster.compatibility.query_edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
 from milepost.jobmaster.compatibility.recorded_spec import recorded_spec
+from milepost.jobmaster.compatibility.renamed_tables import describe_renamed_table
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.source_changes import describe_sources
 from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
@@ -115,7 +116,9 @@ def preflight(
             if row["verdict"] == COMPATIBLE and row["name"] in refused_operators:
                 row |= {"verdict": NEW_UID, "detail": refused_operators[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _check_sink(row, context, base, graph, replaced=edit is Edit.REFILL)
+            _check_sink(row, context, base, graph, edit)
+        elif row["kind"] == "sink" and outcome == NEW:
+            describe_renamed_table(row, spec, base)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
             row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]].get("root"))
         elif row["kind"] == "source" and row["name"] in retimed:
@@ -342,12 +345,12 @@ def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[Sch
 
 
 def _check_sink(
-    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, *, replaced: bool
+    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, edit: Edit | None
 ) -> None:
     """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row.
 
     Args:
-        replaced: whether the next epoch replaces all rows of the table.
+        edit: what an edit of its query does to the table.
     """
     sink = graph.sink_inputs[row["name"]]
     table = base.tables.get(row["name"])
@@ -364,12 +367,13 @@ def _check_sink(
     if table is None:
         return
     uid = graph.keyed_by(sink.uid) if sink.mode == "upsert" else None
-    if table.rows and uid is not None and uid not in base.signatures["operators"] and not replaced:
+    if table.rows and uid is not None and uid not in base.signatures["operators"] and edit is not Edit.REFILL:
         detail = f"its table has rows of the former {uid}, and {uid} starts empty"
         row |= {"verdict": NEW_TABLE_OR_BACKFILL, "detail": detail}
         return
     if not sink.columns_known:
         return
-    problems = [*missing_columns(table.schema, sink), *changed_types(table.schema, sink, graph)]
+    edited = None if edit is None else context.job.spec
+    problems = [*missing_columns(table.schema, sink), *changed_types(table.schema, sink, graph, edited)]
     if problems:
         row |= {"verdict": NEW_TABLE, "detail": "; ".join(problems)}

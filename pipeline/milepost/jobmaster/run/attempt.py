@@ -29,7 +29,7 @@ from milepost.epoch import (
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
-from milepost.jobmaster.compatibility.query_edits import with_incomplete, without_refilled
+from milepost.jobmaster.compatibility.query_edits import changes_tables, with_incomplete, without_refilled
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.compatibility.table_locations import check_locations
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
@@ -96,11 +96,12 @@ def run_opened_epoch(
         StateCorrupt: the base checkpoint cannot be read.
     """
     spec, graph = context.job.spec, opened.loaded.graph
+    edited = opened.base is not None and changes_tables(spec, graph, opened.base)
     if opened.base is not None:
         base = with_incomplete(spec, graph, opened.base, opened.pending.checkpoint_id)
         base = without_refilled(spec, graph, reset_watermarks(spec, graph, base))
         opened = replace(opened, base=base)
-    attempt = _Attempt(context, opened, runner, clock, judged)
+    attempt = _Attempt(context, opened, runner, clock, judged, edited)
     plan = attempt.plan()
     clock("session")
     runner.prepare(plan)
@@ -122,13 +123,18 @@ def run_opened_epoch(
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The steps of one attempt. Fields as the arguments of `run_opened_epoch`."""
+    """The steps of one attempt. Fields as the arguments of `run_opened_epoch`.
+
+    Attributes:
+        edited: whether the epoch is the first one of an edited query that a table shows.
+    """
 
     context: JobContext
     opened: OpenedEpoch
     runner: EpochRunner
     clock: StepClock
     judged: bool
+    edited: bool
 
     def plan(self) -> EpochPlan:
         """Reserve the tables that are not reserved yet, and return the plan for the data plane."""
@@ -175,7 +181,9 @@ class _Attempt:
         if verdict.vetoes:
             store_task_times(self.context, self.opened.pending, verified.acknowledgements)
             return {}
-        with with_reason(CheckpointFailureReason.SINK_PREPARE_FAILED, InvalidRequest):
+        # Types that only Spark knows may not fit the table. The edit is refused then, and the job has not failed.
+        reason = CheckpointFailureReason.SPEC_REFUSED if self.edited else CheckpointFailureReason.SINK_PREPARE_FAILED
+        with with_reason(reason, InvalidRequest):
             return pass_gate()
 
 

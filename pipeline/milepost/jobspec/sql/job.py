@@ -11,6 +11,7 @@ from milepost.jobspec.job import JobSpec
 from milepost.jobspec.sql.emitter import Emitter, shown_text
 from milepost.jobspec.sql.flows import Flow, FlowCompiler
 from milepost.jobspec.sql.queries import QueryCompiler, Table
+from milepost.jobspec.sql.renames import first_name
 from milepost.jobspec.sql.statements import TABLE, TEMPORARY, Statement, split_statements
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language import did_you_mean
@@ -214,7 +215,7 @@ class _JobCompiler:
         tables = self._spec.tables
         if tables is None:
             raise at.problem(f"{name} is a table, and the spec has no `tables`: add tables: {{format: …, path: …}}")
-        table = self._spec.renamed.get(name, name)  # a renamed statement keeps its table
+        table = first_name(name, self._spec.renamed)  # a renamed statement keeps its table
         sink: dict[str, Any] = {"name": table, "input": name, "mode": mode}
         sink |= tables.model_dump(mode="json", by_alias=True, exclude_unset=True)
         for key in ("path", "table"):

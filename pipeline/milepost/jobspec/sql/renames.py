@@ -19,11 +19,12 @@ def rename_problems(renamed: Mapping[str, str], statements: Sequence[str], uids:
         statements: the statements of the file. uids: all compiled operators.
     """
     problems, taken = [], dict[str, str]()
+    named = {name for statement in statements for name in _names(statement, renamed)}
     for name, former in renamed.items():
         path, own = ("renamed", name), name.partition(".")[0]
         if ("." in name) != ("." in former):
             problems.append(Problem(path, "a statement was a statement, and statement.name a common table expression"))
-        elif own not in statements:
+        elif own not in statements and name not in named:
             problems.append(Problem(path, f"there is no statement {own}", at_key=True))
         elif "." in name and not _has_steps(name, uids):
             problems.append(Problem(path, f"statement {own} has no step of {name.partition('.')[2]}", at_key=True))
@@ -33,6 +34,20 @@ def rename_problems(renamed: Mapping[str, str], statements: Sequence[str], uids:
             problems.append(Problem(path, f"{taken[former]} already continues the state of {former}"))
         taken.setdefault(former, name)
     return problems
+
+
+def first_name(statement: str, renamed: Mapping[str, str]) -> str:
+    """Return the oldest name of a statement, which its table has: of `{c: b, b: a}` and c it is a."""
+    *_, first = _names(statement, renamed)
+    return first
+
+
+def _names(statement: str, renamed: Mapping[str, str]) -> list[str]:
+    """Return the names of a statement, newest first."""
+    names = [statement]
+    while (former := renamed.get(names[-1])) is not None and former not in names:
+        names.append(former)
+    return names
 
 
 def add_former_uids(operators: Sequence[dict[str, Any]], renamed: Mapping[str, str]) -> None:

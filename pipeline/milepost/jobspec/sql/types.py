@@ -13,6 +13,7 @@ _DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 20}
 """Integer type -> precision of the decimal that Spark makes of it."""
 _CASTS = {"TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64", "FLOAT": "float32",
           "DOUBLE": "float64"}  # fmt: skip
+_OTHER_CASTS = {"TEXT": "string", "BOOLEAN": "bool", "DATE": "date"}
 _DECIMAL = re.compile(r"(\d*)\.(\d+)")
 _SQL_NAMES = {kind: name for name, kind in _CASTS.items()}
 
@@ -69,6 +70,19 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
     if "decimal" not in (left.kind, right.kind) or {left.kind, right.kind} & {*FLOATS}:
         return ColumnType("float64") if isinstance(tree, exp.Div) else common_type(left, right)
     return _arithmetic(tree, *(_operand(side, type_) for side, type_ in zip(sides, (left, right), strict=True)))
+
+
+def shown_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> ColumnType | None:
+    """Return Spark's type of an expression as `expression_type`, also of texts and truth values; None: not derived."""
+    from sqlglot import exp
+
+    if isinstance(tree, exp.Cast) and str(tree.to.this.name) in _OTHER_CASTS:
+        return ColumnType(_OTHER_CASTS[str(tree.to.this.name)])
+    if isinstance(tree, exp.Paren):
+        return shown_type(tree.this, type_of)
+    if isinstance(tree, exp.Literal) and tree.is_string:
+        return ColumnType("string")
+    return ColumnType("bool") if isinstance(tree, exp.Predicate) else expression_type(tree, type_of)
 
 
 def _arithmetic(tree: Any, left: ColumnType, right: ColumnType) -> ColumnType:
