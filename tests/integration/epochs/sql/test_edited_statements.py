@@ -208,3 +208,142 @@ def test_a_renamed_common_table_expression_keeps_its_state(tmp_path: Path, in_pr
     job.run(runner, tell=reports.append)
     assert outcomes(reports)["v__sums__agg"] == "restored"
     job.check("v", query.replace("sum(quantity)", "CAST(sum(quantity) AS BIGINT)"))
+
+
+def own(uid: str, operators: list[dict[str, Any]], mode: str = "upsert") -> dict[str, Any]:
+    """Return operators of the spec, and a table of the last one."""
+    table = {"name": uid, "input": uid, "format": "parquet", "path": f"lake/{uid}", "mode": mode}
+    return {"operators": operators, "sinks": [table]}
+
+
+def selected(uid: str, query: str, name: str) -> dict[str, Any]:
+    return {"uid": uid, "kind": "sql", "inputs": [name], "sql": query}
+
+
+def counted(uid: str, name: str, key: str) -> dict[str, Any]:
+    calls = {"n": "count(*)"}
+    return {"uid": uid, "kind": "aggregate", "inputs": [name], "key": [key], "aggregates": calls}
+
+
+TWICE = "SELECT customer, n, n * 2 AS twice FROM busy"
+VIEW = f"CREATE TEMPORARY VIEW busy AS {BUSY}"
+
+
+@pytest.mark.parametrize("sql", [sql_of(busy=BUSY), VIEW], ids=["over a table", "over a view"])
+def test_a_table_of_the_spec_over_an_edited_statement_is_replaced(sql: str, tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql, own("y", [selected("y", TWICE, "busy")])), in_process()
+    job.run(runner)
+    for having in ("HAVING count(*) > 5", HAVING):
+        job.write(sql.replace(HAVING, having))
+        job.run(runner)
+        job.check("y", TWICE.replace("busy", f"({BUSY.replace(HAVING, having)})"))
+
+
+def test_a_statement_over_edited_sql_of_the_spec_is_refused(tmp_path: Path, in_process: Plane) -> None:
+    large, counts = "SELECT * FROM orders WHERE amount > {}", "SELECT n, count(*) AS c FROM y GROUP BY n"
+    y = [selected("big", large.format(10), "orders"), counted("y", "big", "customer")]
+    sql = sql_of(counts=counts, all="SELECT count(*) AS n FROM orders")
+    job, runner = SqlJob(tmp_path, sql, {"operators": y}), in_process()
+    job.run(runner)
+    job.write(sql, operators=[selected("big", large.format(20), "orders"), *y[1:]])
+    with pytest.raises(InvalidRequest, match="counts__agg: needs a backfill or --from-now-on"):
+        job.run(runner)
+    done = job.run(runner, from_now_on=True)
+    assert job.master.reports.status().incomplete == {"counts": done.checkpoint_id}
+    edited = counts.replace("GROUP BY", "WHERE n > 1 GROUP BY")
+    job.write(sql.replace(counts, edited))
+    job.run(runner)
+    assert job.master.reports.status().incomplete == {"counts": done.checkpoint_id}, "y still lacks rows"
+
+
+def test_an_operator_of_the_spec_over_an_edited_view_of_appended_rows_is_refused_or_counts_from_now_on(
+    tmp_path: Path, in_process: Plane
+) -> None:
+    sql = "CREATE TEMPORARY VIEW large AS SELECT id, customer FROM orders WHERE amount > 10;\n"
+    sql += sql_of(counts="SELECT n, count(*) AS c FROM y GROUP BY n")
+    job, runner = SqlJob(tmp_path, sql, own("y", [counted("y", "large", "customer")])), in_process()
+    job.run(runner)
+    job.write(sql.replace("> 10", "> 20"))
+    with pytest.raises(InvalidRequest, match="y: needs a backfill or --from-now-on") as refused:
+        job.run(runner)
+    assert "let statement counts and y and sink y lack these rows" in str(refused.value.hint)
+    done = job.run(runner, from_now_on=True)
+    assert job.master.reports.status().incomplete == dict.fromkeys(("y", "counts"), done.checkpoint_id)
+    back_fill(job.master, runner, from_checkpoint=0)
+    y = "SELECT customer, count(*) AS n FROM orders WHERE amount > 20 GROUP BY customer"
+    check(job, y=y, counts="SELECT n, count(*) AS c FROM y GROUP BY n")
+    assert job.master.reports.status().incomplete is None
+
+
+TYPES = {
+    "that the SQL states": "CAST(max(amount) AS DOUBLE) AS most",
+    "that only the epoch knows": "concat('', CAST(max(amount) AS STRING)) AS most",
+}
+
+
+@pytest.mark.parametrize("types", TYPES)
+def test_an_edit_that_gives_a_column_another_type_is_refused_and_the_job_has_not_failed(
+    types: str, tmp_path: Path, in_process: Plane
+) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(busy=BUSY)), in_process()
+    done = job.run(runner)
+    job.write(sql_of(busy=BUSY.replace("max(amount) AS most", TYPES[types])))
+    job.land()
+    with pytest.raises(InvalidRequest, match="most"):
+        job.master.epochs.run(Session.cli(), runner)
+    status = job.master.reports.status()
+    assert (status.job_status, status.head) == ("running", done.checkpoint_id)
+    job.write(sql_of(busy=BUSY))
+    job.run(runner)
+    check(job, busy=BUSY)
+
+
+def test_another_aggregate_over_current_rows_is_a_refill(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = (
+        SqlJob(tmp_path, sql_of(busy=BUSY, least="SELECT n, min(most) AS x FROM busy GROUP BY n")),
+        in_process(),
+    )
+    job.run(runner)
+    after = {"busy": BUSY, "least": "SELECT n, max(most) AS x FROM busy GROUP BY n"}
+    job.write(sql_of(**after))
+    for _ in range(2):
+        job.run(runner)
+        check(job, **after)
+
+
+def test_a_statement_that_is_renamed_twice_keeps_its_first_table(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(busy=BUSY)), in_process()
+    job.run(runner)
+    job.write(sql_of(busy=BUSY).replace("busy", "frequent"), renamed={"frequent": "busy"})
+    job.run(runner)
+    again = sql_of(busy=BUSY).replace("busy", "loyal")
+    for sql, renamed, missing in (
+        (again, {"loyal": "frequent"}, "loyal: frequent, frequent: busy"),
+        (again.replace("loyal", "frequent"), {}, "frequent: busy"),
+    ):
+        job.write(sql, renamed=renamed)
+        with pytest.raises(InvalidRequest, match="are in table busy, which would be dropped") as refused:
+            job.run(runner)
+        assert f"write `renamed: {{{missing}}}` in the spec" in str(refused.value.hint)
+    job.write(again, renamed={"loyal": "frequent", "frequent": "busy"})
+    reports: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=reports.append)
+        check(job, busy=BUSY)
+    assert outcomes(reports)["loyal__agg"] == outcomes(reports)["sink busy"] == "restored"
+
+
+def test_without_the_recorded_spec_the_digests_of_queries_decide(
+    tmp_path: Path, in_process: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version may not read the spec of an earlier one."""
+    monkeypatch.setattr("milepost.jobmaster.compatibility.query_edits.recorded_spec", lambda base: None)
+    job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
+    job.run(runner)
+    job.rescale(1)
+    reports: list[Any] = []
+    job.run(runner, tell=reports.append)
+    assert {*outcomes(reports).values()} == {"restored"}
+    job.write(sql_of(**edited("HAVING count(*) > 5")))
+    job.run(runner)
+    check(job, **edited("HAVING count(*) > 5"))
