@@ -1,8 +1,12 @@
-"""Random queries of the SQL of a job, in words that Spark and DuckDB understand alike."""
+"""Random queries of the SQL of a job, and random edits, in words that Spark and DuckDB understand alike."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _VALUES = ("quantity", "quantity + 1", "coalesce(quantity, 0) * 2", "id % 7", "abs(quantity - 2)")
 _TEXTS = (
@@ -26,23 +30,160 @@ _AGGREGATES = ("count(*)", "count(quantity)", "sum(amount)", "min(id)", "max(amo
 _MORE = ("sum(quantity * 2)", "count(*) FILTER (WHERE amount > 10)", "max(id) - min(id)", "sum(quantity) + count(*)")
 
 
-def random_query(rng: random.Random) -> str:
+class Draws:
+    """Random draws of which single ones can be changed: draw 3 does not depend on the result of draw 2.
+
+    So a query that is drawn again with one edit differs in one part.
+
+    Args:
+        edits: number of a draw -> another seed for it.
+    """
+
+    def __init__(self, seed: int, edits: dict[int, int] | None = None) -> None:
+        self.count = 0
+        self._seed, self._edits = seed, edits or {}
+
+    def edited(self, seed: int) -> Draws:
+        """Return the draws with another result of one of those made so far, by a seed."""
+        rng = random.Random(f"edit {seed}")
+        number = rng.randrange(self.count)
+        return Draws(self._seed, self._edits | {number: rng.randrange(1, 1_000)})
+
+    def choice(self, options: Sequence[_T]) -> _T:
+        return self._next().choice(options)
+
+    def sample(self, options: Sequence[_T], count: int) -> list[_T]:
+        return self._next().sample(options, count)
+
+    def randrange(self, *bounds: int) -> int:
+        return self._next().randrange(*bounds)
+
+    def shuffle(self, items: list[_T]) -> None:
+        self._next().shuffle(items)
+
+    def _next(self) -> random.Random:
+        self.count += 1
+        return random.Random(f"{self._seed} {self.count} {self._edits.get(self.count - 1, 0)}")
+
+
+def random_query(rng: Draws) -> str:
     """Return a query over `orders` and `payments` whose rows have a key, or are appended."""
-    return rng.choice((_projection, _grouped, _grouped, _ranked, _distinct, _joined, _nested))(rng)
+    kinds = (_projection, _grouped, _grouped, _ranked, _distinct, _joined, _nested, _expressions, _derived)
+    return rng.choice(kinds)(rng)
 
 
-def _where(rng: random.Random, most: int = 3) -> str:
+def random_statements(rng: Draws) -> dict[str, str]:
+    """Return views that read each other: `sums` and `newest` hold current rows, and the others read these."""
+    having = rng.choice(("", " HAVING count(*) > 2", " HAVING max(amount) > 20", " HAVING count(*) > 1 AND max(id) > 9"))
+    key = rng.choice(("customer", "customer", "coalesce(customer, 'none')"))
+    total = rng.choice(("count(*) + 1", "max(id) - count(*)", "count(*)"))
+    where = rng.choice(("", "", "", " WHERE amount > 5", " WHERE quantity IS NOT NULL"))
+    call = rng.choice(("max(amount)", "max(amount)", "min(amount)"))
+    grouped = f"count(*) AS n, {call} AS most, {total} AS total, max(id) AS last FROM orders{where}"
+    order = rng.choice(("id DESC", "id DESC", "amount DESC, id"))
+    shown = rng.choice(("amount", "amount + 1", "CASE WHEN amount > 10 THEN amount ELSE 0 END"))
+    statements = {
+        "sums": f"SELECT {key} AS who, {grouped} GROUP BY {key}{having}",
+        "newest": f"SELECT customer, id, {shown} AS amount FROM orders "
+        f"QUALIFY row_number() OVER (PARTITION BY customer ORDER BY {order}) = 1",
+    }
+    readers = rng.sample((_shown_sums, _counts, _best, _both, _missing, _first_of_both), 3)
+    for number, reader in enumerate(readers):
+        statements[f"reader{number}"] = reader(rng)
+    statements["again"] = _again(rng, f"reader{rng.randrange(3)}" if readers[0] is _counts else "sums")
+    return statements
+
+
+def _filter(rng: Draws, column: str = "n") -> str:
+    return rng.choice(("", f" WHERE {column} > 2", f" WHERE {column} <> 4", f" WHERE {column} % 2 = 0"))
+
+
+def _shown_sums(rng: Draws) -> str:
+    value = rng.choice(("n", "n * 2", "n + last", "CASE WHEN n > 3 THEN 'many' ELSE who END"))
+    return f"SELECT who, {value} AS x FROM sums{_filter(rng)}"
+
+
+def _counts(rng: Draws) -> str:
+    by = rng.choice(("n", "n % 3", "n > 4"))
+    having = rng.choice(("", " HAVING count(*) > 1", " HAVING max(last) > 12"))
+    return f"SELECT {by} AS x, count(*) AS c, max(last) AS m FROM sums{_filter(rng)} GROUP BY {by}{having}"
+
+
+def _best(rng: Draws) -> str:
+    order = rng.choice(("n DESC, last", "last DESC", "n, last"))
+    return f"SELECT who, n FROM sums{_filter(rng)} ORDER BY {order} LIMIT {rng.randrange(1, 5)}"
+
+
+def _both(rng: Draws) -> str:
+    kind, value = rng.choice(("JOIN", "LEFT JOIN")), rng.choice(("l.amount", "l.id", "l.id + s.n"))
+    more = rng.choice(("", " AND l.id < s.last + 1", " AND l.id > 5"))
+    where = rng.choice(("", " WHERE s.n > 2", " WHERE s.who <> 'c1'"))
+    return f"SELECT s.who, s.n, {value} AS x FROM sums s {kind} newest l ON l.customer = s.who{more}{where}"
+
+
+def _missing(rng: Draws) -> str:
+    word = rng.choice(("EXISTS", "NOT EXISTS"))
+    more = rng.choice(("", " AND l.amount > 10", " AND l.id > 3"))
+    where = f" WHERE {word} (SELECT 1 FROM newest l WHERE l.customer = s.who{more})"
+    return f"SELECT who, most FROM sums s{where}{rng.choice(('', ' AND n > 2'))}"
+
+
+def _first_of_both(rng: Draws) -> str:
+    where = rng.choice(("", " WHERE l.amount > 5"))
+    joined = f"SELECT s.who, s.n, l.id FROM sums s JOIN newest l ON l.customer = s.who{where}"
+    by = rng.choice(("n", "n % 2"))
+    return f"WITH j AS ({joined}) SELECT {by} AS x, count(*) AS c, min(id) AS least FROM j GROUP BY {by}"
+
+
+def _again(rng: Draws, read: str) -> str:
+    if read == "sums":
+        return f"SELECT total, count(*) AS c FROM sums{_filter(rng)} GROUP BY total"
+    return f"SELECT x, count(*) AS c FROM {read} GROUP BY x"
+
+
+def _expressions(rng: Draws) -> str:
+    items = rng.sample(
+        (
+            "id * 2 + quantity AS e0",
+            "CASE quantity WHEN 1 THEN 'one' WHEN 2 THEN 'two' ELSE 'more' END AS e1",
+            "concat(customer, '-', method) AS e2",
+            "o.amount - p.amount AS e3",
+            "quantity IS NULL AS e4",
+            "nullif(quantity, 2) AS e5",
+            "greatest(id, quantity) AS e6",
+            "length(coalesce(customer, 'nobody')) AS e7",
+        ),
+        rng.randrange(1, 4),
+    )
+    where = rng.choice(("", " WHERE NOT (method = 'card' AND quantity > 1)", " WHERE method IN ('card') OR id < 9"))
+    bound = rng.choice((" AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTES", ""))
+    comma = bound == "" and rng.choice((True, False))
+    if comma:
+        extra = f" AND ({where.removeprefix(' WHERE ')})" if where else ""
+        return f"SELECT id, {', '.join(items)} FROM orders o, payments p WHERE o.id = p.order_id{extra}"
+    return f"SELECT id, {', '.join(items)} FROM orders o JOIN payments p ON p.order_id = o.id{bound}{where}"
+
+
+def _derived(rng: Draws) -> str:
+    inner = f"SELECT customer, id % 3 AS part, quantity AS q FROM orders o{_where(rng)}"
+    both = rng.choice((inner, f"{inner} UNION ALL SELECT method, 4, 1 FROM payments"))
+    by = rng.choice(("part", "customer, part", "customer"))
+    call = rng.choice(("count(q)", "max(q)", "count(DISTINCT q)", "min(q) FILTER (WHERE part > 0)"))
+    return f"SELECT {by}, {call} AS x FROM ({both}) AS d GROUP BY {by}{rng.choice(('', ' HAVING count(*) > 1'))}"
+
+
+def _where(rng: Draws, most: int = 3) -> str:
     conditions = rng.sample(_CONDITIONS, rng.randrange(most))
     if any(one.startswith("NOT EXISTS") for one in conditions):
         conditions = [one for one in conditions if not one.startswith("NOT EXISTS")]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
-def _projection(rng: random.Random) -> str:
+def _projection(rng: Draws) -> str:
     return f"SELECT id, {rng.choice(_VALUES)} AS a, {rng.choice(_TEXTS)} AS b FROM orders o{_where(rng)}"
 
 
-def _grouped(rng: random.Random) -> str:
+def _grouped(rng: Draws) -> str:
     keys = rng.sample([rng.choice(_VALUES), rng.choice(_TEXTS)], rng.randrange(1, 3))
     names = [f"k{number}" for number in range(len(keys))]
     calls = rng.sample((*_AGGREGATES, *_MORE), rng.randrange(1, 4))
@@ -57,7 +198,7 @@ def _grouped(rng: random.Random) -> str:
     return f"SELECT {', '.join(items)} FROM orders o{where} GROUP BY {by}{having}"
 
 
-def _ranked(rng: random.Random) -> str:
+def _ranked(rng: Draws) -> str:
     order = rng.choice(("amount DESC, id", "id DESC", "quantity DESC, id DESC", "amount, id DESC"))
     nulls = order.replace("quantity DESC", "quantity DESC NULLS LAST")
     over = f"row_number() OVER (PARTITION BY customer ORDER BY {nulls})"
@@ -67,18 +208,18 @@ def _ranked(rng: random.Random) -> str:
     return f"SELECT customer, id, {over} AS place FROM orders o{_where(rng)} QUALIFY place <= {n}"
 
 
-def _distinct(rng: random.Random) -> str:
+def _distinct(rng: Draws) -> str:
     first = f"SELECT DISTINCT {rng.choice(_TEXTS)} AS b, quantity AS a FROM orders o{_where(rng)}"
     return rng.choice((first, f"{first.replace('DISTINCT ', '')} UNION SELECT method, 1 FROM payments"))
 
 
-def _joined(rng: random.Random) -> str:
+def _joined(rng: Draws) -> str:
     more = rng.choice(("", " AND p.amount > o.amount", " AND o.quantity > 1", " AND p.method IS NOT NULL"))
     where = rng.choice(("", " WHERE o.amount > 5", " WHERE p.amount < 20"))
     return f"SELECT o.id, p.amount, o.customer FROM orders o JOIN payments p ON o.id = p.order_id{more}{where}"
 
 
-def _nested(rng: random.Random) -> str:
+def _nested(rng: Draws) -> str:
     inner = "SELECT customer AS who, sum(amount) AS total, count(*) AS n FROM orders GROUP BY customer"
     outer = rng.choice((
         "SELECT n, count(*) AS customers, max(total) AS most FROM sums GROUP BY n",
