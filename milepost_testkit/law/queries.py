@@ -1,88 +1,141 @@
-"""The laws of SQL: each table equals DuckDB's answer to its query, also after an edit with its verdict."""
+"""The laws of SQL: each table equals DuckDB's answer to its query, also after edits with their verdicts."""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from milepost.epoch import EpochRunner
-from milepost.errors import InvalidRequest
-from milepost.jobmaster import CheckpointReport, Session
+from milepost.jobmaster import NothingToDo, Session
+from milepost.jobspec.graph import FROM_NOW_ON, NEW_TABLE, NON_RESTORED
 from milepost_testkit.jobs.backfills import back_fill
-from milepost_testkit.jobs.sql_job import SqlJob
-from milepost_testkit.models.data.random_sql import Draws, random_query, random_statements
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.sql_job import SqlJob, document
+from milepost_testkit.models.data.random_sql import Draws, RandomJob, random_job
 
-QUERIES_PER_JOB = 8
-"""An epoch of eight queries takes little longer than one of a single query."""
-
-
-def hold_queries(seed: int, folder: Path, runner: EpochRunner, count: int = QUERIES_PER_JOB) -> Counter[str]:
-    """Run a job of random queries, and compare each table after each epoch. Returns the covered cases."""
-    queries = {f"v{number}": random_query(Draws(seed * count + number)) for number in range(count)}
-    job = SqlJob(folder, _sql_of(queries))
-    for _ in range(2):
-        job.run(runner)
-        for name, query in queries.items():
-            job.check(name, query)
-    return Counter({"queries": count})
+_STEPS = ("edit", "edit", "edit", "two edits", "undo", "rollback", "rollback and edit", "rescale", "wider source")
 
 
-def hold_edit(seed: int, folder: Path, runner: EpochRunner) -> Counter[str]:
-    """Edit a job of random statements, and follow the verdict. Returns the covered cases.
+def hold_edits(seed: int, folder: Path, runner: EpochRunner, steps: int = 3) -> Counter[str]:
+    """Edit a random job several times, and follow each verdict. Returns how many steps had which verdict.
 
-    After a refill the tables equal the new queries, and a rollback leads back to the former ones. What is refused
-    equals them after a backfill.
+    After unchanged, refill and backfill, and after a rollback, each table equals its query. Of a job that continues
+    from now on, all tables do that are not reported as incomplete.
     """
-    draws = Draws(seed)
-    before = random_statements(draws)
-    after = random_statements(draws.edited(seed))
-    job = SqlJob(folder, _sql_of(before))
-    job.run(runner)
-    first = job.run(runner).checkpoint_id
-    _check(job, before)
-    job.write(_sql_of(after))
-    verdict = _verdict(job)
-    if verdict == "another table":
-        return Counter({verdict: 1})
-    if verdict == "backfill":
-        back_fill(job.master, runner, from_checkpoint=0)
-    else:
-        refilled = job.master.epochs.run(Session.cli(), runner)
-        assert isinstance(refilled, CheckpointReport) == (verdict == "refill")
-    _check(job, after)
-    job.run(runner)
-    _check(job, after)
-    if verdict == "refill" and seed % 3 == 0:
-        _check_rollback(job, first, before, runner)
-    return Counter({verdict: 1})
+    history = _History(seed, folder, runner)
+    for number in range(steps):
+        history.step(seed * 100 + number)
+    return history.covered
 
 
-def _verdict(job: SqlJob) -> str:
-    """Return what an edit does: unchanged, refill, backfill, or another table, whose columns or key would change."""
-    report = job.master.reports.compatibility()
-    verdicts = {row["verdict"] for row in report if row["outcome"] == "refused"}
-    if any("sink name" in verdict and "backfill" not in verdict for verdict in verdicts):
-        return "another table"
-    if verdicts:
-        return "backfill"
-    return "refill" if any(row["outcome"] in ("refilled", "new") for row in report) else "unchanged"
+@dataclass(init=False)
+class _History:
+    """A job that is edited.
+
+    Attributes:
+        text: what the job is now. texts: what each checkpoint was made with.
+    """
+
+    job: SqlJob
+    runner: EpochRunner
+    rng: random.Random
+    text: RandomJob
+    texts: dict[int, RandomJob] = field(default_factory=dict)
+    covered: Counter[str] = field(default_factory=Counter)
+
+    def __init__(self, seed: int, folder: Path, runner: EpochRunner) -> None:
+        self.runner, self.rng, self.texts, self.covered = runner, random.Random(f"edits {seed}"), {}, Counter()
+        self.text = random_job(Draws(seed))
+        self.job = SqlJob(folder, self.text.sql, self.text.keys)
+        self.job.land()
+        self._epoch()
+        self._epoch()
+
+    def step(self, seed: int) -> None:
+        """Change the job, or go back, and follow the verdict."""
+        kind, before, keys = self.rng.choice(_STEPS), self.text, dict[str, Any]()
+        after = before
+        self.covered[kind] += 1
+        if kind == "rescale":
+            self.job.rescale(self.rng.randrange(1, 4))
+        elif kind == "wider source":
+            sources = document(before.sql)["sources"]
+            keys = {"sources": sources}
+            sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
+        elif kind == "undo":
+            after = self.rng.choice([*self.texts.values()])
+        elif kind.startswith("rollback"):
+            to = self.rng.choice([*self.texts])
+            roll_back(self.job.master, to)
+            before = self.texts[to]
+            after = before if kind == "rollback" else _edited(before, seed)
+            self.texts = {number: text for number, text in self.texts.items() if number <= to}
+        else:
+            after = _edited(before, seed)
+            after = _edited(after, seed + 50) if kind == "two edits" else after
+        self._write(after, **keys)
+        self._follow(before)
+
+    def _write(self, text: RandomJob, **keys: Any) -> None:
+        self.text = text
+        self.job.write(text.sql, **text.keys, **keys)
+
+    def _follow(self, before: RandomJob) -> None:
+        """Do what the verdict asks for: an epoch, a backfill, rows from now on, or the former text."""
+        verdict, options = self._verdict()
+        was_complete = not self._incomplete()
+        self.covered[verdict] += 1
+        if verdict == "another table":
+            self._write(before)
+            self._epoch()
+        elif verdict == "backfill":
+            back_fill(self.job.master, self.runner, from_checkpoint=0)
+            self.texts = {self.job.master.reports.status().head or 0: self.text}
+            assert not self._incomplete()
+            self._check()
+        else:
+            self._epoch(**options)
+            assert verdict == "from now on" or not was_complete or not self._incomplete()
+        if self.rng.randrange(2):
+            self._epoch()
+
+    def _verdict(self) -> tuple[str, dict[str, bool]]:
+        """Return what an edit does, and the options with which the next epoch accepts it."""
+        report = self.job.master.reports.compatibility()
+        verdicts = {row["verdict"] for row in report if row["outcome"] == "refused"}
+        options = {"allow_non_restored_state": NON_RESTORED in verdicts, "from_now_on": FROM_NOW_ON in verdicts}
+        if NEW_TABLE in verdicts:
+            return "another table", options
+        if verdicts - {NON_RESTORED, FROM_NOW_ON} or (options["from_now_on"] and self.rng.randrange(2)):
+            return "backfill", options
+        if options["from_now_on"]:
+            return "from now on", options
+        is_refill = any(row["outcome"] in ("refilled", "new") for row in report)
+        return "refill" if is_refill else "unchanged", options
+
+    def _epoch(self, **options: bool) -> None:
+        """Run an epoch, most often with new input, and compare what is complete."""
+        if self.rng.randrange(3):
+            self.job.land()
+        done = self.job.master.epochs.run(Session.cli(), self.runner, **options)
+        if not isinstance(done, NothingToDo):
+            self.texts[done.checkpoint_id] = self.text
+        self._check()
+
+    def _incomplete(self) -> dict[str, int]:
+        return self.job.master.reports.status().incomplete or {}
+
+    def _check(self) -> None:
+        for name, query in self.text.queries.items():
+            self.job.database.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        incomplete = self._incomplete()
+        for name in self.text.tables:
+            if name not in incomplete:
+                self.job.check(name, f"SELECT * FROM {name}")
 
 
-def _check_rollback(job: SqlJob, to: int, before: dict[str, str], runner: EpochRunner) -> None:
-    from milepost_testkit.jobs.rollbacks import roll_back
-
-    roll_back(job.master, to)
-    job.write(_sql_of(before))
-    job.run(runner)
-    _check(job, before)
-
-
-def _check(job: SqlJob, statements: dict[str, str]) -> None:
-    for name, query in statements.items():
-        job.database.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
-    for name in statements:
-        job.check(name, f"SELECT * FROM {name}")
-
-
-def _sql_of(queries: dict[str, str]) -> str:
-    return ";\n".join(f"CREATE MATERIALIZED VIEW {name} AS {query}" for name, query in queries.items())
+def _edited(text: RandomJob, seed: int) -> RandomJob:
+    return random_job(text.draws.edited(seed))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -72,9 +73,50 @@ def random_query(rng: Draws) -> str:
     return rng.choice(kinds)(rng)
 
 
-def random_statements(rng: Draws) -> dict[str, str]:
-    """Return views that read each other: `sums` and `newest` hold current rows, and the others read these."""
-    having = rng.choice(("", " HAVING count(*) > 2", " HAVING max(amount) > 20", " HAVING count(*) > 1 AND max(id) > 9"))
+@dataclass(frozen=True)
+class RandomJob:
+    """A job of statements and operators of the spec that read each other.
+
+    Attributes:
+        queries: table or view -> its query, in an order in which each reads earlier ones. DuckDB answers all of them.
+        statements: those of `queries` that the SQL file has. views: the temporary ones of these.
+        operators: operators of the spec; each of those that a sink shows has its name in `queries`.
+        hidden: entries of `queries` without a table. draws: those that the job was made of.
+    """
+
+    draws: Draws
+    queries: dict[str, str]
+    operators: tuple[dict[str, Any], ...] = ()
+    views: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+
+    @property
+    def sql(self) -> str:
+        own = {operator["uid"] for operator in self.operators}
+        return ";\n".join(
+            f"CREATE {'TEMPORARY' if name in self.views else 'MATERIALIZED'} VIEW {name} AS {query}"
+            for name, query in self.queries.items()
+            if name not in own
+        )
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The operators and sinks of the spec itself."""
+        shown = [one["uid"] for one in self.operators if one["uid"] not in self.hidden]
+        sinks = [{"name": name, "input": name, "format": "parquet", "path": f"lake/{name}", "mode": "upsert"}
+                 for name in shown]  # fmt: skip
+        return {"operators": list(self.operators), "sinks": sinks}
+
+    @property
+    def tables(self) -> list[str]:
+        return [name for name in self.queries if name not in self.views | self.hidden]
+
+
+def random_job(rng: Draws) -> RandomJob:
+    """Return a job: `sums` and `newest` hold current rows. Statements and operators of the spec read these."""
+    having = rng.choice(
+        ("", " HAVING count(*) > 2", " HAVING max(amount) > 20", " HAVING count(*) > 1 AND max(id) > 9")
+    )
     key = rng.choice(("customer", "customer", "coalesce(customer, 'none')"))
     total = rng.choice(("count(*) + 1", "max(id) - count(*)", "count(*)"))
     where = rng.choice(("", "", "", " WHERE amount > 5", " WHERE quantity IS NOT NULL"))
@@ -82,16 +124,55 @@ def random_statements(rng: Draws) -> dict[str, str]:
     grouped = f"count(*) AS n, {call} AS most, {total} AS total, max(id) AS last FROM orders{where}"
     order = rng.choice(("id DESC", "id DESC", "amount DESC, id"))
     shown = rng.choice(("amount", "amount + 1", "CASE WHEN amount > 10 THEN amount ELSE 0 END"))
-    statements = {
+    queries = {
         "sums": f"SELECT {key} AS who, {grouped} GROUP BY {key}{having}",
         "newest": f"SELECT customer, id, {shown} AS amount FROM orders "
         f"QUALIFY row_number() OVER (PARTITION BY customer ORDER BY {order}) = 1",
     }
-    readers = rng.sample((_shown_sums, _counts, _best, _both, _missing, _first_of_both), 3)
+    readers = rng.sample((_shown_sums, _counts, _best, _both, _missing, _first_of_both), 2)
     for number, reader in enumerate(readers):
-        statements[f"reader{number}"] = reader(rng)
-    statements["again"] = _again(rng, f"reader{rng.randrange(3)}" if readers[0] is _counts else "sums")
-    return statements
+        queries[f"reader{number}"] = reader(rng)
+    queries["again"] = _again(rng, f"reader{rng.randrange(2)}" if readers[0] is _counts else "sums")
+    views = rng.choice(({"sums"}, {"newest"}, set(), set()))
+    own, operators = rng.choice((_over_updates, _over_appended, _over_a_source))(rng, queries)
+    hidden = set() if own else {operator["uid"] for operator in operators}
+    views |= {"large"} & queries.keys()
+    hidden |= {"cut"} & queries.keys()
+    return RandomJob(rng, queries, tuple(operators), frozenset(views), frozenset(hidden))
+
+
+def _over_updates(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[str, Any]]]:
+    """Add SQL of the spec over `sums`, an aggregate over it, and a statement over that."""
+    value = rng.choice(("n", "n % 3", "n + last", "total"))
+    queries["y"] = f"SELECT who, n, {value} AS x FROM sums{_filter(rng)}"
+    least = rng.choice(("max(n)", "min(n)"))
+    queries["yc"] = f"SELECT x, count(*) AS c, {least} AS m FROM y GROUP BY x"
+    queries["over_yc"] = f"SELECT c, count(*) AS k FROM yc{_filter(rng, 'c')} GROUP BY c"
+    y = {"uid": "y", "kind": "sql", "inputs": ["sums"], "sql": queries["y"]}
+    calls = {"c": "count(*)", "m": least}
+    return True, [y, {"uid": "yc", "kind": "aggregate", "inputs": ["y"], "key": ["x"], "aggregates": calls}]
+
+
+def _over_appended(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[str, Any]]]:
+    """Add a view of appended rows, an aggregate of the spec over it, and a statement over that."""
+    least = rng.choice(("5", "5", "10"))
+    queries["large"] = f"SELECT id, customer, amount FROM orders WHERE amount > {least}"
+    queries["per"] = "SELECT customer, count(*) AS n, max(amount) AS most FROM large GROUP BY customer"
+    queries["over_per"] = f"SELECT n, count(*) AS k, max(most) AS m FROM per{_filter(rng)} GROUP BY n"
+    calls = {"n": "count(*)", "most": "max(amount)"}
+    return True, [{"uid": "per", "kind": "aggregate", "inputs": ["large"], "key": ["customer"], "aggregates": calls}]
+
+
+def _over_a_source(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[str, Any]]]:
+    """Add SQL of the spec over a source, an aggregate over it, and a statement over that, which alone has a verdict."""
+    least = rng.choice(("5", "5", "10"))
+    queries["cut"] = f"SELECT id, customer, amount FROM orders WHERE amount > {least}"
+    queries["per"] = "SELECT customer, count(*) AS n, max(amount) AS most FROM cut GROUP BY customer"
+    queries["over_per"] = f"SELECT n, count(*) AS k, max(most) AS m FROM per{_filter(rng)} GROUP BY n"
+    calls = {"n": "count(*)", "most": "max(amount)"}
+    cut = {"uid": "cut", "kind": "sql", "inputs": ["orders"], "sql": queries["cut"]}
+    per = {"uid": "per", "kind": "aggregate", "inputs": ["cut"], "key": ["customer"], "aggregates": calls}
+    return False, [cut, per]
 
 
 def _filter(rng: Draws, column: str = "n") -> str:
