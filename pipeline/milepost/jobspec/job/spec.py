@@ -257,6 +257,7 @@ class JobSpec(SpecModel):
         tables: where the tables of its statements are. null: it has no tables.
         renamed: former names of statements, by name: `{revenue: income}`. Their state continues, and their tables keep
             name and path. A common table expression has its statement in front: `{revenue.recent: income.newest}`.
+            A second rename adds an entry: `{earnings: revenue, revenue: income}`.
         statements: the compiled statements by name, as `lint --as-yaml` writes them. A spec with a SQL file has none.
         operators: the operators, connected by name. Without any, sinks publish sources.
         sinks: the published tables.
