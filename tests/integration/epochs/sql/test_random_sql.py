@@ -1,8 +1,7 @@
-"""Random queries: after each epoch, the table of each equals DuckDB's answer to the same text."""
+"""Random queries and edits: after each epoch, the table of each equals DuckDB's answer to the same text."""
 
 from __future__ import annotations
 
-import random
 import tempfile
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from milepost_testkit.jobs.sql_job import SqlJob
-from milepost_testkit.models.data.random_sql import random_query
+from milepost_testkit.law.queries import hold_edits
+from milepost_testkit.models.data.random_sql import Draws, random_query
 from milepost_testkit.profiles import examples
 from milepost_testkit.runners.planes import Plane
 
@@ -20,8 +20,7 @@ from milepost_testkit.runners.planes import Plane
 @given(st.integers(min_value=0, max_value=2**32))
 @examples(share=0.1, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_each_table_equals_its_query_whatever_the_query(in_process: Plane, seed: int) -> None:
-    rng = random.Random(seed)
-    queries = {f"v{number}": random_query(rng) for number in range(3)}
+    queries = {f"v{number}": random_query(Draws(3 * seed + number)) for number in range(3)}
     sql = ";\n".join(f"CREATE MATERIALIZED VIEW {name} AS {query}" for name, query in queries.items())
     with tempfile.TemporaryDirectory() as folder:
         job, runner = SqlJob(Path(folder), sql), in_process()
@@ -29,3 +28,11 @@ def test_each_table_equals_its_query_whatever_the_query(in_process: Plane, seed:
             job.run(runner)
             for name, query in queries.items():
                 job.check(name, query)
+
+
+@pytest.mark.long
+@given(st.integers(min_value=0, max_value=2**32))
+@examples(share=0.1, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_each_table_equals_its_query_after_edits_with_any_verdict(in_process: Plane, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_edits(seed, Path(folder), in_process())
