@@ -13,7 +13,7 @@ from milepost.epoch import EpochRunner
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import NothingToDo, Session
 from milepost.jobspec.graph import FROM_NOW_ON, NEW_TABLE, NON_RESTORED
-from milepost.jobspec.load import from_text
+from milepost.jobspec.load import SqlText, from_text
 from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
@@ -153,7 +153,9 @@ def _edited(text: RandomJob, seed: int) -> RandomJob:
 def _valid(text: RandomJob, seed: int) -> RandomJob:
     """Return the job, edited until it is valid: some joins have no key."""
     try:
-        from_text(json.dumps(document(text.sql, **text.keys)), Path("shop.yaml"), text.sql).graph()
+        from_text(
+            json.dumps(document(text.sql, **text.keys)), Path("shop.yaml"), SqlText.of("shop.sql", text.sql)
+        ).graph()
     except InvalidRequest:
         return _edited(text, seed + 1_000_003)
     return text

@@ -11,13 +11,14 @@ import pytest
 from milepost.jobspec.graph import fingerprint, reads_statement, state_fingerprint
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.load.load import from_text
+from milepost.jobspec.load.sql_text import SqlText
 from milepost_testkit.jobs.sql_job import document
 
 GROUPED = "SELECT customer, count(*) AS w, min(id) AS w2 FROM orders GROUP BY customer"
 
 
 def spec_of(sql: str, **changes: Any) -> JobSpec:
-    return from_text(json.dumps(document(sql, **changes)), Path("/jobs/shop.yaml"), sql).spec
+    return from_text(json.dumps(document(sql, **changes)), Path("/jobs/shop.yaml"), SqlText.of("shop.sql", sql)).spec
 
 
 def reader(query: str, name: str) -> str:
