@@ -33,7 +33,7 @@ _INSTEAD = {
     "group": "use `kind: aggregate` or `window`",
     "having": "use `kind: aggregate`, then WHERE in a downstream `sql` operator",
     "qualify": "use `kind: top`",
-    "windows": "use `kind: top` for ranks",
+    "windows": "use `kind: top` for the first rows, otherwise `kind: over`",
     "distinct": "use `kind: deduplicate`, or over updates `kind: aggregate` with these columns as key",
     "order": "a table has no order, so remove ORDER BY",
     "limit": "use `kind: top` with `order_by`",
@@ -99,4 +99,4 @@ def _instead_of_window(window: exp.Expression) -> str:
         return (
             f"{refused}; use `kind: top` with PARTITION BY as `key`, ORDER BY as `order_by`, and the number as `rank`"
         )
-    return f"{refused}; use `kind: process` for values that depend on the order of rows, such as running sums"
+    return f"{refused}; use `kind: over` with PARTITION BY as `key` and ORDER BY as `order_by`"

@@ -61,7 +61,7 @@ _REASONS = (
     ),
     (
         _WINDOWS,
-        "`{}` is a window function; a sql operator is row-wise. Use `kind: top` for ranks, otherwise `kind: process`",
+        "`{}` is a window function; a sql operator is row-wise. Use `kind: over`, or `top` for the first rows",
     ),
     (_TIME_WINDOWS, "`{}` groups rows by time; use a `kind: window` operator"),
     (_GENERATORS, "`{}` is not available in this version"),

@@ -52,6 +52,10 @@ JOIN = """\
   - {uid: counts, kind: aggregate, inputs: [moves], key: [item], aggregates: {moved: count(*)}}
   - {uid: stock, kind: join, inputs: [newest, counts], key: [item], how: HOW, condition: [n <> right.moved]}
   - {uid: again, kind: materialize, inputs: [stock], key: [item]}"""
+OVER = """\
+  - {uid: newest, kind: latest, inputs: [moves], key: [item], sequence_by: [t], columns: [item, n]}
+  - {uid: stock, kind: over, inputs: [newest], key: [n], order_by: [item], row_key: [item],
+     functions: {place: rank()}}"""
 READER = "  - {uid: per_n, kind: aggregate, inputs: [INPUT], key: [n], aggregates: {items: count(*)}}\nsinks:\n"
 TABLE = "  - {name: per_n, input: per_n, format: parquet, path: ../lake/per_n, mode: upsert}"
 
@@ -86,8 +90,8 @@ class Stocks(SparklessJob):
     ("before", "read", "becomes_2"),
     [(AGGREGATE, "stock", 1), (LATEST, "stock", 2), (TOP, "stock", 2), (AGGREGATE + AGAIN, "again", 1),
      (PROCESS + AGAIN, "stock", 2), (WINDOW + AGAIN, "stock", 1), (JOIN.replace("HOW", "left"), "stock", 2),
-     (JOIN.replace("HOW", "left"), "again", 2)],
-    ids=["aggregate", "latest", "top", "aggregate over updates", "process", "window", "join", "materialize"],
+     (JOIN.replace("HOW", "left"), "again", 2), (OVER, "stock", 2)],
+    ids=["aggregate", "latest", "top", "aggregate over updates", "process", "window", "join", "materialize", "over"],
 )  # fmt: skip
 def test_a_reader_that_is_new_has_all_rows_and_takes_them_back(
     tmp_path: Path, before: str, read: str, becomes_2: int
