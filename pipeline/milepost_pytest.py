@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Collect a case file that lies in one of the folders."""
+    """Collect a case file in one of the folders."""
     config = parent.config
     named = [config.invocation_params.dir / folder for folder in config.getoption("--milepost")]
     folders = [folder.resolve() for folder in [*named, *config.getini("milepost_tests")]]

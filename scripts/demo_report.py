@@ -128,7 +128,7 @@ class Report:
         if self._console.is_terminal:
             print(f"log in:   {login} / {password}")
         else:
-            print(f"log in:   {login}; the password is shown on a terminal, and lies in {stack.home / PASSWORDS}")
+            print(f"log in:   {login}; the password is shown on a terminal, and is in {stack.home / PASSWORDS}")
         print(f"command line, from {ROOT}:")
         print(f"  export MILEPOST_S3_ENDPOINT={stack.s3_url}")
         print("  export AWS_ACCESS_KEY_ID=milepost AWS_SECRET_ACCESS_KEY=milepost-on-loopback")
