@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from milepost.jobspec.sql.emitter import Column, Emitter
 from milepost.jobspec.sql.expressions import RANKS, aggregate_calls
 from milepost.jobspec.sql.outputs import Output
-from milepost.jobspec.sql.over_calls import READ_IT, Over, read_over
+from milepost.jobspec.sql.over_calls import SPLIT_QUERY, Over, read_over
 from milepost.jobspec.sql.ranking import Ranking
 from milepost.jobspec.sql.scope import Reference, Scope
 from milepost.jobspec.sql.sides import Frame
@@ -17,14 +17,14 @@ from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 from milepost.operators.over import OverCall
 
-_KEYED = (
+_NO_KEY = (
     "these rows have no key by which their values could be replaced: read the newest row per key (QUALIFY row_number() "
     "OVER (PARTITION BY key ORDER BY time DESC) = 1), the rows of a GROUP BY, or SELECT DISTINCT"
 )
 
 
 def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool) -> None:
-    """Raise SqlProblem if a SELECT has functions with OVER and a clause that must be in another SELECT."""
+    """Raise SqlProblem if a SELECT has functions with OVER next to GROUP BY, QUALIFY or LIMIT."""
     for output in outputs:
         if not output.has_over or (ranking is not None and output.is_rank):
             continue
@@ -34,7 +34,7 @@ def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped
         aggregates = aggregate_calls(output.run)
         if is_grouped or aggregates:
             at = aggregates[0].tokens if aggregates else output.run
-            raise at.problem(READ_IT.format("GROUP BY"))
+            raise at.problem(SPLIT_QUERY.format("GROUP BY"))
 
 
 @dataclass
@@ -68,13 +68,13 @@ class OverCompiler:
         calls = {call.tokens.normalized: call for output in outputs for call in _calls(output)}
         first, *others = calls.values()
         for call in others:
-            if call.rows != first.rows:
+            if call.partition_and_order != first.partition_and_order:
                 message = "functions with OVER of one SELECT must have the same PARTITION BY and ORDER BY; put "
                 raise call.tokens.problem(f"{message}the others into a common table expression")
         unique = self.emitter.unique_of(self.frame.node)
         if unique is None:
             is_rank = first.function in RANKS
-            raise first.tokens.problem(f"write QUALIFY … <= n for the first rows; {_KEYED}" if is_rank else _KEYED)
+            raise first.tokens.problem(f"write QUALIFY … <= n for the first rows; {_NO_KEY}" if is_rank else _NO_KEY)
         rows = self.emitter.read(self.frame.node)
         for name in (*unique, *(rows.key if rows.kind != APPEND else ())):
             self._add(Column.plain(name, self.at.start))

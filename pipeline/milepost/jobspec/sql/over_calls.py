@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.expressions import RANKS, window_calls
+from milepost.jobspec.sql.expressions import window_calls
 from milepost.jobspec.sql.tokens import Tokens
-from milepost.operators.over import FUNCTIONS, Frame, parse_frame
+from milepost.operators.over import FUNCTIONS, NEIGHBOURS, RANKS, OverCall, RowFrame, parse_frame
 
 OVER = {
     **{name: name for name in FUNCTIONS},
@@ -16,8 +16,8 @@ OVER = {
 }
 """Function of Spark SQL with OVER -> the function of an `over` operator, for the compiler and the reference."""
 
-
-READ_IT = "put the {} into a common table expression, and write OVER in a query that reads it"
+SPLIT_QUERY = "put the {} into a common table expression, and write OVER in a query that reads it"
+"""Refusal of a clause or call next to a function with OVER."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class Over:
     distance: int
     partition: list[Tokens]
     order: list[tuple[Tokens, bool]]
-    frame: Frame | None
+    frame: RowFrame | None
 
     @property
-    def rows(self) -> tuple[object, ...]:
-        """What two calls of one operator have in common: partition and order."""
+    def partition_and_order(self) -> tuple[object, ...]:
+        """PARTITION BY and ORDER BY, comparable with those of another call."""
         order = tuple((run.normalized, descends) for run, descends in self.order)
         return tuple(sorted(run.normalized for run in self.partition)), order
 
     @property
     def expressions(self) -> list[Tokens]:
-        """The expressions that it reads."""
+        """The expressions that the call reads."""
         argument = [] if self.argument is None else [self.argument]
         return [*argument, *self.partition, *(run for run, _ in self.order)]
 
@@ -79,12 +79,12 @@ def _read(run: Tokens, name_at: int, over: int, end: int) -> Over:
     order = read_order(inside.part(order_at + 1, frame_at)) if "ORDER_BY" in cuts else []
     frame = _frame(function, inside.part(frame_at)) if frame_at < len(inside) else None
     call = Over(whole, function, argument, distance, partition, order, frame)
-    for one in call.expressions:
-        if len(one) == 1 and one.kind(0) == "NUMBER" and one is not argument:
-            raise one.problem("a number in OVER is a constant, not a position; write the expression")
-        if window_calls(one):
-            raise one.problem(READ_IT.format("inner function with OVER"))
-    if not order and (function in RANKS or function in ("lag", "lead", "first_value", "last_value") or frame):
+    for expression in call.expressions:
+        if len(expression) == 1 and expression.kind(0) == "NUMBER" and expression is not argument:
+            raise expression.problem("a number in OVER is a constant, not a position; write the expression")
+        if window_calls(expression):
+            raise expression.problem(SPLIT_QUERY.format("inner function with OVER"))
+    if not order and OverCall(function, frame=frame).needs_order:
         raise whole.problem("ORDER BY is missing in OVER: which rows come first would not be determined")
     return call
 
@@ -99,7 +99,7 @@ def _begins_frame(inside: Tokens, at: int) -> bool:
 
 
 def _arguments(function: str, inside: Tokens, call: Tokens) -> tuple[Tokens | None, int]:
-    """Return (the value of each row, the distance)."""
+    """Return the argument, None for ranks and `count(*)`, and the distance of lag and lead."""
     if inside.kind(0) == "DISTINCT":
         raise inside.problem("Spark has no DISTINCT with OVER; aggregate over SELECT DISTINCT")
     arguments = inside.split("COMMA") if len(inside) else []
@@ -107,7 +107,7 @@ def _arguments(function: str, inside: Tokens, call: Tokens) -> tuple[Tokens | No
         if arguments:
             raise inside.problem(f"{function} takes no arguments, got {len(arguments)}")
         return None, 1
-    if function in ("lag", "lead"):
+    if function in NEIGHBOURS:
         if len(arguments) == 3:
             raise arguments[2].problem(f"a default of {function} is not available in this version; write "
                                        f"coalesce({function}(…) OVER (…), default)")  # fmt: skip
@@ -121,8 +121,8 @@ def _arguments(function: str, inside: Tokens, call: Tokens) -> tuple[Tokens | No
     return (None if is_count_of_rows else arguments[0]), 1
 
 
-def _frame(function: str, run: Tokens) -> Frame:
-    if function in RANKS or function in ("lag", "lead"):
+def _frame(function: str, run: Tokens) -> RowFrame:
+    if function in (*RANKS, *NEIGHBOURS):
         raise run.problem(f"{function}() takes no frame")
     if run.word(0) != "ROWS":
         message = f"a frame of {run.word(0)} is not available in this version; write ROWS BETWEEN …, or no frame: then "

@@ -117,5 +117,5 @@ class MaterializeRun(RetractedKeysRun[MaterializeByKey]):
 
     def check_unique(self, *, all_keys: bool) -> None:
         """Raises OperatorFailed: a key has two rows."""
-        hint = "a key that each row of its input has alone, or take one row of each key with `kind: top` and `n: 1`"
+        hint = "a key that is unique in its input, or take one row of each key with `kind: top` and `n: 1`"
         check_unique(self._operator.uid, self._operator.key, self._rows_to_check(all_keys=all_keys), hint)

@@ -13,7 +13,7 @@ from milepost.operators.base.state_bounds import StateBound, bound_per_key
 
 
 class MaterializeOperator(KeyedOperator):
-    """The rows of its input as updates by another key, which each row must have alone.
+    """The rows of its input as updates by another key, which must be unique.
 
     Use it to publish rows that are retracted and have no key, such as those of a join over updates, or rows whose key
     routes them to another subtask than the key of the table. While rows are in flight, a key may have two rows. The

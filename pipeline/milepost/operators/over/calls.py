@@ -14,7 +14,7 @@ NEIGHBOURS = ("lag", "lead")
 """Functions that return the value of a row at a distance."""
 AGGREGATES = ("count", "sum", "avg", "min", "max")
 FRAMED = (*AGGREGATES, "first_value", "last_value")
-"""Functions over the rows of a frame."""
+"""Functions that read the rows of a frame."""
 FUNCTIONS = (*RANKS, *NEIGHBOURS, *FRAMED)
 
 UNAVAILABLE = ("cume_dist", "nth_value", "ntile", "percent_rank")
@@ -25,7 +25,7 @@ SYNTAX = (
     "min(x), max(x), first_value(x), last_value(x); those from count on also with rows 9 preceding, or rows between 9 "
     "preceding and current row"
 )
-_MAX_DECIMAL = 38
+_MAX_DIGITS = 38
 _COLUMN = r"(?:`[^`]+`|[^\s()`,*]+)"
 _CALL = re.compile(rf"\s*(\w+)\s*\(\s*(\*|{_COLUMN})?\s*(?:,\s*(\d{{1,9}})\s*)?\)\s*(.*?)\s*", re.DOTALL)
 _EDGE = r"(unbounded\s+preceding|unbounded\s+following|current\s+row|\d{1,9}\s+preceding|\d{1,9}\s+following)"
@@ -43,11 +43,11 @@ _REFUSED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RowFrame:
     """Rows from one distance to another before (negative) or after the current row. None: no limit on that side."""
 
-    # rows between 9 preceding and current row            Frame(-9, 0)
-    # rows between unbounded preceding and 1 following    Frame(None, 1)
+    # rows between 9 preceding and current row            RowFrame(-9, 0)
+    # rows between unbounded preceding and 1 following    RowFrame(None, 1)
 
     first: int | None
     last: int | None
@@ -71,7 +71,7 @@ class OverCall:
     function: str
     column: str | None = None
     distance: int = 1
-    frame: Frame | None = None
+    frame: RowFrame | None = None
 
     def __str__(self) -> str:
         """Return the canonical text, which `parse_over` reads back."""
@@ -124,16 +124,16 @@ def parse_over(text: object) -> OverCall:
     if frame and function not in FRAMED:
         raise ValueError(f"{text!r}: {function} takes no frame")
     name = None if column in (None, "*") else column.strip("`")
-    return OverCall(function, name, int(distance or 1) if distance != "0" else 0, parse_frame(frame) if frame else None)
+    return OverCall(function, name, int(distance or 1), parse_frame(frame) if frame else None)
 
 
-def parse_frame(text: str) -> Frame:
-    """Parse the rows of a frame, such as `rows between 9 preceding and current row`. Raises ValueError."""
+def parse_frame(text: str) -> RowFrame:
+    """Parse a frame, such as `rows between 9 preceding and current row`. Raises ValueError: it is not a frame."""
     match = _FRAME.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a frame such as `rows between 9 preceding and current row`, got {text!r}")
     first, last = (match[1], match[2]) if match[3] is None else (match[3], "current row")
-    frame = Frame(_distance(first), _distance(last))
+    frame = RowFrame(_distance(first), _distance(last))
     if first.casefold().endswith("following") and frame.first is None:
         raise ValueError(f"{text!r}: a frame cannot begin at unbounded following")
     if last.casefold().endswith("preceding") and frame.last is None:
@@ -147,7 +147,9 @@ def _distance(edge: str) -> int | None:
     number, side = edge.casefold().split()
     if number == "unbounded":
         return None
-    return 0 if number == "current" else int(number) if side == "following" else -int(number)
+    if number == "current":
+        return 0
+    return int(number) if side == "following" else -int(number)
 
 
 def over_type_problem(call: OverCall, type_: ColumnType | None) -> str | None:
@@ -173,7 +175,7 @@ def over_type(call: OverCall, types: Mapping[str, ColumnType | None]) -> ColumnT
         return type_
     if type_.kind == "decimal":
         digits, places = (10, 0) if call.function == "sum" else (4, 4)
-        precision, scale = (min(_MAX_DECIMAL, one) for one in (type_.precision + digits, type_.scale + places))
+        precision, scale = (min(_MAX_DIGITS, number) for number in (type_.precision + digits, type_.scale + places))
         return ColumnType("decimal", precision=precision, scale=scale)
     if call.function == "sum" and type_.kind in INTEGERS:
         return ColumnType("int64")

@@ -23,17 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.contract import Bools, Ints
-from milepost.operators.over.calls import Frame, OverCall
+from milepost.operators.over.calls import NEIGHBOURS, OverCall, RowFrame
 from milepost.operators.rows.row_order import float_order, order_numbers
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the rows of sorted partitions are.
+class RowBounds:
+    """Bounds of the partition of each row, and of the rows that tie with it. Rows are sorted.
 
     Attributes:
-        first, end: of each row, the first row of its partition and the one after its last.
-        ties_first, ties_end: the same of the rows that tie with it. dense: the number of ties before it.
+        first, end: first row of the partition, and the row after its last.
+        ties_first, ties_end: first row that ties with the row, and the row after the last one.
+        dense: number of groups of ties in the partition before the row.
     """
 
     first: Ints
@@ -43,14 +44,14 @@ class Places:
     dense: Ints
 
     @classmethod
-    def of(cls, owners: Ints, order: Sequence[pa.ChunkedArray]) -> Places:
-        """Return the places of rows.
+    def of(cls, owners: Ints, order: Sequence[pa.ChunkedArray]) -> RowBounds:
+        """Return the bounds of sorted rows.
 
         Args:
             owners: number of each row's partition. order: columns of the order. Without any, all rows tie.
 
-        >>> places = Places.of(np.array([0, 0, 0, 1]), [pa.chunked_array([[5, 7, 7, 7]])])
-        >>> places.first.tolist(), places.ties_first.tolist(), places.ties_end.tolist(), places.dense.tolist()
+        >>> bounds = RowBounds.of(np.array([0, 0, 0, 1]), [pa.chunked_array([[5, 7, 7, 7]])])
+        >>> bounds.first.tolist(), bounds.ties_first.tolist(), bounds.ties_end.tolist(), bounds.dense.tolist()
         ([0, 0, 0, 3], [0, 1, 1, 3], [1, 3, 3, 4], [0, 1, 1, 0])
         """
         begins = _differs(owners)
@@ -60,7 +61,7 @@ class Places:
         ties = np.cumsum(opens)
         return cls(first, end, ties_first, ties_end, ties - ties[first])
 
-    def frame(self, frame: Frame | None) -> tuple[Ints, Ints]:
+    def frame(self, frame: RowFrame | None) -> tuple[Ints, Ints]:
         """Return (first row, row after the last) of the frame of each row. An empty frame begins where it ends."""
         if frame is None:
             return self.first, self.ties_end
@@ -70,19 +71,19 @@ class Places:
         return lo, np.maximum(lo, hi)
 
 
-def evaluate(call: OverCall, column: pa.ChunkedArray | None, places: Places, type_: pa.DataType) -> pa.Array:
+def evaluate(call: OverCall, column: pa.ChunkedArray | None, bounds: RowBounds, type_: pa.DataType) -> pa.Array:
     """Return the value of each row.
 
     Raises:
         TooLarge: a sum does not fit its type.
     """
-    rows = np.arange(len(places.first), dtype=np.int64)
+    rows = np.arange(len(bounds.first), dtype=np.int64)
     if call.function in _RANKS:
-        return pa.array(_RANKS[call.function](rows, places)).cast(type_)
-    if call.function in ("lag", "lead"):
+        return pa.array(_RANKS[call.function](rows, bounds)).cast(type_)
+    if call.function in NEIGHBOURS:
         at = rows + (call.distance if call.function == "lead" else -call.distance)
-        return _values_at(_array(column), at, (at >= places.first) & (at < places.end))
-    lo, hi = places.frame(call.frame)
+        return _values_at(_array(column), at, (at >= bounds.first) & (at < bounds.end))
+    lo, hi = bounds.frame(call.frame)
     if column is None:
         return pa.array(hi - lo)
     values = _array(column)
@@ -108,10 +109,10 @@ class TooLarge(Exception):
         self.row = row
 
 
-_RANKS: dict[str, Callable[[Ints, Places], Ints]] = {
-    "row_number": lambda rows, places: rows - places.first + 1,
-    "rank": lambda rows, places: places.ties_first - places.first + 1,
-    "dense_rank": lambda rows, places: places.dense + 1,
+_RANKS: dict[str, Callable[[Ints, RowBounds], Ints]] = {
+    "row_number": lambda rows, bounds: rows - bounds.first + 1,
+    "rank": lambda rows, bounds: bounds.ties_first - bounds.first + 1,
+    "dense_rank": lambda rows, bounds: bounds.dense + 1,
 }
 
 
@@ -124,7 +125,7 @@ def _differs(values: Ints) -> Bools:
 def _spans(begins: Bools) -> tuple[Ints, Ints]:
     """Return, of each row, the first row of its span and the row after its last.
 
-    >>> [one.tolist() for one in _spans(np.array([True, False, True]))]
+    >>> [ends.tolist() for ends in _spans(np.array([True, False, True]))]
     [[0, 0, 2], [2, 2, 3]]
     """
     starts = np.flatnonzero(begins)
@@ -162,8 +163,8 @@ def _extreme(values: pa.Array, lo: Ints, hi: Ints, counts: Ints, *, is_max: bool
         level, width = np.minimum(level[:-width], level[width:]), 2 * width
     exists = counts > 0
     position = np.zeros(len(codes) + 1, dtype=np.int64)
-    kept = np.flatnonzero(~nulls)
-    position[np.abs(codes[kept])] = kept
+    valid = np.flatnonzero(~nulls)
+    position[np.abs(codes[valid])] = valid
     return _values_at(values, position[np.abs(np.where(exists, best, 0))], exists)
 
 
@@ -184,12 +185,12 @@ def _numbers(values: pa.Array, lo: Ints, hi: Ints, counts: Ints, type_: pa.DataT
         if is_mean:
             means = [total / count if count else None for total, count in zip(sums, counts.tolist(), strict=True)]
             return pa.array(means, type_)
-        _check(sums, 2**63)
+        _check(sums, range(-(2**63), 2**63))
         return pa.array([total if count else None for total, count in zip(sums, counts.tolist(), strict=True)], type_)
     if is_mean:
         more = 10 ** (type_.scale - values.type.scale)
         sums = [_half_up(total * more, count or 1) for total, count in zip(sums, counts.tolist(), strict=True)]
-    _check(sums, 10**type_.precision)
+    _check(sums, range(1 - 10**type_.precision, 10**type_.precision))
     words = b"".join(total.to_bytes(16, "little", signed=True) for total in sums)
     decimals = pa.Array.from_buffers(type_, len(sums), [None, pa.py_buffer(words)])
     return pc.if_else(pa.array(counts > 0), decimals, pa.scalar(None, type_))
@@ -205,9 +206,9 @@ def _half_up(total: int, count: int) -> int:
     return size if total >= 0 else -size
 
 
-def _check(sums: Sequence[int], limit: int) -> None:
+def _check(sums: Sequence[int], limits: range) -> None:
     for row, total in enumerate(sums):
-        if not -limit <= total < limit or (total == -limit and limit != 2**63):
+        if total not in limits:
             raise TooLarge(row)
 
 
@@ -215,9 +216,8 @@ def _integers(values: pa.Array) -> list[int]:
     """Return integers, or the unscaled numbers of decimals, with 0 for null."""
     if not pa.types.is_decimal(values.type):
         return pc.fill_null(values, 0).to_pylist()
-    wide = pc.fill_null(
-        pc.cast(values, pa.decimal128(38, values.type.scale)), pa.scalar(0, pa.decimal128(38, values.type.scale))
-    )
+    wide_type = pa.decimal128(38, values.type.scale)
+    wide = pc.fill_null(values.cast(wide_type), pa.scalar(0, wide_type))
     words = np.frombuffer(wide.buffers()[1], dtype="<i8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
     low, high = words[0::2].view(np.uint64).tolist(), words[1::2].tolist()
     return [(upper << 64) + lower for lower, upper in zip(low, high, strict=True)]
@@ -241,17 +241,21 @@ def _float_numbers(values: pa.Array, lo: Ints, hi: Ints, counts: Ints, *, is_mea
     whole = (fractions * 2.0**53).astype(np.int64)
     least = int(exponents[whole != 0].min(initial=1_024)) - 53
     shifts = np.where(whole != 0, exponents - 53 - least, 0)
-    sums = _differences([one << by for one, by in zip(whole.tolist(), shifts.tolist(), strict=True)], lo, hi)
+    sums = _differences(
+        [number << shift for number, shift in zip(whole.tolist(), shifts.tolist(), strict=True)], lo, hi
+    )
     divisors = counts.tolist() if is_mean else [1] * len(sums)
     results = [_rounded(total, least, count) if count else 0.0 for total, count in zip(sums, divisors, strict=True)]
-    total = np.array(results, dtype=np.float64)
-    kinds = []
-    for flags in (np.isnan(floats), floats == np.inf, floats == -np.inf):
-        prefix = np.concatenate([[0], np.cumsum(flags)])
-        kinds.append(prefix[hi] > prefix[lo])
-    nan, above, below = kinds
-    total = np.where(nan | (above & below), np.nan, np.where(above, np.inf, np.where(below, -np.inf, total)))
-    return pa.array(total, mask=counts == 0)
+    finite = np.array(results, dtype=np.float64)
+    nan, above, below = (_has_any(flags, lo, hi) for flags in (np.isnan(floats), floats == np.inf, floats == -np.inf))
+    numbers = np.where(nan | (above & below), np.nan, np.where(above, np.inf, np.where(below, -np.inf, finite)))
+    return pa.array(numbers, mask=counts == 0)
+
+
+def _has_any(flags: Bools, lo: Ints, hi: Ints) -> Bools:
+    """Return whether a row of each frame has the flag."""
+    prefix = np.concatenate([[0], np.cumsum(flags)])
+    return prefix[hi] > prefix[lo]
 
 
 def _rounded(total: int, exponent: int, count: int) -> float:

@@ -37,7 +37,7 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.over.calls import OverCall, over_type
-from milepost.operators.over.frames import Places, TooLarge, evaluate
+from milepost.operators.over.frames import RowBounds, TooLarge, evaluate
 from milepost.operators.over.spec import OverOperator
 from milepost.operators.rows.changed_keys_run import RetractedKeysRun
 from milepost.operators.rows.columns import (
@@ -137,12 +137,12 @@ class OverPartitions:
         ordered = rows.select([*self.row_key, *(name for name in order_columns if name not in self.row_key)])
         order, _ = sorted_rows(ordered, owners, self.order_by)
         rows, owners = rows.take(pa.array(order)), owners[order]
-        places = Places.of(owners, [rows.column(name) for name in order_columns])
+        bounds = RowBounds.of(owners, [rows.column(name) for name in order_columns])
         columns = [*rows.columns]
         for name, call in self.functions.items():
             column = None if call.column is None else rows.column(call.column)
             try:
-                columns.append(evaluate(call, column, places, self.valued_schema.field(name).type))
+                columns.append(evaluate(call, column, bounds, self.valued_schema.field(name).type))
             except TooLarge as problem:
                 raise self._too_large(call, rows.slice(problem.row, 1), self.valued_schema.field(name).type) from None
         return pa.table(columns, schema=self.valued_schema), owners
@@ -169,7 +169,7 @@ class OverRun(RetractedKeysRun[OverPartitions]):
         """Raises OperatorFailed: two rows have one key."""
         key = self._operator.output_key
         rows = self._rows_to_check(all_keys=all_keys, columns=key)
-        hint = "a `row_key` that each row of its input has alone"
+        hint = "a `row_key` that is unique in its input"
         check_unique(self._operator.uid, key, rows, hint)
 
 

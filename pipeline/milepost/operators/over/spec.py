@@ -42,8 +42,8 @@ class OverOperator(KeyedOperator):
         key: columns of the partition, each once. []: all rows are one partition, in one task.
         order_by: columns, each once; `{column: desc}` sorts descending. As in Spark, null is the smallest value and NaN
             the greatest number. Only `count`, `sum`, `avg`, `min` and `max` of whole partitions need no order.
-        row_key: columns that no two rows of the input have in common. []: the input has one row. If two rows have the
-            same and nothing is in flight, the epoch fails.
+        row_key: columns that together identify a row of the input. []: the input has one row. If two rows have the same
+            values and nothing is in flight, the epoch fails.
         functions: output column -> function. Without `rows …` a function reads the rows up to the last one that ties
             with the current row, or without `order_by` the whole partition. Types are those of Spark. Sums of floats
             are exact, rounded once.
@@ -61,7 +61,7 @@ class OverOperator(KeyedOperator):
 
     @property
     def output_key(self) -> tuple[str, ...]:
-        """Columns that identify a row of the output: a row that moves to another partition is another row."""
+        """Key of the output: a row that moves to another partition is deleted and inserted."""
         return (*self.key, *(name for name in self.row_key if name not in self.key))
 
     @property

@@ -57,12 +57,12 @@ def check_settled(uid: str, key: Sequence[str], short: pa.Table) -> None:
         short: state rows with more retractions than insertions.
     """
     if short.num_rows:
-        which = ", ".join(f"{name} = {short.column(name)[0]}" for name in key) or "all rows"
+        first = ", ".join(f"{name} = {short.column(name)[0]}" for name in key) or "the only key"
         raise OperatorFailed(
             uid,
-            f"rows of {short.num_rows} keys or values were taken back that never came, as of {which}, and nothing is "
-            "in flight: its input makes other rows than before; roll back, and give this operator and all behind it "
-            "new uids",
+            f"expected no more retractions than insertions, got more for {short.num_rows} "
+            f"row{'s' * (short.num_rows > 1)} of state, such as of {first}, and no row is in flight: its input is not "
+            "reproducible; roll back, then give this operator and everything downstream of it new uids",
         )
 
 
