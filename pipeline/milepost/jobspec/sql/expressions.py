@@ -37,9 +37,6 @@ AGGREGATES = {
 }
 """Aggregate function of Spark SQL -> the function of an `aggregate` operator, for the compiler and the reference."""
 
-RANKS = ("row_number", "rank", "dense_rank")
-"""Functions with OVER that a `latest` or `top` operator computes."""
-
 _PREFIX = "SELECT "
 _SUBQUERY = (
     "a query in an expression is not available in this version, except one value in SELECT, WHERE or HAVING, and [NOT] "

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.jobspec.sql.clauses import Item, Select
-from milepost.jobspec.sql.expressions import RANKS, Expression, aggregate_calls
+from milepost.jobspec.sql.expressions import Expression, aggregate_calls
 from milepost.jobspec.sql.over_calls import read_over
 from milepost.jobspec.sql.scope import Reference, Scope, shown_name
 from milepost.jobspec.sql.tokens import Tokens
 from milepost.language import check_column_name, did_you_mean
+from milepost.operators.over import RANKS
 
 _WINDOW_FIELDS = {"start": "window_start", "end": "window_end"}
 TIME_WINDOWS = ("window", "session_window")

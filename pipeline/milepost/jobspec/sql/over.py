@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import RANKS, aggregate_calls
+from milepost.jobspec.sql.expressions import aggregate_calls
 from milepost.jobspec.sql.outputs import Output
 from milepost.jobspec.sql.over_calls import SPLIT_QUERY, Over, read_over
 from milepost.jobspec.sql.ranking import Ranking
@@ -15,7 +15,7 @@ from milepost.jobspec.sql.sides import Frame
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
-from milepost.operators.over import OverCall
+from milepost.operators.over import RANKS, OverCall
 
 _NO_KEY = (
     "these rows have no key by which their values could be replaced: read the newest row per key (QUALIFY row_number() "

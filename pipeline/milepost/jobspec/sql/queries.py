@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from milepost.jobspec.sql.clauses import VALUE, FromItem, Query, Select, read_query
 from milepost.jobspec.sql.correlation import Correlation
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import RANKS
 from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
 from milepost.jobspec.sql.joins import FrameCompiler
 from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
@@ -47,6 +46,7 @@ from milepost.jobspec.sql.subqueries import subqueries_joined
 from milepost.jobspec.sql.tokens import Fragment, Tokens
 from milepost.language import check_node_name, did_you_mean
 from milepost.operators.base import APPEND, RETRACTIONS
+from milepost.operators.over import RANKS
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from milepost.jobspec.sql.clauses import Select
 from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import RANKS, conjuncts, window_calls
+from milepost.jobspec.sql.expressions import conjuncts
 from milepost.jobspec.sql.grouping import ALL_ROWS
 from milepost.jobspec.sql.outputs import Output, by_name_or_position
-from milepost.jobspec.sql.over_calls import read_order
+from milepost.jobspec.sql.over_calls import read_order, read_over
 from milepost.jobspec.sql.scope import Scope
 from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
 from milepost.operators.base import APPEND
@@ -45,11 +45,9 @@ class Ranking:
         return [run for run in sides if self.named(run, outputs, scope) is None]
 
     def named(self, run: Tokens, outputs: Sequence[Output], scope: Scope) -> Output | None:
-        """Return the output column that an expression names, or None. Raises SqlProblem: OVER with a position."""
+        """Return the output column that an expression names, or None. OVER (…) names none."""
         if self.is_limit:
             return by_name_or_position(run, outputs, scope, prefers_input=False)
-        if len(run) == 1 and run.kind(0) == "NUMBER":
-            raise run.problem("a number in OVER is a constant, not a position; write the expression")
         return None
 
 
@@ -88,7 +86,7 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
         raise run.problem("only = 1 is available; for other ranks write <= n, and filter in another statement")
     n = number - (operator == "LT")
     rank = None
-    if not window_calls(side):
+    if not read_over(side):
         name = side.name(-1).casefold()
         named = next((output for output in ranks if output.name.casefold() == name), None)
         if named is None or not (len(side) == 1 or (len(side) == 3 and side.kind(1) == "DOT")):
@@ -102,23 +100,12 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
 
 
 def _over(run: Tokens, n: int, rank: str | None) -> Ranking:
-    name_at, over, end = window_calls(run)[0]
-    function = run.word(name_at).lower()
-    if function not in RANKS or name_at != 0 or end != len(run) or run.kind(over + 1) != "L_PAREN":
+    call = read_over(run)[0]
+    if call.function not in _TIES or len(call.tokens) != len(run):
         raise run.problem(_EXPECTED)
     if n < 1:
         raise run.problem("expected at least one row")
-    inside = run.part(over + 2, end - 1)
-    cuts = {inside.kind(at): at for at in inside.top() if inside.kind(at) in ("PARTITION_BY", "ORDER_BY")}
-    if "ORDER_BY" not in cuts:
-        raise run.problem("ORDER BY is missing in OVER: which rows come first would not be determined")
-    partition: list[Tokens] = []
-    if "PARTITION_BY" in cuts:
-        partition = inside.part(cuts["PARTITION_BY"] + 1, cuts["ORDER_BY"]).split("COMMA")
-    for at in inside.top():
-        if inside.kind(at) in ("ROWS", "RANGE") and inside.kind(at - 1) != "DOT":
-            raise inside.problem(f"{function}() takes no frame", at)
-    return Ranking(run, partition, read_order(inside.part(cuts["ORDER_BY"] + 1)), n, rank, ties=_TIES[function])
+    return Ranking(run, call.partition, call.order, n, rank, ties=_TIES[call.function])
 
 
 @dataclass
