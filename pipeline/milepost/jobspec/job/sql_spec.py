@@ -14,16 +14,13 @@ TAG = "tag:"
 _SELECTOR = re.compile(r"(tag:)?[\w.-]+")
 
 
-def _sql_file(name: str) -> str:
-    if not name.endswith(".sql") or name.startswith("/") or "\0" in name or "${" in name:
-        raise ValueError(f"expected the name of a .sql file, relative to the spec, got {name!r}")
-    return name
+def _relative_file(suffix: str, what: str) -> AfterValidator:
+    def check(name: str) -> str:
+        if not name.endswith(suffix) or name.startswith("/") or "\0" in name or "${" in name:
+            raise ValueError(f"expected the name of {what}, relative to the spec, got {name!r}")
+        return name
 
-
-def _manifest(name: str) -> str:
-    if not name.endswith(".json") or name.startswith("/") or "\0" in name or "${" in name:
-        raise ValueError(f"expected the name of a manifest.json of dbt, relative to the spec, got {name!r}")
-    return name
+    return AfterValidator(check)
 
 
 def _selector(text: str) -> str:
@@ -34,7 +31,8 @@ def _selector(text: str) -> str:
     return text
 
 
-def _listed(value: object) -> object:
+def listed(value: object) -> object:
+    """Return a text as a list of one, and any other value as it is."""
     return (value,) if isinstance(value, str) else value
 
 
@@ -43,20 +41,20 @@ class DbtSpec(SpecModel):
 
     Attributes:
         dbt: the manifest that `dbt compile` writes, relative to the spec, such as ../shop/target/manifest.json.
-        select: tag:NAME or the name of a model, or a list of them. A model that several name is one statement.
+        select: `tag:NAME` or the name of a model, or a list of them. A model is one statement, however many match it.
     """
 
-    dbt: Annotated[str, AfterValidator(_manifest)]
+    dbt: Annotated[str, _relative_file(".json", "a manifest.json of dbt")]
     select: Annotated[
         Many[Annotated[str, AfterValidator(_selector)]],
-        BeforeValidator(_listed),
+        BeforeValidator(listed),
         Field(min_length=1),
         AfterValidator(distinct),
     ]
 
 
 AnySql = Annotated[
-    Annotated[str, AfterValidator(_sql_file), Tag("file")] | Annotated[DbtSpec, Tag("dbt")],
+    Annotated[str, _relative_file(".sql", "a .sql file"), Tag("file")] | Annotated[DbtSpec, Tag("dbt")],
     Discriminator(lambda value: "file" if isinstance(value, str) else "dbt"),
 ]
 """The name of a SQL file, or models of dbt."""

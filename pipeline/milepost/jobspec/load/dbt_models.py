@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from milepost.errors import InvalidRequest
-from milepost.jobspec.job.sql_spec import TAG, DbtSpec
+from milepost.jobspec.job.sql_spec import TAG, DbtSpec, listed
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.language import did_you_mean
-from milepost.language.sql import SqlProblem, quote, sql_tokens
+from milepost.language.sql import SqlProblem, problem_from, quote, sql_tokens
 
 ADAPTERS = ("databricks", "spark")
 MATERIALIZED = {
@@ -32,12 +32,19 @@ MATERIALIZED = {
 """Materialization of a model -> its statement."""
 
 _OptionText = Annotated[str, Field(pattern=r"^[^'`]+$")]
+_EXPECTED = {
+    "string_pattern_mismatch": "no quotes",
+    "string_type": "a string",
+    "tuple_type": "a list",
+    "model_type": "a mapping",
+}
+"""Type of a pydantic error -> what an option must be."""
 _EPHEMERAL = "ephemeral"
 _EPHEMERAL_CTE = "__dbt__cte__"
 
 
 class _Part(BaseModel):
-    """A part of the manifest, with the keys that are read here. It has many others."""
+    """A part of the manifest. Keys that are not declared here are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -54,15 +61,14 @@ class DbtOptions(BaseModel):
 
     allowed_lateness: _OptionText | None = None
     ttl: _OptionText | None = None
-    partition_by: _OptionText | tuple[_OptionText, ...] = ()
+    partition_by: Annotated[tuple[_OptionText, ...], BeforeValidator(listed)] = ()
     source: _OptionText | None = None
 
     @property
     def clauses(self) -> Iterator[str]:
         """The clauses of the statement."""
-        columns = (self.partition_by,) if isinstance(self.partition_by, str) else self.partition_by
-        if columns:
-            yield f"PARTITIONED BY ({', '.join(map(quote, columns))})"
+        if self.partition_by:
+            yield f"PARTITIONED BY ({', '.join(map(quote, self.partition_by))})"
         options = {"allowed_lateness": self.allowed_lateness, "ttl": self.ttl}
         entries = [f"'milepost.{name}' = '{value}'" for name, value in options.items() if value is not None]
         if entries:
@@ -98,7 +104,7 @@ class _Node(_Part):
 
     @property
     def selectors(self) -> set[str]:
-        """The values of `select` that name the model."""
+        """Values of `select` that match the model."""
         return {self.name, *(TAG + tag for tag in self.tags)}
 
     @property
@@ -127,7 +133,7 @@ def models_text(spec: DbtSpec, manifest: str, declared: Sequence[str]) -> SqlTex
         manifest: text of the manifest. declared: names of the sources and operators of the spec.
 
     Raises:
-        InvalidRequest: it is no manifest, was not compiled for Spark, or a selected model cannot be a statement.
+        InvalidRequest: it is not a manifest, was not compiled for Spark, or a selected model cannot be a statement.
     """
     try:
         project = _Manifest.model_validate(json.loads(manifest))
@@ -150,14 +156,17 @@ class _Models:
     def text(self, manifest_digest: str) -> SqlText:
         adapter = self.project.metadata.adapter_type
         if adapter not in ADAPTERS:
-            raise self._refused(f"it was compiled by the adapter {adapter}, and a job's SQL is Spark's", _RECOMPILE)
+            raise self._refused(f"it was compiled by the adapter {adapter}, but a job's SQL is Spark SQL", _RECOMPILE)
+        if not self._selected:
+            raise self._refused("`select` names only ephemeral models, which are not statements", _SELECT_READER)
         lines: list[str] = []
         parts: list[tuple[int, str]] = []
         seen: dict[str, str] = {}
         for key, node in self._selected.items():
             name = node.statement_name
             if name in seen:
-                raise self._refused(f"the models {seen[name]} and {node.name} are both the statement {name}", _RENAME)
+                both = f"the models {seen[name]} and {node.name}"
+                raise self._refused(f"{both} would have the same statement name, {name}", _RENAME)
             seen[name] = node.name
             parts.append((len(lines) + 1, node.file))  # its first line is after the CREATE
             lines += [self._header(node), *self._code(key, node).split("\n"), ";"]
@@ -169,11 +178,12 @@ class _Models:
         models = {key: node for key, node in sorted(self.project.nodes.items()) if node.resource_type == "model"}
         selected: set[str] = set()
         for selector in self.spec.select:
-            found = {key for key, node in models.items() if selector in node.selectors}
-            if not found:
-                known = sorted({known for node in models.values() for known in node.selectors})
-                raise self._refused(f"`select` names {selector}, which no model has; {did_you_mean(selector, known)}")
-            selected |= found
+            matches = {key for key, node in models.items() if selector in node.selectors}
+            if not matches:
+                available = sorted({text for node in models.values() for text in node.selectors})
+                what = f"`select` names {selector}, which is neither the name nor a tag of a model"
+                raise self._refused(f"{what}; {did_you_mean(selector, available)}")
+            selected |= matches
         return {key: models[key] for key in sorted(selected) if not models[key].is_ephemeral}
 
     def _header(self, node: _Node) -> str:
@@ -192,9 +202,9 @@ class _Models:
         except ValidationError as problem:
             first = problem.errors()[0]
             at = ".".join(map(str, ("meta.milepost", *first["loc"])))
-            known = did_you_mean(str(first["loc"][-1]), DbtOptions.model_fields) if first["loc"] else ""
-            reasons = {"extra_forbidden": f"unknown option; {known}", "string_pattern_mismatch": "expected no quotes"}
-            reason = reasons.get(first["type"], first["msg"])
+            reason = f"expected {_EXPECTED[first['type']]}" if first["type"] in _EXPECTED else first["msg"]
+            if first["type"] == "extra_forbidden":
+                reason = f"unknown option; {did_you_mean(str(first['loc'][-1]), DbtOptions.model_fields)}"
             raise self._refused(f"{node.resource_type} {node.name}: {at}: {reason}") from None
 
     def _code(self, key: str, node: _Node) -> str:
@@ -209,22 +219,23 @@ class _Models:
             raise self._refused(f"{node.file}:{problem.line}:{problem.column}: {problem.reason}") from None
 
     def _relations(self, key: str, node: _Node) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield what a model reads: the parts of the relation's name, in lower case, and its name in the job."""
+        """Yield the relations that a model reads: tokens of the name, in lower case, and the name in the job."""
         taken: dict[str, str] = {}
         for read in sorted(self._inputs(key)):
             other = self.project.nodes.get(read) or self.project.sources.get(read)
             if other is None or not other.relation_name:
-                raise self._refused(f"model {node.name} reads {read}, whose relation is not in it", _RECOMPILE)
+                what = f"model {node.name} reads {read}, whose relation is not in the manifest"
+                raise self._refused(what, _RECOMPILE)
             is_selected = read in self._selected
             name = other.statement_name if is_selected else self._options(other).source or other.statement_name
             if not is_selected and name not in self.declared:
-                what = f"model {node.name} reads {other.resource_type} {other.name}, and the spec has no source {name}"
+                what = f"model {node.name} reads {other.resource_type} {other.name}, but the spec has no source {name}"
                 or_select = ", or let `select` name it" if other.resource_type == "model" else ""
                 raise self._refused(what, f"Declare {name} in `sources`{or_select}.")
             if taken.setdefault(name, read) != read:
                 both = f"{taken[name]} and {read}, which are both named {name}"
                 raise self._refused(f"model {node.name} reads {both}", _NAME_SOURCE)
-            yield tuple(token.text.lower() for token in sql_tokens(other.relation_name) if token.text != "."), name
+            yield tuple(token.text.lower() for token in sql_tokens(other.relation_name)), name
 
     def _inputs(self, key: str) -> set[str]:
         """Return the ids of the relations that a model reads, through the ephemeral models in its code."""
@@ -246,43 +257,50 @@ class _Models:
 
 
 _RECOMPILE = "Run `dbt compile` with the adapter for Spark or Databricks, and name the manifest that it writes."
+_SELECT_READER = "Select the models that read them."
 _RENAME = "Give one of them another name."
 _NAME_SOURCE = "Name the source of the spec in `meta: {milepost: {source: NAME}}` of one of them."
 _MATERIALIZE = (
     f"Set `materialized` to {', '.join(MATERIALIZED)} or {_EPHEMERAL}. The code of an incremental model depends on "
-    "what its table has. In a job every table is updated incrementally."
+    "the contents of its table. In a job, every table is updated incrementally."
 )
 
 
 def _renamed(code: str, names: Mapping[tuple[str, ...], str]) -> str:
-    """Return SQL with other names of relations. Raises SqlProblem: it cannot be read.
+    """Return a query with other names of relations. Raises SqlProblem: it cannot be read, or is not one query.
 
-    Example: ``_renamed("SELECT a FROM `s`.`t`", {("s", "t"): "u"})`` is "SELECT a FROM `u`".
+    Args:
+        names: tokens of a relation's name, in lower case -> the new name.
+
+    Example: ``_renamed("SELECT a FROM `s`.`t`", {("s", ".", "t"): "u"})`` is "SELECT a FROM `u`".
     """
     tokens = sql_tokens(code)
-    text, copied, at = [], 0, 0
+    longest_first = sorted(names.items(), key=lambda entry: -len(entry[0]))
+    pieces, copied, at = [], 0, 0
     while at < len(tokens):
-        found = _relation_at(tokens, at, names)
-        if found is not None:
-            length, name = found
-        elif str(tokens[at].text).startswith(_EPHEMERAL_CTE):
-            length, name = 1, "dbt_" + str(tokens[at].text).removeprefix(_EPHEMERAL_CTE).lower().replace("__", "_")
+        token, text = tokens[at], str(tokens[at].text)
+        if token.token_type.name == "SEMICOLON" and at + 1 < len(tokens):
+            raise problem_from(code, token.start, "expected one query, got several statements")
+        if (relation := _relation_at(tokens, at, longest_first)) is not None:
+            length, name = relation
+        elif text.startswith(_EPHEMERAL_CTE):
+            length, name = 1, "dbt_" + text.removeprefix(_EPHEMERAL_CTE).lower().replace("__", "_")
         else:
             at += 1
             continue
-        text += [code[copied : tokens[at].start], quote(name)]
+        pieces += [code[copied : token.start], quote(name)]
         copied = tokens[at + length - 1].end + 1
         at += length
-    return "".join([*text, code[copied:]])
+    return "".join([*pieces, code[copied:]])
 
 
-def _relation_at(tokens: Sequence[Any], at: int, names: Mapping[tuple[str, ...], str]) -> tuple[int, str] | None:
-    """Return how many tokens a relation has that begins here, and its name in the job."""
+def _relation_at(
+    tokens: Sequence[Any], at: int, names: Sequence[tuple[tuple[str, ...], str]]
+) -> tuple[int, str] | None:
+    """Return the number of tokens of the relation that begins here, and its new name; None: none begins here."""
     if at and tokens[at - 1].text == ".":
         return None
-    for parts, name in sorted(names.items(), key=lambda entry: -len(entry[0])):
-        length = 2 * len(parts) - 1
-        texts = [str(token.text).lower() for token in tokens[at : at + length]]
-        if texts[::2] == list(parts) and all(text == "." for text in texts[1::2]) and len(texts) == length:
-            return length, name
+    for parts, name in names:
+        if tuple(str(token.text).lower() for token in tokens[at : at + len(parts)]) == parts:
+            return len(parts), name
     return None

@@ -246,7 +246,7 @@ def from_text(text: str, path: Path, sql: SqlText | None = None) -> LoadedJob:
     """Return the job of a spec text, as if it had been read from `path`. Raises InvalidRequest.
 
     Args:
-        sql: its SQL. None: the file is read, if the spec names one.
+        sql: its SQL. None: it is read from the file that the spec names, if any.
     """
     spec, spec_hash, problems, document = _validated(text)
     if spec is None or problems:

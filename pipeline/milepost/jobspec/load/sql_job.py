@@ -16,6 +16,7 @@ from milepost.jobspec.sql import CompiledStatement, add_former_uids, compile_sql
 from milepost.language import Problem
 
 MAX_MANIFEST_CHARACTERS = 500_000_000
+"""Maximum length of a dbt manifest."""
 
 _COMPILED_KEYS = ("statements", "operators", "sinks")
 
@@ -85,9 +86,9 @@ def _read(spec: JobSpec, name: str, path: Path, limit: int) -> str:
 def compiled_value(
     spec: JobSpec, value: Mapping[str, Any], sql: SqlText, spec_text: str
 ) -> tuple[dict[str, Any], SqlOrigin | None, list[Problem]]:
-    """Return a spec's value with operators and sinks instead of its SQL file, and where they come from.
+    """Return a spec's value with operators and sinks instead of its SQL, and where they come from.
 
-    Returns: problems, at their lines of the SQL file, and no origin, if it cannot be compiled.
+    Returns: problems, at their lines of the SQL, and no origin, if it cannot be compiled.
     """
     job = compile_sql(spec, sql.text)
     if job.problems:
@@ -106,7 +107,7 @@ def compiled_value(
 
 
 def sql_problems(spec: JobSpec) -> list[Problem]:
-    """Return the problems of keys that only a spec with a SQL file, or without one, may have."""
+    """Return the problems of keys that only a spec with SQL, or without SQL, may have."""
     problems = []
     if spec.sql is None and spec.tables is not None:
         problems.append(Problem(("tables",), "`tables` needs `sql`: it locates the tables of statements", at_key=True))

@@ -143,6 +143,10 @@ def _unclosed(manifest: dict[str, Any]) -> None:
     model(manifest, "placed")["compiled_code"] = "SELECT\n'a"
 
 
+def _two_queries(manifest: dict[str, Any]) -> None:
+    model(manifest, "placed")["compiled_code"] = "SELECT 1 AS a;\nCREATE MATERIALIZED VIEW b AS SELECT 2 AS c"
+
+
 def _no_nodes(manifest: dict[str, Any]) -> None:
     del manifest["nodes"]
 
@@ -150,7 +154,7 @@ def _no_nodes(manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "change",
     [_other_adapter, _python, _not_compiled, _unknown_option, _hostile_option, _source_of_a_model, _same_name,
-     _two_sources_with_one_name, _not_in_it, _unclosed, _no_nodes],
+     _two_sources_with_one_name, _not_in_it, _unclosed, _two_queries, _no_nodes],
 )  # fmt: skip
 def test_a_manifest_that_cannot_be_a_job_is_refused(tmp_path: Path, change: Change) -> None:
     with pytest.raises(InvalidRequest) as refused:
@@ -158,9 +162,9 @@ def test_a_manifest_that_cannot_be_a_job_is_refused(tmp_path: Path, change: Chan
     wording.matches("dbt_models", [refused.value.message, refused.value.hint])
 
 
-@pytest.mark.parametrize("select", ["tag:milepots", ["revenue"], ["daily", "tag:milepost"], ["report"]])
+@pytest.mark.parametrize("select", ["tag:milepots", ["revenue"], ["daily", "tag:milepost"], ["report"], "paid"])
 def test_a_selection_that_cannot_be_a_job_is_refused(tmp_path: Path, select: Any) -> None:
-    """An unknown tag, a model whose input is not selected, an incremental model, and a model over an unselected one."""
+    """An unknown tag, a model whose input is not selected, an incremental model, a model over an unselected one, and an ephemeral one."""
     with pytest.raises(InvalidRequest) as refused:
         job(tmp_path, select)
     wording.matches("dbt_models", [refused.value.message, refused.value.hint])
