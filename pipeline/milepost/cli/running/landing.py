@@ -1,4 +1,4 @@
-"""The command `land`: append rows of external systems to logs, or let a log go on after lost or false data."""
+"""The command `land`: append rows of external systems to logs, or let a log continue after lost or false data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def land(
         typer.Option(
             "--resume-from",
             metavar="earliest|latest|TIME",
-            help="After PositionExpired: approve a gap, so that the log of --source goes on from there. Lands nothing.",
+            help="After PositionExpired: approve a gap, so that the log of --source continues there. Lands nothing.",
         ),
     ] = None,
     void_from: Annotated[
@@ -61,7 +61,7 @@ def land(
         bool,
         typer.Option(
             "--accept-void",
-            help="After InputVoided: go on from the live head, and keep what its false rows changed. Lands nothing.",
+            help="After InputVoided: continue from the live head, and keep what its false rows changed. Lands nothing.",
         ),
     ] = False,
     dry_run: DryRun = False,

@@ -104,7 +104,7 @@ def _steps(
     if non_restored and all(row["kind"] == "source" for row in non_restored):
         is_renamed = any("renamed_to" in row for row in non_restored)
         what, again = ("its position", ", which reads everything again") if is_renamed else ("the source", "")
-        yield f"go on without {what}: {first}{retry_command} --allow-non-restored-state{again}"
+        yield f"continue without {what}: {first}{retry_command} --allow-non-restored-state{again}"
     elif non_restored:
         forgotten = "; ".join(dict.fromkeys(row["forgets"] for row in non_restored if "forgets" in row))
         forgets = f", which discards {forgotten}" if forgotten else ""

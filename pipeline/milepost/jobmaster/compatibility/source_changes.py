@@ -47,7 +47,7 @@ def changed_sources(refused: Sequence[Row]) -> Iterator[str]:
     ]
     if renamed:
         lines = "; ".join(f"write `renamed_from: {row['name']}` at source {row['renamed_to']}" for row in renamed)
-        yield f"if the source was only renamed, {lines}: it goes on in its log"
+        yield f"if the source was only renamed, {lines}: it continues its log"
     for row in refused:
         if row["verdict"] == NEW_NAME:
             yield f"give source {row['name']} another name{row.get('new_name', '')}"
@@ -75,7 +75,7 @@ def _describe_landed(row: Row, context: JobContext, base: CheckpointMetadata, na
         row |= {"verdict": NON_RESTORED, "detail": f"{detail}: it begins at its `start`"}
     elif row["verdict"] == COMPATIBLE and row["detail"] == UNCHANGED:
         origin = base.signatures["sources"][name].get(RENAMED_FROM)
-        row["detail"] = UNCHANGED if origin is None else f"renamed from {origin}: it goes on in its log"
+        row["detail"] = UNCHANGED if origin is None else f"renamed from {origin}: it continues its log"
     elif row["verdict"] == NEW_UID:
         row["verdict"] = NEW_NAME
         if row["detail"].startswith(f"{_START} was "):

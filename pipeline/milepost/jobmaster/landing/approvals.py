@@ -18,7 +18,7 @@ REASON_CHARACTERS = 1_000
 
 
 def newest_record(context: JobContext, source: str) -> StoredRecord:
-    """Return the newest record of a log that can go on. Raises: as the plan of an approval."""
+    """Return the newest record of a log that can continue. Raises: as the plan of an approval."""
     require_landed(context, source)
     state = context.head().state
     if state.status in ENDED_STATUSES:

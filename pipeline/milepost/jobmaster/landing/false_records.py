@@ -92,7 +92,7 @@ def _newest_true(context: JobContext, source: str, log: SourceLog, newest: Store
         )
     if index == 0:
         raise InvalidRequest(
-            f"source {source}: the external system does not go on from record {newest.record.sequence}, but finds "
+            f"source {source}: the external system does not continue from record {newest.record.sequence}, but finds "
             "that it is true. Nothing was changed.",
             hint=f"milepost land {context.spec.name} --source {source}",
             source=source,
@@ -101,7 +101,7 @@ def _newest_true(context: JobContext, source: str, log: SourceLog, newest: Store
 
 
 def next_loss(context: JobContext, source: str, newest: StoredRecord, first: StoredRecord) -> str | None:
-    """Return why the external system cannot go on from before a record; None: it can.
+    """Return why the external system cannot continue from before a record; None: it can.
 
     Raises InvalidRequest: it cannot, and a gap does not help.
     """
@@ -109,7 +109,7 @@ def next_loss(context: JobContext, source: str, newest: StoredRecord, first: Sto
     opened = open_as_landed(context, source, newest)
     if why is not None and (first.record.gap is not None or not isinstance(opened, ResumableSource)):
         raise InvalidRequest(
-            f"source {source}: the external system cannot go on from before record {first.record.sequence}: {why}. "
+            f"source {source}: the external system cannot continue from before record {first.record.sequence}: {why}. "
             "Nothing was changed.",
             hint=f"bring the lost data back, or {_OTHER_NAME}",
             source=source,

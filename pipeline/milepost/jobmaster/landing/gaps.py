@@ -1,4 +1,4 @@
-"""Plan and approve a gap, with which a log goes on after lost data (L7).
+"""Plan and approve a gap, with which a log continues after lost data (L7).
 
 A plan opens the external system and changes nothing. An approval holds for the record that was the newest one of the
 log then. It appends one record, and neither lands nor acknowledges anything: the next landing does that.
@@ -47,7 +47,7 @@ class ApprovedGap:
     """A gap that was planned, and the record that it follows.
 
     Attributes:
-        sequence, digest: of the newest record of the log. end: where the log goes on.
+        sequence, digest: of the newest record of the log. end: where the log continues.
         behind, backlog: what was left to land after `end` then, as in a record.
         passed: the data files that it passes, as text; "": the source does not count them.
     """
@@ -66,7 +66,7 @@ class GapPlan:
     """What a gap would pass over.
 
     Attributes:
-        start: the end of the log. changes: what differs between `start` and where the log would go on.
+        start: the end of the log. changes: what differs between `start` and where the log would continue.
         reason: of the source. text: the plan for people.
     """
 
@@ -98,7 +98,7 @@ class AppendedGap:
 
 
 class Gaps:
-    """The use cases of one job that let a log go on after lost data."""
+    """The use cases of one job that let a log continue after lost data."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -109,7 +109,7 @@ class Gaps:
         Args:
             source: a landed source. resume_from: earliest, latest, or a time in ISO 8601.
         Raises:
-            InvalidRequest: nothing is lost, or the source cannot go on from there. NotFound: no such source or log.
+            InvalidRequest: nothing is lost, or the source cannot continue from there. NotFound: no such source or log.
             SourceReplaced, SourceWentBack: a gap does not help. SourceUnreachable: the external system failed.
             JobNotRunnable: the job has ended. StateCorrupt: the log is not the one that the job has read.
         """
@@ -119,7 +119,7 @@ class Gaps:
         if not isinstance(opened, ResumableSource):
             form = self._context.spec.landed[source].format
             raise InvalidRequest(
-                f"source {source}: format {form} has no position from which it could go on after lost data. Nothing "
+                f"source {source}: format {form} has no position from which it could continue after lost data. Nothing "
                 "was changed.",
                 hint="give the source another name in the spec, which begins a log of its own",
                 source=source,
@@ -132,7 +132,7 @@ class Gaps:
         if why is not None:
             raise InvalidRequest(
                 f"source {source}: the external system no longer has what follows the log, and {resume_from} is "
-                f"position {position_text(end)}, from which it cannot go on either: {why}. Nothing was changed.",
+                f"position {position_text(end)}, from which it cannot continue either: {why}. Nothing was changed.",
                 hint="resume from a later time or from latest, if the source can",
                 source=source,
             )
@@ -224,7 +224,7 @@ def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reas
     landed = f"{counted(record.total_rows, 'row')}, the newest record of {iso_ms(record.landed_at_ms)}"
     yield f"the log ends with record {record.sequence}: {landed}"
     yield f"lost: {reason}"
-    yield f"record {record.sequence + 1} is a gap, and landing goes on from {resume_from}: {'; '.join(changes)}"
+    yield f"record {record.sequence + 1} is a gap, and landing continues from {resume_from}: {'; '.join(changes)}"
     if passed:
         yield f"it passes {passed}"
     yield "the rows in between are never landed: all timelines, replays and savepoints pass the gap"

@@ -79,7 +79,7 @@ class Lander:
 
         Raises:
             SourceReplaced: the log is a copy of something else. SourceUnreachable: the external system failed.
-            PositionExpired, SourceWentBack: the external system cannot go on from the end of the log.
+            PositionExpired, SourceWentBack: the external system cannot continue from the end of the log.
             InvalidRequest: rows do not fit the declared columns, or a position cannot be stored.
             CommitConflict: another landing runs at the same time. CommitOutcomeUnknown: the newest record may be ours.
             StoreUnavailable, StateCorrupt: from the store.
@@ -145,7 +145,7 @@ class Lander:
 
     @contextmanager
     def _positions(self, newest: StoredRecord) -> Iterator[None]:
-        """Name the source and the end of the log in errors that say that it cannot go on from there.
+        """Name the source and the end of the log in errors that say that it cannot continue from there.
 
         Raises CommitConflict: another landing has appended, and acknowledged, what follows.
         """
@@ -160,7 +160,7 @@ class Lander:
             raise CommitConflict(
                 f"source {source}: another landing appended record {newest.record.sequence + 1} while this one read "
                 "the same. Nothing of this read was landed.",
-                hint="nothing: the other landing has these rows; the next one goes on from there",
+                hint="nothing: the other landing has these rows; the next one continues from there",
                 source=source,
             ) from lost
 

@@ -82,7 +82,7 @@ class Landings:
     def land_scheduled(self, sources: Sequence[str]) -> LandingReport:
         """Land sources at a time of their own schedule. Unlike `land`, this never creates the job.
 
-        A FAILED job goes on landing. One that has ended, was deleted, or has never run lands nothing.
+        A FAILED job continues landing. One that has ended, was deleted, or has never run lands nothing.
         """
         head = head_within_deadline(self._context)
         if head is None:
@@ -102,7 +102,7 @@ class Landings:
     ) -> LandingReport:
         """Land each source, unless the session's run will have no epoch.
 
-        That is if it is covered, if the job has ended, or if another session's epoch is running. A FAILED job goes on
+        That is if it is covered, if the job has ended, or if another session's epoch is running. A FAILED job continues
         landing, so that what its external systems delete meanwhile is not lost.
 
         Args:

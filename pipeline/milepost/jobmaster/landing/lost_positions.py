@@ -1,4 +1,4 @@
-"""Report that a source cannot go on from the end of its log, in the same words for every format (L7, L8)."""
+"""Report that a source cannot continue from the end of its log, in the same words for every format (L7, L8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
 
 @contextmanager
 def named_positions(source: str, end: Position) -> Iterator[None]:
-    """Add the source and the end of its log to errors in the block that say that it cannot go on from there."""
+    """Add the source and the end of its log to errors in the block that say that it cannot continue from there."""
     try:
         yield
     except (PositionExpired, SourceWentBack) as error:
@@ -62,7 +62,7 @@ def reason_of_loss(source: str, opened: LandedSource, position: Position, *, who
 
 
 def expired_hint(job: str, name: str, source: LandedSource) -> str:
-    """Return how a job goes on after lost data.
+    """Return how a job continues after lost data.
 
     Args:
         name: of the source.
@@ -76,7 +76,7 @@ def expired_hint(job: str, name: str, source: LandedSource) -> str:
 
 
 def went_back_hint(job: str, name: str, source: LandedSource) -> str:
-    """Return how a job goes on after its external system went back. name: of the source."""
+    """Return how a job continues after its external system went back. name: of the source."""
     if not isinstance(source, RewindableSource):
         return f"bring it forward again, or {_OTHER_NAME}"
     return (
@@ -87,7 +87,7 @@ def went_back_hint(job: str, name: str, source: LandedSource) -> str:
 
 @contextmanager
 def lost_hints(job: str, name: str, source: LandedSource) -> Iterator[None]:
-    """Add how the job goes on to errors in the block that say that a source cannot go on from its log's end."""
+    """Add how the job continues to errors in the block that say that a source cannot continue from its log's end."""
     with (
         with_hint(PositionExpired, expired_hint(job, name, source)),
         with_hint(SourceWentBack, went_back_hint(job, name, source)),

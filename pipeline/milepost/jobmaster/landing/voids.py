@@ -1,6 +1,6 @@
 """Plan and approve that landed records are void, because they are false (L8).
 
-The next landing goes on from before the first of them. A plan changes nothing, and an approval holds for the record
+The next landing continues from before the first of them. A plan changes nothing, and an approval holds for the record
 that was the newest one of the log then.
 """
 
@@ -41,7 +41,7 @@ class ApprovedVoid:
 
     Attributes:
         sequence, digest: of the newest record of the log. void_from: the first record that is void.
-        accepts: whether the records are void already, and checkpoints that have read false rows may go on.
+        accepts: whether the records are void already, and checkpoints that have read false rows may continue.
     """
 
     source: str
@@ -56,7 +56,7 @@ class VoidPlan:
     """What a void record, or an acceptance, would change.
 
     Attributes:
-        end: position from which landing would go on. reason: of the source. text: the plan for people.
+        end: position from which landing would continue. reason: of the source. text: the plan for people.
     """
 
     job: str
@@ -71,7 +71,7 @@ class AppendedVoid:
     """A void record, or an acceptance of false rows, in a log.
 
     Attributes:
-        sequence: of its record. void_from: the first record that is void. end: where landing goes on.
+        sequence: of its record. void_from: the first record that is void. end: where landing continues.
         accepts: whether it is an acceptance.
     """
 
@@ -99,8 +99,8 @@ class Voids:
         Args:
             source: a landed source. void_from: `auto`, or the number of the first record that is false.
         Raises:
-            InvalidRequest: these records are not false, or the source cannot go on from before them. NotFound: no such
-                source or log. SourceReplaced: it is another external system. SourceUnreachable: it failed.
+            InvalidRequest: these records are not false, or the source cannot continue from before them. NotFound: no
+                such source or log. SourceReplaced: it is another external system. SourceUnreachable: it failed.
             JobNotRunnable: the job has ended. StateCorrupt: the log is not the one that the job has read.
         """
         newest = newest_record(self._context, source)
@@ -178,7 +178,7 @@ class Voids:
         rows = record.total_rows - (false.total_rows - false.rows)
         changes = "; ".join(position_changes(record.end, false.start)) or "the position stays"
         yield f"{named_records(false.sequence, record.sequence)} void, with {counted(rows, 'row')}"
-        yield f"landing goes on from before that: {changes}"
+        yield f"landing continues from before that: {changes}"
         head, position = head_position(self._context, source)
         if position is not None and position.next > false.sequence:
             yield f"checkpoint {head} has read some of them: {self._next_step(source, false.sequence)}"
@@ -191,7 +191,8 @@ class Voids:
     ) -> Iterator[str]:
         job, head = self._context.spec.name, self._context.head().state.timeline().head
         yield f"{named_records(span.first, span.end - 1)} void since record {span.end}"
-        yield f"checkpoint {head} has read {false_rows(position.total_rows, span)} of them, and goes on with these rows"
+        read = false_rows(position.total_rows, span)
+        yield f"checkpoint {head} has read {read} of them, and continues with these rows"
         target = rollback_target(self._context, self._context.source_log(source), span.first)
         if target is not None:
             yield f"a rollback would remove them instead: milepost rollback {job} --to {target}"
@@ -199,14 +200,14 @@ class Voids:
         yield f"record {newest.record.sequence + 1} of the log says so, for every checkpoint that has read some of them"
 
     def _next_step(self, source: str, void_from: int) -> str:
-        """Return how the job goes on from a checkpoint that has read records from `void_from` on, as a clause."""
+        """Return how the job continues from a checkpoint that has read records from `void_from` on, as a clause."""
         job, log = self._context.spec.name, self._context.source_log(source)
         target = rollback_target(self._context, log, void_from)
         if target is not None:
             return f"after this, milepost rollback {job} --to {target}"
         return (
             "no checkpoint from before them is retained. After this, milepost land "
-            f"{job} --source {source} --accept-void goes on with the false rows"
+            f"{job} --source {source} --accept-void continues with the false rows"
         )
 
     def _appended(self, source: str, record: LogRecord, *, accepts: bool) -> AppendedVoid:

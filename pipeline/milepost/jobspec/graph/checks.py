@@ -134,7 +134,7 @@ def _source_renames(spec: JobSpec) -> Iterator[Problem]:
         if former in spec.sources:
             yield Problem(path, f"{former} is a source of this spec, which keeps its log")
         elif former in taken:
-            yield Problem(path, f"{taken[former]} already goes on in the log of {former}")
+            yield Problem(path, f"{taken[former]} already continues the log of {former}")
         taken.setdefault(former, name)
 
 

@@ -174,16 +174,16 @@ class LandedSource(Protocol):
 
 @runtime_checkable
 class ResumableSource(LandedSource, Protocol):
-    """A source that knows where a log can go on after lost data (L7)."""
+    """A source that knows where a log can continue after lost data (L7)."""
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return where to go on, past what was lost after a position. What was not lost is not skipped.
+        """Return where to continue, past what was lost after a position. What was not lost is not skipped.
 
         Args:
             where: earliest, latest, or a time in milliseconds since 1970-01-01T00:00Z. It applies to what was lost.
             position: the `end` of the newest record, as it was stored.
         Raises:
-            InvalidRequest: the source cannot go on from there. SourceWentBack: as `next_pull`.
+            InvalidRequest: the source cannot continue from there. SourceWentBack: as `next_pull`.
         """
 
 

@@ -35,7 +35,7 @@ _MAX_PULLS = 1_000
 """A landing ends after this many records, so that a reader that never reaches its end does not keep it forever."""
 
 _LOST = (PositionExpired, SourceWentBack)
-"""Errors by which a reader says that it cannot go on from a position."""
+"""Errors by which a reader says that it cannot continue from a position."""
 
 _NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
 _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
@@ -147,7 +147,7 @@ class _UserCalls:
         """Return where the reader begins now, which is `earliest`. Raises: InvalidRequest, SourceUnreachable."""
         if where != "earliest":
             raise InvalidRequest(
-                f"source {self.source}: format python goes on after lost data only from earliest, which is what "
+                f"source {self.source}: format python continues after lost data only from earliest, which is what "
                 "`initialOffset` of the reader returns. Nothing was changed.",
                 hint="give earliest",
                 source=self.source,

@@ -1,4 +1,4 @@
-"""A log goes on after lost data only by a gap that a person approved for its newest record (L7)."""
+"""A log continues after lost data only by a gap that a person approved for its newest record (L7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A landed source that is renamed goes on in its log, wherever the job reads, trims, saves or replays it."""
+"""A landed source that is renamed continues its log, wherever the job reads, trims, saves or replays it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_plan_names_the_records_and_the_rollback_and_changes_nothing(job: Land
     assert plan.text[1:] == (
         "false: there are 4 rows",
         "record 3 of its log is void, with 3 rows",
-        "landing goes on from before that: next: 6 -> 3",
+        "landing continues from before that: next: 6 -> 3",
         "checkpoint 2 has read some of them: after this, milepost rollback landed --to 1",
         "all timelines and replays skip void records; `milepost input landed feed --at N` still shows them",
     )

@@ -164,7 +164,7 @@ def test_a_manifest_that_cannot_be_a_job_is_refused(tmp_path: Path, change: Chan
 
 @pytest.mark.parametrize("select", ["tag:milepots", ["revenue"], ["daily", "tag:milepost"], ["report"], "paid"])
 def test_a_selection_that_cannot_be_a_job_is_refused(tmp_path: Path, select: Any) -> None:
-    """An unknown tag, a model whose input is not selected, an incremental model, a model over an unselected one, and an ephemeral one."""
+    """An unknown tag, a model whose input is not selected, an incremental, and an ephemeral model."""
     with pytest.raises(InvalidRequest) as refused:
         job(tmp_path, select)
     wording.matches("dbt_models", [refused.value.message, refused.value.hint])

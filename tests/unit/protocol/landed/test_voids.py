@@ -1,4 +1,4 @@
-"""A void record says which records before it count for nothing, and where landing goes on (L8)."""
+"""A void record says which records before it count for nothing, and where landing continues (L8)."""
 
 from __future__ import annotations
 

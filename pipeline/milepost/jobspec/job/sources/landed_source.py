@@ -42,7 +42,7 @@ class LandedSourceSpec(SourceSpec):
     """Rows of an external system, which a landing appends to the source's log in the job's storage.
 
     Attributes:
-        renamed_from: the name under which earlier checkpoints have read the source. It goes on in its log.
+        renamed_from: the name under which earlier checkpoints have read the source. It continues its log.
         limits_per_epoch: limits on the input of one epoch.
         land: how the source is landed.
     """

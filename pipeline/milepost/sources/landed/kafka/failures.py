@@ -96,7 +96,7 @@ class Failures:
         return self.invalid(
             f"the message at offset {offset} of {partition.name} has a header whose name is not valid UTF-8, which "
             "Kafka's client cannot read",
-            f"correct its producer. To go on, land the topic under another source name that starts at offset "
+            f"correct its producer. To continue, land the topic under another source name that starts at offset "
             f"{offset + 1} of this partition",
         )
 

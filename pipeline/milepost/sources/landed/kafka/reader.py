@@ -1,4 +1,4 @@
-"""Read shares of partitions with one consumer, which goes on from record to record.
+"""Read shares of partitions with one consumer, which continues from record to record.
 
 A share ends by position, never by count: of offsets 0 to 500 there may be 11 messages, because the others were aborted,
 compacted, or are marks of transactions. What the consumer delivers beyond a share waits for the next record.

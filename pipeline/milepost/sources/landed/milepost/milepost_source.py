@@ -81,7 +81,7 @@ class MilepostSource:
         if isinstance(where, int):
             raise self.reader.failures.invalid(
                 "cannot be read from a time on: it does not store when its rows were published",
-                "go on from `earliest`, which is after the newest data file that is lost, or from `latest`",
+                "continue from `earliest`, which is after the newest data file that is lost, or from `latest`",
             )
         files = [file for _, file in self._data_files(table, first, skipped)]
         with self.reader.translated():

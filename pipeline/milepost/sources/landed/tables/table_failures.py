@@ -59,8 +59,8 @@ class TableFailures:
             way_out: a step at the table; "": there is none.
         """
         hint = (
-            "give the source another name in the spec, which begins a log of its own: to go on with what follows, set "
-            "its `start` to the version or time after the change; to begin again with the whole table, give the "
+            "give the source another name in the spec, which begins a log of its own: to continue with what follows, "
+            "set its `start` to the version or time after the change; to begin again with the whole table, give the "
             "operators that read it new uids and their sinks new tables too, because rows that were processed would "
             "otherwise count twice"
         )
