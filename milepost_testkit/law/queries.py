@@ -99,7 +99,7 @@ class _History:
             back_fill(self.job.master, self.runner, from_checkpoint=0)
             self.texts = {self.job.master.reports.status().head or 0: self.text}
             assert not self._incomplete()
-            self._check()
+            self._epoch()  # a backfill reads no input that the head has not read, such as that after a rollback
         else:
             try:
                 self._epoch(**options)
@@ -122,8 +122,10 @@ class _History:
             return "backfill", options
         if options["from_now_on"]:
             return "from now on", options
-        is_refill = any(row["outcome"] in ("refilled", "new") for row in report)
-        return "refill" if is_refill else "unchanged", options
+        outcomes = {row["outcome"] for row in report}
+        if "new" in outcomes:
+            self.job.land()  # a new table alone is no reason for an epoch
+        return "refill" if outcomes & {"refilled", "new"} else "unchanged", options
 
     def _epoch(self, **options: bool) -> None:
         """Run an epoch, most often with new input, and compare what is complete."""
