@@ -37,14 +37,16 @@ def _show_statements(report: Mapping[str, Any], output: Output) -> None:
     """Print each SQL statement with its stateful steps, mode, key and event time."""
     rows, notes = [], []
     where = "file" if len({one["file"] for one in report["statements"]}) > 1 else "line"
+    edits = ["edit"] if any(one["edit"] for one in report["statements"]) else []  # without a head there is none
     for one in report["statements"]:
         kinds = [step["kind"] for step in one["steps"] if step["kind"] != "sql"]
-        rows.append([one["name"], one[where] or "", ", ".join(kinds) or "sql", one["mode"], one["edit"] or ""])
+        edit = [one["edit"] or ""] if edits else []
+        rows.append([one["name"], one[where] or "", ", ".join(kinds) or "sql", one["mode"], *edit])
         remarks = [] if one["event_time"] is None else [f"event time {one['event_time']}"]
         if one["incomplete_before"] is not None:
             remarks.append(f"does not equal its query before checkpoint {one['incomplete_before']}")
         notes.append("; ".join([*remarks, *(f"line {w['line']}: {w['message']}" for w in one["warnings"])]))
-    output.table(["statement", where, "steps", "rows", "edit"], rows, optional=(where, "edit"), notes=notes)
+    output.table(["statement", where, "steps", "rows", *edits], rows, optional=(where, *edits), notes=notes)
 
 
 def show_graph(report: Mapping[str, Any], output: Output) -> None:
