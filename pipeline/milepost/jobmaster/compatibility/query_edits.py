@@ -142,7 +142,7 @@ class _Edits:
         sinks: dict[str | None, set[str]] = {}
         for name, rows in self.graph.sink_inputs.items():
             before = None if name not in self.base.sinks else self.base.signatures["sinks"].get(name)
-            sinks.setdefault(self._sink(rows, before, signatures["sinks"][name]), set()).add(name)
+            sinks.setdefault(self._sink_verdict(rows, before, signatures["sinks"][name]), set()).add(name)
         return QueryEdits(
             refilled=frozenset(self.refilled),
             replaced=frozenset(sinks.get("replaced", ())),
@@ -153,7 +153,8 @@ class _Edits:
             continued=frozenset(self.continued),
         )
 
-    def _sink(self, rows: SinkInput, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+    def _sink_verdict(self, rows: SinkInput, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+        """Return "replaced", "lacking" or "stuck", as in `QueryEdits`; None: the sink continues."""
         if before is None:
             is_statement = statement_of(self.spec, rows.uid) is not None
             return "lacking" if is_statement and not rows.part and self._lacks(rows.uid) else None
@@ -255,20 +256,20 @@ def without_refilled(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -
 
 
 def with_incomplete(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata, checkpoint_id: int) -> CheckpointMetadata:
-    """Return the checkpoint that an epoch continues, with the operators and sinks that will lack rows.
+    """Return the checkpoint that an epoch continues, with a record of the operators and sinks that lack rows.
 
-    One was recorded earlier, or lacks rows from this epoch on. It leaves the record once it is refilled.
+    The record has those of earlier epochs and those that lack rows from this epoch on. Refilled ones are removed.
     """
     edits = query_edits(spec, graph, base, from_now_on=True)
-    rebuilt = edits.refilled | {_sink(name) for name in edits.replaced}
-    present = {*graph.nodes, *map(_sink, graph.sink_inputs)}
+    rebuilt = edits.refilled | {_sink_entry(name) for name in edits.replaced}
+    present = {*graph.nodes, *map(_sink_entry, graph.sink_inputs)}
     recorded = {name: since for name, since in _recorded_incomplete(base).items() if name in present - rebuilt}
-    lacking = [*edits.lacking, *edits.continued, *map(_sink, edits.lacking_sinks)]
+    lacking = [*edits.lacking, *edits.continued, *map(_sink_entry, edits.lacking_sinks)]
     incomplete = dict(sorted((recorded | dict.fromkeys(lacking, checkpoint_id)).items()))
     return replace(base, signatures={**base.signatures, INCOMPLETE: incomplete})
 
 
-def _sink(name: str) -> str:
+def _sink_entry(name: str) -> str:
     return f"sink {name}"
 
 
@@ -280,9 +281,10 @@ def _recorded_incomplete(base: CheckpointMetadata) -> dict[str, int]:
 
 
 def incomplete_statements(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata | None) -> dict[str, int]:
-    """Return the statements that do not equal their queries: statement -> the checkpoint before which that is so.
+    """Return the statements that do not equal their queries: statement -> the checkpoint before which they do not.
 
-    What reads an incomplete operator is incomplete as well. An operator of the spec that reads statements has an entry.
+    Statements that read an incomplete operator are incomplete too. An operator of the spec that reads a statement has
+    an entry under its uid.
     """
     recorded = {} if base is None else _recorded_incomplete(base)
     since: dict[str, int] = {}
@@ -290,7 +292,7 @@ def incomplete_statements(spec: JobSpec, graph: JobGraph, base: CheckpointMetada
     for uid, node in graph.nodes.items():
         read = (since.get(name, 0) for name in node.inputs)
         since[uid] = max([recorded.get(uid, 0), *read])
-        shown = max([since[uid], *(recorded.get(_sink(name), 0) for name in node.sinks)])
+        shown = max([since[uid], *(recorded.get(_sink_entry(name), 0) for name in node.sinks)])
         if shown and reads_statement(spec, uid) and (node.is_stateful or node.sinks or statement_of(spec, uid)):
             name = statement_of(spec, uid) or uid
             statements[name] = max(statements.get(name, 0), shown)
@@ -310,7 +312,7 @@ def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: 
         return Edit.REFILL
     if name in (edits.stuck_sinks if is_sink else edits.stuck):
         verdict = NEW_TABLE_OR_BACKFILL if is_sink else NEW_UID
-        row |= {"verdict": verdict, "detail": "its input is rebuilt, and it cannot be: rows read before are gone"}
+        row |= {"verdict": verdict, "detail": "its input is rebuilt, but it cannot be: rows read before are gone"}
         return Edit.BACKFILL
     if name in (edits.lacking_sinks if is_sink else edits.lacking):
         row["verdict"] = COMPATIBLE if row["detail"] != BEGINS_EMPTY else row["verdict"]
@@ -323,7 +325,7 @@ def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: 
 
 
 def _origins(uid: str, graph: JobGraph, edits: QueryEdits) -> Iterator[str]:
-    """Yield the operators whose current rows a node's rows are made of."""
+    """Yield the operators from whose current rows a node is rebuilt, as text."""
     node = graph.nodes[uid]
     if node.is_stateful and uid not in edits.refilled:
         yield f"the current rows of {uid}"

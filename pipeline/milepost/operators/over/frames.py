@@ -28,7 +28,7 @@ from milepost.operators.rows.row_order import float_order, order_numbers
 
 
 @dataclass(frozen=True, slots=True)
-class RowBounds:
+class PartitionBounds:
     """Bounds of the partition of each row, and of the rows that tie with it. Rows are sorted.
 
     Attributes:
@@ -44,13 +44,13 @@ class RowBounds:
     dense: Ints
 
     @classmethod
-    def of(cls, owners: Ints, order: Sequence[pa.ChunkedArray]) -> RowBounds:
+    def of(cls, owners: Ints, order: Sequence[pa.ChunkedArray]) -> PartitionBounds:
         """Return the bounds of sorted rows.
 
         Args:
             owners: number of each row's partition. order: columns of the order. Without any, all rows tie.
 
-        >>> bounds = RowBounds.of(np.array([0, 0, 0, 1]), [pa.chunked_array([[5, 7, 7, 7]])])
+        >>> bounds = PartitionBounds.of(np.array([0, 0, 0, 1]), [pa.chunked_array([[5, 7, 7, 7]])])
         >>> bounds.first.tolist(), bounds.ties_first.tolist(), bounds.ties_end.tolist(), bounds.dense.tolist()
         ([0, 0, 0, 3], [0, 1, 1, 3], [1, 3, 3, 4], [0, 1, 1, 0])
         """
@@ -71,7 +71,7 @@ class RowBounds:
         return lo, np.maximum(lo, hi)
 
 
-def evaluate(call: OverCall, column: pa.ChunkedArray | None, bounds: RowBounds, type_: pa.DataType) -> pa.Array:
+def evaluate(call: OverCall, column: pa.ChunkedArray | None, bounds: PartitionBounds, type_: pa.DataType) -> pa.Array:
     """Return the value of each row.
 
     Raises:
@@ -109,7 +109,7 @@ class TooLarge(Exception):
         self.row = row
 
 
-_RANKS: dict[str, Callable[[Ints, RowBounds], Ints]] = {
+_RANKS: dict[str, Callable[[Ints, PartitionBounds], Ints]] = {
     "row_number": lambda rows, bounds: rows - bounds.first + 1,
     "rank": lambda rows, bounds: bounds.ties_first - bounds.first + 1,
     "dense_rank": lambda rows, bounds: bounds.dense + 1,

@@ -37,7 +37,7 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.over.calls import OverCall, over_type
-from milepost.operators.over.frames import RowBounds, TooLarge, evaluate
+from milepost.operators.over.frames import PartitionBounds, TooLarge, evaluate
 from milepost.operators.over.spec import OverOperator
 from milepost.operators.rows.changed_keys_run import RetractedKeysRun
 from milepost.operators.rows.columns import (
@@ -137,7 +137,7 @@ class OverPartitions:
         ordered = rows.select([*self.row_key, *(name for name in order_columns if name not in self.row_key)])
         order, _ = sorted_rows(ordered, owners, self.order_by)
         rows, owners = rows.take(pa.array(order)), owners[order]
-        bounds = RowBounds.of(owners, [rows.column(name) for name in order_columns])
+        bounds = PartitionBounds.of(owners, [rows.column(name) for name in order_columns])
         columns = [*rows.columns]
         for name, call in self.functions.items():
             column = None if call.column is None else rows.column(call.column)
