@@ -18,7 +18,7 @@ _BARE = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True, slots=True)
 class RowBound:
-    """An upper bound that each left row has: a time of its own, less its event time.
+    """An upper bound that differs per left row: a column of the row less its event time.
 
     Attributes:
         column: left column with the greatest event time of a matching right row. event_time: the left event time.
@@ -28,7 +28,7 @@ class RowBound:
     event_time: str
 
     def __str__(self) -> str:
-        return " - ".join(one if _BARE.fullmatch(one) else f"`{one}`" for one in (self.column, self.event_time))
+        return " - ".join(name if _BARE.fullmatch(name) else f"`{name}`" for name in (self.column, self.event_time))
 
 
 Bound: TypeAlias = timedelta | RowBound

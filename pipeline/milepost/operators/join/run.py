@@ -45,7 +45,7 @@ from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
 from milepost.operators.join.row_bound import Bound, RowBound
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.join.unmatched import LEFT_ALONE, UNMATCHED_SIDES
-from milepost.operators.pairs.buffered_rows import BufferedRows, MatchedRanges, OwnBound, due_rows, reachable_times
+from milepost.operators.pairs.buffered_rows import BoundColumn, BufferedRows, MatchedRanges, due_rows, reachable_times
 from milepost.operators.pairs.join_columns import LEFT, RIGHT, JoinedColumns, check_unmatched_right
 from milepost.operators.pairs.paired_inputs import PairedInputs
 from milepost.operators.rows.columns import (
@@ -69,7 +69,7 @@ class JoinShape:
 
     Attributes:
         keys: pairs of a left and a right column.
-        within: lo and hi, of right's event time − left's. hi may be a row's own.
+        within: lo and hi, of right's event time − left's. hi may differ per left row.
         how: as in the spec. renamed: as in `JoinedColumns`.
     """
 
@@ -102,10 +102,10 @@ class IntervalJoinByKey:
         self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
         schemas = self.inputs.schemas
         low, high = in_us(shape.within[0]), shape.within[1]
-        self.row_bound = OwnBound.of_column(uid, schemas[LEFT], high.column) if isinstance(high, RowBound) else None
+        self.row_bound = BoundColumn.of_column(uid, schemas[LEFT], high.column) if isinstance(high, RowBound) else None
         high_us = in_us(high) if isinstance(high, timedelta) else low
         self.reach_us = (low, high_us), (-high_us, -low)
-        """Of each side, from where to where the other side's time may lie, from its own; but for a row's own bound."""
+        """Of each side, the least and greatest difference of the other side's event time, without `row_bound`."""
         if self.by_existence:
             self.columns = JoinedColumns.of_left(schemas[LEFT])
         else:
@@ -137,7 +137,7 @@ class IntervalJoinByKey:
         least, most = reachable_times(times, self.reach_us[side])
         if self.row_bound is None:
             return least, most
-        # A right row may match left rows of any age, whose own bounds are compared pair by pair.
+        # A right row may match left rows of any age, so the bound of each is compared pair by pair.
         return (least, self.row_bound.of(rows)) if side == LEFT else (np.full_like(least, BEGINNING_OF_TIME_US), most)
 
     def alone(self, side: int, rows: pa.Table) -> pa.Table:

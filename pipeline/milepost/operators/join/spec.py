@@ -35,8 +35,8 @@ _NEVER = timedelta(days=3650)
 def _ascending(bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
     if bounds and isinstance(bounds[0], RowBound):
         raise ValueError(
-            f"the lower bound {bounds[0]} is a row's own, which is not available in this version: rows of the right "
-            "input would never be deleted; write a constant, and filter the pairs in a `sql` operator"
+            f"the lower bound {bounds[0]} is a column, which is not available in this version: rows of the right input "
+            "would never be deleted; write a constant, and filter the pairs in a `sql` operator"
         )
     low, high = bounds
     if isinstance(low, timedelta) and isinstance(high, timedelta) and low > high:
@@ -51,8 +51,9 @@ class JoinOperator(PairedOperator):
     matches nothing. In unmatched rows the columns of the other side are null.
 
     With `within`, rows match if they are close in event time. Both inputs must be append, and so is the output, whose
-    event time is that of the left row. Late rows of an input go to `<uid>.late.<input>`. Unmatched rows are emitted
-    once the watermark rules out a match, and at once if their key contains a null.
+    event time is that of the left row, unless the upper bound is a column. Late rows of an input go to
+    `<uid>.late.<input>`. Unmatched rows are emitted once the watermark rules out a match, and immediately if their key
+    contains a null.
 
     Without `within`, the output is the join of the rows that both inputs have now. Either may be append or updates. If
     both are append and `how` is inner or semi, the output is append. Otherwise it is a retract stream without a key,
@@ -93,7 +94,7 @@ class JoinOperator(PairedOperator):
 
     @property
     def row_bound(self) -> RowBound | None:
-        """The upper bound, if it is a row's own."""
+        """The upper bound, if it is a column."""
         high = None if self.within is None else self.within[1]
         return high if isinstance(high, RowBound) else None
 

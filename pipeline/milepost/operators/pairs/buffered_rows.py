@@ -87,7 +87,7 @@ class MatchedRanges:
 
     Attributes:
         begins, ends: the range of each row. times: its event time.
-        until: of each buffered row, its own greatest event time of a match. None: the ranges match as a whole.
+        until: of each buffered row, the greatest event time that matches it. None: the ranges match as a whole.
     """
 
     begins: Ints
@@ -121,13 +121,13 @@ class MatchedRanges:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnBound:
-    """The column with a row's own greatest event time of a match. Null matches nothing."""
+class BoundColumn:
+    """The column with the greatest event time that matches each row. Null matches nothing."""
 
     time: EventTime
 
     @classmethod
-    def of_column(cls, uid: str, schema: pa.Schema, column: str) -> OwnBound:
+    def of_column(cls, uid: str, schema: pa.Schema, column: str) -> BoundColumn:
         """Return the bound in a column. Raises InvalidRequest: it does not exist, or is not a time."""
         return cls(check_event_time(uid, OperatorInput(schema, column), "the upper bound of a join"))
 

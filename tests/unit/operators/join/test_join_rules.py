@@ -278,7 +278,7 @@ def test_an_upper_bound_of_a_row_of_a_window_is_refused() -> None:
 
 
 def test_a_lower_bound_of_a_row_is_refused_by_name() -> None:
-    with pytest.raises(ValidationError, match="the lower bound expires - t is a row's own"):
+    with pytest.raises(ValidationError, match="the lower bound expires - t is a column"):
         JoinOperator.model_validate(join(within=["expires - t", "1h"]))
 
 
