@@ -41,6 +41,8 @@ _EXPECTED = {
 """Type of a pydantic error -> what an option must be."""
 _EPHEMERAL = "ephemeral"
 _EPHEMERAL_CTE = "__dbt__cte__"
+_LITERALS = ("STRING", "RAW_STRING", "NUMBER")
+"""Kinds of tokens that are no names, so they are never replaced."""
 
 
 class _Part(BaseModel):
@@ -281,6 +283,9 @@ def _renamed(code: str, names: Mapping[tuple[str, ...], str]) -> str:
         token, text = tokens[at], str(tokens[at].text)
         if token.token_type.name == "SEMICOLON" and at + 1 < len(tokens):
             raise problem_from(code, token.start, "expected one query, got several statements")
+        if token.token_type.name in _LITERALS:
+            at += 1
+            continue
         if (relation := _relation_at(tokens, at, longest_first)) is not None:
             length, name = relation
         elif text.startswith(_EPHEMERAL_CTE):

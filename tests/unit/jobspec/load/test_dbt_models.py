@@ -74,6 +74,15 @@ def test_relations_have_the_names_of_statements_and_sources() -> None:
     assert "`dbt_paid`" in text and "__dbt__cte__" not in text and "marts" not in text
 
 
+def test_texts_that_equal_the_name_of_a_relation_stay() -> None:
+    manifest = json.loads(MANIFEST)
+    manifest["sources"]["source.shop.shop.orders"]["relation_name"] = "orders_of_shop"
+    node = model(manifest, "stg_shop__orders")
+    node["compiled_code"] = "SELECT 'orders_of_shop' a, '__dbt__cte__paid' b FROM orders_of_shop -- orders_of_shop"
+    text = models_text(DbtSpec(dbt="m.json", select="stg_shop__orders"), json.dumps(manifest), tuple(SOURCES)).text
+    assert "SELECT 'orders_of_shop' a, '__dbt__cte__paid' b FROM `orders` -- orders_of_shop" in text
+
+
 def test_a_problem_is_at_its_line_of_the_compiled_model(tmp_path: Path) -> None:
     def change(manifest: dict[str, Any]) -> None:
         node = model(manifest, "placed")
