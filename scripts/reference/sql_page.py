@@ -57,6 +57,8 @@ _RULES = """
 * A join without time bounds is appended if both sides are, and it is INNER or SEMI. Its rows have no event time.
 * The event time of a query is the event time column of its input, if it is selected under its name.
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
+  This needs an argument of columns, numbers, arithmetic, CASE, coalesce and CAST. Of another function, such as
+  `round(x, 2)`, write `CAST(round(x, 2) AS DECIMAL(12, 2))`; without it `sum` is `decimal(38,s)` and `avg` a double.
 * ORDER BY without LIMIT has no effect: a table has no order.
 * Functions with OVER need rows with a key, which becomes the key of their rows, with PARTITION BY. Rows that tie in
   ORDER BY are in the order of this key. Without ROWS a function reads the rows up to the last one that ties with the

@@ -185,7 +185,9 @@ def check_aggregates(run: Tokens) -> None:
     for at in range(len(run)):
         name = run.word(at).lower()
         is_call = run.kind(at + 1) == "L_PAREN" and run.kind(at - 1) != "DOT"
-        if is_call and name in SPARK_AGGREGATES and name not in AGGREGATES:
+        if not is_call or name not in SPARK_AGGREGATES or name in AGGREGATES:
+            continue
+        if run.kind(run.closing(at + 1) + 1) != "OVER":
             raise run.problem(f"{name} is not available in this version; aggregates: {', '.join(AGGREGATES)}", at)
 
 

@@ -209,7 +209,8 @@ class GroupCompiler:
     def _typed(self, name: str, function: str, arguments: Sequence[str], text: str, keys: Sequence[str]) -> str:
         """Add an aggregate; return the expression of its value with Spark's type."""
         # sum(decimal(12,2))  CAST(`sum_amount` AS DECIMAL(22, 2))
-        # avg(decimal(12,2))  CAST(`sum_amount` / `count_amount` AS DECIMAL(16, 6))
+        # avg(decimal(12,2))  CAST(CAST(`sum_amount` AS DECIMAL(22, 2)) / NULLIF(`count_amount`, 0) AS DECIMAL(16, 6))
+        # The sum is cast before the division: the quotient of a decimal(38,s) has only 6 digits after the point.
         type_ = self._type_of(arguments[0]) if arguments and function in ("sum", "avg") else None
         if type_ is None or type_.kind != "decimal":
             return quote(self._call(name, text))
@@ -220,8 +221,9 @@ class GroupCompiler:
             self._call(_free(name.replace("avg", other, 1), keys), text.replace("avg", other, 1))
             for other in ("sum", "count")
         )
+        total = f"CAST({quote(total)} AS DECIMAL({min(38, type_.precision + 10)}, {type_.scale}))"
         wide = f"DECIMAL({min(38, type_.precision + 4)}, {min(38, type_.scale + 4)})"
-        return f"CAST({quote(total)} / NULLIF({quote(count)}, 0) AS {wide})"
+        return f"CAST({total} / NULLIF({quote(count)}, 0) AS {wide})"
 
     def _call(self, name: str, text: str) -> str:
         """Add an aggregate; return its column, which has another name if a different aggregate has this one."""
@@ -231,9 +233,8 @@ class GroupCompiler:
         return name
 
     def _type_of(self, column: str) -> ColumnType | None:
-        """Return the type of an argument, if it is an unchanged column."""
-        origin = self.columns[column].text
-        return self.emitter.read(self.frame.node).type_of(column) if str(origin) == quote(column) else None
+        """Return Spark's type of an argument, or None if it is not derived."""
+        return self.emitter.derived.type_at(self.frame.node, str(self.columns[column].text))
 
     def _check_arguments(self, call: Call, count: int) -> None:
         if len(call.arguments) != count:

@@ -109,8 +109,10 @@ def _arguments(function: str, inside: Tokens, call: Tokens) -> tuple[Tokens | No
         return None, 1
     if function in NEIGHBOURS:
         if len(arguments) == 3:
-            raise arguments[2].problem(f"a default of {function} is not available in this version; write "
-                                       f"coalesce({function}(…) OVER (…), default)")  # fmt: skip
+            frame = "" if function == "lag" else " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"
+            place = f"{'row_number()' if function == 'lag' else 'count(*)'} OVER (…{frame}) <= {arguments[1].text}"
+            raise arguments[2].problem(f"a default of {function} is not available in this version; write CASE WHEN "
+                                       f"{place} THEN default ELSE {function}(…) OVER (…) END")  # fmt: skip
         distance = arguments[1].name() if len(arguments) == 2 and len(arguments[1]) == 1 else "1"
         if not 1 <= len(arguments) <= 2 or not distance.isdigit() or (len(arguments) == 2 and len(arguments[1]) > 1):
             raise call.problem(f"expected {function}(value) or {function}(value, number of rows)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from milepost.language import FLOATS, INTEGERS, ColumnType
@@ -15,6 +15,9 @@ _CASTS = {"TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int
           "DOUBLE": "float64"}  # fmt: skip
 _OTHER_CASTS = {"TEXT": "string", "BOOLEAN": "bool", "DATE": "date"}
 _DECIMAL = re.compile(r"(\d*)\.(\d+)")
+_RETURN_ARGUMENTS = {"coalesce": 0, "nvl": 0, "ifnull": 0, "if": 1, "abs": 0, "greatest": 0, "least": 0}
+"""Function -> index of the first argument of which it returns one, or its absolute value."""
+
 _SQL_NAMES = {kind: name for name, kind in _CASTS.items()}
 
 
@@ -46,7 +49,7 @@ def sql_type(type_: ColumnType) -> str:
 
 
 def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> ColumnType | None:
-    """Return Spark's type of an expression of columns, numbers, casts and arithmetic; None for any other.
+    """Return Spark's type of an expression of columns, numbers, casts, arithmetic, CASE and coalesce; None: of another.
 
     Args:
         tree: sqlglot's tree. type_of: returns the type of a column.
@@ -57,6 +60,9 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
         return type_of(tree.name) if len(list(tree.parts)) == 1 else None
     if isinstance(tree, (exp.Paren, exp.Neg)):
         return expression_type(tree.this, type_of)
+    results = _results(tree)
+    if results:
+        return _type_of_all(results, type_of)
     if isinstance(tree, exp.Literal):
         return None if tree.is_string else _literal(str(tree.this))
     if isinstance(tree, exp.Cast):
@@ -70,6 +76,32 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
     if "decimal" not in (left.kind, right.kind) or {left.kind, right.kind} & {*FLOATS}:
         return ColumnType("float64") if isinstance(tree, exp.Div) else common_type(left, right)
     return _arithmetic(tree, *(_operand(side, type_) for side, type_ in zip(sides, (left, right), strict=True)))
+
+
+def _results(tree: Any) -> list[Any]:
+    """Return the expressions of which CASE or a function such as coalesce() returns one, without NULL; [] for others."""
+    from sqlglot import exp
+
+    if isinstance(tree, exp.Case):
+        results = [*(branch.args["true"] for branch in tree.args["ifs"]), tree.args.get("default")]
+    elif isinstance(tree, exp.If):
+        results = [tree.args["true"], tree.args.get("false")]
+    elif isinstance(tree, exp.Anonymous) and str(tree.this).lower() in _RETURN_ARGUMENTS:
+        results = tree.expressions[_RETURN_ARGUMENTS[str(tree.this).lower()] :]
+    else:
+        results = []
+    return [result for result in results if result is not None and not isinstance(result, exp.Null)]
+
+
+def _type_of_all(trees: Sequence[Any], type_of: Callable[[str], ColumnType | None]) -> ColumnType | None:
+    """Return the type to which Spark casts each of several expressions."""
+    types = [expression_type(tree, type_of) for tree in trees]
+    common = types[0] if types else None
+    for type_ in types[1:]:
+        if common is None or type_ is None:
+            return None
+        common = common if common == type_ else common_type(common, type_)
+    return common
 
 
 def shown_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> ColumnType | None:

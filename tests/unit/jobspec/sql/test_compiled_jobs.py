@@ -284,7 +284,31 @@ def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
     query = "SELECT customer, sum(amount) AS total, avg(amount) AS mean FROM orders GROUP BY customer"
     text = job(view(query)).spec.operator("v").model_dump()["sql"]
     assert "CAST(`sum_amount` AS DECIMAL(20, 2)) AS `total`" in text
-    assert "CAST(`sum_amount` / NULLIF(`count_amount`, 0) AS DECIMAL(14, 6)) AS `mean`" in text
+    mean = "CAST(CAST(`sum_amount` AS DECIMAL(20, 2)) / NULLIF(`count_amount`, 0) AS DECIMAL(14, 6)) AS `mean`"
+    assert mean in text
+
+
+@pytest.mark.parametrize(
+    ("argument", "sum_type", "avg_type"),
+    [
+        ("amount + 0", "DECIMAL(21, 2)", "DECIMAL(15, 6)"),
+        ("amount * 2", "DECIMAL(22, 2)", "DECIMAL(16, 6)"),
+        ("amount * 1.5", "DECIMAL(23, 3)", "DECIMAL(17, 7)"),
+        ("CAST(id / 100 AS DECIMAL(12, 2))", "DECIMAL(22, 2)", "DECIMAL(16, 6)"),
+        ("coalesce(amount, 0)", "DECIMAL(22, 2)", "DECIMAL(16, 6)"),
+        ("CASE WHEN quantity > 1 THEN amount END", "DECIMAL(20, 2)", "DECIMAL(14, 6)"),
+        ("coalesce(amount, id)", "DECIMAL(32, 2)", "DECIMAL(26, 6)"),
+        ("abs(amount)", "DECIMAL(20, 2)", "DECIMAL(14, 6)"),
+        ("amount / 3", "DECIMAL(24, 6)", "DECIMAL(18, 10)"),
+        ("if(quantity > 1, amount, -amount)", "DECIMAL(20, 2)", "DECIMAL(14, 6)"),
+    ],
+)
+def test_sums_and_means_of_computed_decimals_have_the_types_of_spark(
+    argument: str, sum_type: str, avg_type: str
+) -> None:
+    query = f"SELECT customer, sum({argument}) AS total, avg({argument}) AS mean FROM orders GROUP BY customer"
+    text = job(view(query)).spec.operator("v").model_dump()["sql"]
+    assert f"AS {sum_type}) AS `total`" in text and f"AS {avg_type}) AS `mean`" in text
 
 
 def test_the_compiled_form_of_the_example_does_not_change_by_itself() -> None:

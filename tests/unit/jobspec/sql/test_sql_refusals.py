@@ -89,7 +89,7 @@ REFUSED = {
     'SELECT id, lead(id) OVER (PARTITION BY customer) AS s FROM orders':
         '2:12: ORDER BY is missing in OVER: which rows come first would not be determined',
     'SELECT id, lag(id, 1, 0) OVER (ORDER BY amount) AS s FROM orders':
-        '2:23: a default of lag is not available in this version; write coalesce(lag(…) OVER (…), default)',
+        '2:23: a default of lag is not available in this version; write CASE WHEN row_number() OVER (…) <= 1 THEN',
     'SELECT id, lag(id, -1) OVER (ORDER BY amount) AS s FROM orders':
         '2:12: expected lag(value) or lag(value, number of rows)',
     'SELECT id, sum(id) OVER w AS s FROM orders':
