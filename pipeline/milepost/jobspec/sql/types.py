@@ -79,7 +79,7 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
 
 
 def _results(tree: Any) -> list[Any]:
-    """Return the expressions of which CASE or a function such as coalesce() returns one, without NULL; [] for others."""
+    """Return the expressions of which CASE or a function such as coalesce() returns one, without NULL; [] of others."""
     from sqlglot import exp
 
     if isinstance(tree, exp.Case):

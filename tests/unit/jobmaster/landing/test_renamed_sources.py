@@ -317,3 +317,20 @@ def test_a_slot_has_the_name_under_which_the_log_is_stored(job: LandedJob) -> No
     job.rename("events")
     assert job.context.stored_name("events") == "feed"
     assert slot_name("landed", job.context.stored_name("events"), "life") == slot_name("landed", "feed", "life")
+
+
+def test_a_source_cannot_take_the_name_of_one_that_left(job: LandedJob) -> None:
+    """Its former name would be ignored: it would continue the log of the other source."""
+    job.rename("second")
+    edit_spec(spec(job), {"    renamed_from: feed\n": ""})  # another source, which reads everything again
+    job.land_and_run(3, allow_non_restored_state=True)
+    assert logs(job) == {"feed", "second"}
+    job.rename("feed")
+    landed = job.land()
+    assert [one.error for one in landed.failed] == ["InvalidRequest"]
+    wording.matches("land", landed.failed[0].message)
+    with pytest.raises(InvalidRequest, match="cannot be `renamed_from: second`"):
+        job.epoch(allow_non_restored_state=True)
+    job.rename("third")
+    edit_spec(spec(job), {"    renamed_from: feed\n": "    renamed_from: second\n"})
+    assert job.context.log_names()["third"] == "second"
