@@ -103,15 +103,15 @@ def log_owner(source: str, names: Mapping[str, str]) -> str | None:
 def require_own_log_name(spec: JobSpec, source: str, names: Mapping[str, str]) -> str:
     """Return the name under which a source's log is stored.
 
-    Raises: InvalidRequest: a source of the spec has the name under which the log of another one is stored, or is renamed
-        to the name of another one that has left the spec.
+    Raises: InvalidRequest: a source of the spec has the name under which the log of another one is stored, or has a
+        `renamed_from` and the name of one that has left the spec.
     """
     log, other = names.get(source, source), log_owner(source, names)
     former = spec.landed[source].renamed_from if source in spec.landed else None
     if former is not None and names.get(former, log) != log:  # both have a log: `renamed_from` would be ignored
         raise InvalidRequest(
-            f"job {spec.name}: source {source} cannot be `renamed_from: {former}`: {LANDED_PREFIX}{log}/ is the log of an "
-            f"earlier source {source}, which has left the spec. Nothing was landed or read.",
+            f"job {spec.name}: source {source} cannot be `renamed_from: {former}`: {LANDED_PREFIX}{log}/ is the log of "
+            f"an earlier source {source}, which has left the spec. Nothing was landed or read.",
             hint=f"give the renamed source another name than {source}",
             source=source,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,

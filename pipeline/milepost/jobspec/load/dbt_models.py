@@ -9,7 +9,7 @@ are replaced by those that statements and sources have in a job::
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
@@ -18,9 +18,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.sql_spec import TAG, DbtSpec, listed
+from milepost.jobspec.load.dbt_relations import renamed
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.language import did_you_mean
-from milepost.language.sql import SqlProblem, problem_from, quote, sql_tokens
+from milepost.language.sql import SqlProblem, quote, sql_tokens
 
 ADAPTERS = ("databricks", "spark")
 MATERIALIZED = {
@@ -40,9 +41,6 @@ _EXPECTED = {
 }
 """Type of a pydantic error -> what an option must be."""
 _EPHEMERAL = "ephemeral"
-_EPHEMERAL_CTE = "__dbt__cte__"
-_LITERALS = ("STRING", "RAW_STRING", "NUMBER")
-"""Kinds of tokens that are no names, so they are never replaced."""
 
 
 class _Part(BaseModel):
@@ -216,7 +214,7 @@ class _Models:
             raise self._refused(f"model {node.name} {what}", _RECOMPILE)
         names = dict(self._relations(key, node))
         try:
-            return _renamed(node.compiled_code, names)
+            return renamed(node.compiled_code, names)
         except SqlProblem as problem:
             raise self._refused(f"{node.file}:{problem.line}:{problem.column}: {problem.reason}") from None
 
@@ -266,46 +264,3 @@ _MATERIALIZE = (
     f"Set `materialized` to {', '.join(MATERIALIZED)} or {_EPHEMERAL}. The code of an incremental model depends on "
     "the contents of its table. In a job, every table is updated incrementally."
 )
-
-
-def _renamed(code: str, names: Mapping[tuple[str, ...], str]) -> str:
-    """Return a query with other names of relations. Raises SqlProblem: it cannot be read, or is not one query.
-
-    Args:
-        names: tokens of a relation's name, in lower case -> the new name.
-
-    Example: ``_renamed("SELECT a FROM `s`.`t`", {("s", ".", "t"): "u"})`` is "SELECT a FROM `u`".
-    """
-    tokens = sql_tokens(code)
-    longest_first = sorted(names.items(), key=lambda entry: -len(entry[0]))
-    pieces, copied, at = [], 0, 0
-    while at < len(tokens):
-        token, text = tokens[at], str(tokens[at].text)
-        if token.token_type.name == "SEMICOLON" and at + 1 < len(tokens):
-            raise problem_from(code, token.start, "expected one query, got several statements")
-        if token.token_type.name in _LITERALS:
-            at += 1
-            continue
-        if (relation := _relation_at(tokens, at, longest_first)) is not None:
-            length, name = relation
-        elif text.startswith(_EPHEMERAL_CTE):
-            length, name = 1, "dbt_" + text.removeprefix(_EPHEMERAL_CTE).lower().replace("__", "_")
-        else:
-            at += 1
-            continue
-        pieces += [code[copied : token.start], quote(name)]
-        copied = tokens[at + length - 1].end + 1
-        at += length
-    return "".join([*pieces, code[copied:]])
-
-
-def _relation_at(
-    tokens: Sequence[Any], at: int, names: Sequence[tuple[tuple[str, ...], str]]
-) -> tuple[int, str] | None:
-    """Return the number of tokens of the relation that begins here, and its new name; None: none begins here."""
-    if at and tokens[at - 1].text == ".":
-        return None
-    for parts, name in names:
-        if tuple(str(token.text).lower() for token in tokens[at : at + len(parts)]) == parts:
-            return len(parts), name
-    return None

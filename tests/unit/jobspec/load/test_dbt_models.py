@@ -13,8 +13,10 @@ import yaml
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.sql_spec import DbtSpec
 from milepost.jobspec.load.dbt_models import MATERIALIZED, models_text
+from milepost.jobspec.load.dbt_relations import renamed
 from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import LoadedJob, load_job
+from milepost.language.sql import SqlProblem
 from milepost_testkit import wording
 
 PROJECT = Path(__file__).parent / "dbt_project"
@@ -81,6 +83,35 @@ def test_texts_that_equal_the_name_of_a_relation_stay() -> None:
     node["compiled_code"] = "SELECT 'orders_of_shop' a, '__dbt__cte__paid' b FROM orders_of_shop -- orders_of_shop"
     text = models_text(DbtSpec(dbt="m.json", select="stg_shop__orders"), json.dumps(manifest), tuple(SOURCES)).text
     assert "SELECT 'orders_of_shop' a, '__dbt__cte__paid' b FROM `orders` -- orders_of_shop" in text
+
+
+RENAMED = {
+    "SELECT * FROM shop.orders": "SELECT * FROM `n`",
+    "SELECT 1 FROM a, `shop`.`ORDERS` o JOIN Shop.Orders ON x = 1, (shop.orders)":
+        "SELECT 1 FROM a, `n` o JOIN `n` ON x = 1, (`n`)",
+    "SELECT shop.orders AS c, f(a, shop.orders) FROM shop.a AS shop WHERE x = shop.orders":
+        "SELECT shop.orders AS c, f(a, shop.orders) FROM shop.a AS shop WHERE x = shop.orders",
+    "SELECT extract(day FROM shop.orders), a IS DISTINCT FROM shop.orders FROM shop.orders":
+        "SELECT extract(day FROM shop.orders), a IS DISTINCT FROM shop.orders FROM `n`",
+    "SELECT 1 FROM x WHERE a IN (SELECT a FROM shop.orders) UNION SELECT 2 FROM shop.orders ORDER BY 1, shop.orders":
+        "SELECT 1 FROM x WHERE a IN (SELECT a FROM `n`) UNION SELECT 2 FROM `n` ORDER BY 1, shop.orders",
+    "WITH n AS (SELECT * FROM shop.orders WHERE a > 1) SELECT * FROM n":
+        "WITH n AS (SELECT * FROM `n` WHERE a > 1) SELECT * FROM n",
+}  # fmt: skip
+"""Compiled code -> with `n` in place of the relation shop.orders."""
+
+
+@pytest.mark.parametrize("code", RENAMED)
+def test_only_relations_are_renamed(code: str) -> None:
+    assert renamed(code, {("shop", ".", "orders"): "n"}) == RENAMED[code]
+
+
+@pytest.mark.parametrize("reader", ["m AS (SELECT * FROM shop.orders)", "m AS (SELECT 1 FROM n), o AS (TABLE x)"])
+def test_a_common_table_expression_that_would_hide_a_relation_is_refused(reader: str) -> None:
+    """In dbt both names differ: `n` is the expression, and shop.orders is the model n."""
+    code = f"WITH n AS (SELECT * FROM shop.orders WHERE a > 1), {reader} SELECT * FROM m, shop.orders"
+    with pytest.raises(SqlProblem, match="the common table expression n would hide this relation"):
+        renamed(code, {("shop", ".", "orders"): "n"})
 
 
 def test_a_problem_is_at_its_line_of_the_compiled_model(tmp_path: Path) -> None:
