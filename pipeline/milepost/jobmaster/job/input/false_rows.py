@@ -29,8 +29,8 @@ def require_true_rows(
         f"source {source}: checkpoint {base.checkpoint_id} has read {false_rows(position.total_rows, span)} that "
         f"proved false: {named_records(span.first, span.end - 1)} void since record {span.end}. No epoch "
         "was triggered; tables and state are unchanged.",
-        hint=f"no checkpoint from before them is retained. To begin again from the log: milepost rollback {job} --to 0. "
-        f"To continue and keep what these rows changed: {accept}"
+        hint=f"no checkpoint from before them is retained. To begin again from the log: milepost rollback {job} --to 0"
+        f". To continue and keep what these rows changed: {accept}"
         if target is None
         else f"go back to before them: milepost rollback {job} --to {target}",
         source=source,
