@@ -227,7 +227,7 @@ def _expressions(rng: Draws) -> str:
         (
             "id * 2 + quantity AS e0",
             "CASE quantity WHEN 1 THEN 'one' WHEN 2 THEN 'two' ELSE 'more' END AS e1",
-            "concat(customer, '-', method) AS e2",
+            "customer || '-' || method AS e2",
             "o.amount - p.amount AS e3",
             "quantity IS NULL AS e4",
             "nullif(quantity, 2) AS e5",

@@ -275,7 +275,7 @@ def _sink_entry(name: str) -> str:
 
 def _recorded_incomplete(base: CheckpointMetadata) -> dict[str, int]:
     """Return the incomplete operators and sinks of a checkpoint by their names in the spec."""
-    operators = base.signatures["operators"].items()
+    operators = base.signatures.get("operators", {}).items()
     names = {one[RENAMED_FROM]: uid for uid, one in operators if RENAMED_FROM in one}
     return {names.get(name, name): since for name, since in base.signatures.get(INCOMPLETE, {}).items()}
 

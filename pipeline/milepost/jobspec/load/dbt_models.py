@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -22,6 +21,7 @@ from milepost.jobspec.load.dbt_relations import renamed
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.language import did_you_mean
 from milepost.language.sql import SqlProblem, quote, sql_tokens
+from milepost.protocol.records import cached_property
 
 ADAPTERS = ("databricks", "spark")
 MATERIALIZED = {

@@ -52,8 +52,6 @@ SUFFIX = ".arrow"
 TEMPORARY = ".tmp"
 _COMPLETED = ".completed"
 _STALE_TEMPORARY_S = 3_600
-_COPIED_BYTES = 1 << 16
-"""Entries of at most this size are read into memory. To map and unmap one takes longer than to copy it."""
 
 _mapped: dict[Path, tuple[pa.Schema, tuple[int, ...], Layer]] = {}
 """Entries that stay mapped in this process across epochs.
@@ -328,7 +326,7 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
             return None
         _verified[path] = version
     try:
-        table = pa.ipc.open_file(_opened(path, version[1])).read_all()
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except pa.ArrowException:
         return None
     if table.column_names != [*schema.names, _HASH_COLUMN, _DRIFT_COLUMN, DELETED_COLUMN]:
@@ -343,13 +341,6 @@ def _map(path: Path, schema: pa.Schema, version: tuple[int, ...]) -> Layer | Non
     drifts = None if pa.types.is_null(drift.type) else drift.to_numpy()
     deleted = table.column(DELETED_COLUMN).combine_chunks().to_numpy(zero_copy_only=False).astype(np.bool_)
     return Layer(hashes, rows, deleted, drifts)
-
-
-def _opened(path: Path, size: int) -> pa.Buffer | pa.MemoryMappedFile:
-    if size > _COPIED_BYTES:
-        return pa.memory_map(str(path))
-    with pa.OSFile(str(path)) as file:
-        return file.read_buffer()
 
 
 def crc32_of(path: Path) -> int:
