@@ -42,8 +42,6 @@ SETTINGS: Settings = {
         "simple_auth_manager_users": ",".join(f"{role}:{role}" for role in ROLES),
     },
     "scheduler": {
-        # A loop without work costs 20 ms of a core that the tests share; the demo has five of them per second.
-        "scheduler_idle_sleep_time": 0.5,
         # A lost task is found quickly, but not one whose machine stalls for a while; the demo keeps Airflow's 300 s.
         "task_instance_heartbeat_timeout": 20,
         "task_instance_heartbeat_timeout_detection_interval": 2,
