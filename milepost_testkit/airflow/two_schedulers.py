@@ -34,7 +34,10 @@ class TwoSchedulers:
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        self.postgres = PostgresServer(new_directory(), max_connections="200", datestyle="ISO, MDY", timezone="UTC")
+        # The tasks of a killed scheduler have its connection too. If it dies in a transaction, its lock on scheduling stays
+        # until they end, unless the database ends that transaction.
+        limits = {"max_connections": "200", "idle_in_transaction_session_timeout": "20s"}
+        self.postgres = PostgresServer(new_directory(), datestyle="ISO, MDY", timezone="UTC", **limits)
         self._folder, self._environ = folder, environ
 
     def start(self) -> None:
