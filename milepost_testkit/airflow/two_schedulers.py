@@ -34,8 +34,8 @@ class TwoSchedulers:
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
-        # The tasks of a killed scheduler have its connection too. If it dies in a transaction, its lock on scheduling stays
-        # until they end, unless the database ends that transaction.
+        # The tasks of a killed scheduler have its connection too. If it dies in a transaction, its lock on scheduling
+        # stays until they end, unless the database ends that transaction.
         limits = {"max_connections": "200", "idle_in_transaction_session_timeout": "20s"}
         self.postgres = PostgresServer(new_directory(), datestyle="ISO, MDY", timezone="UTC", **limits)
         self._folder, self._environ = folder, environ
