@@ -155,24 +155,23 @@ def _over_updates(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[
 
 def _over_appended(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[str, Any]]]:
     """Add a view of appended rows, an aggregate of the spec over it, and a statement over that."""
-    least = rng.choice(("5", "5", "10"))
-    queries["large"] = f"SELECT id, customer, amount FROM orders WHERE amount > {least}"
-    queries["per"] = "SELECT customer, count(*) AS n, max(amount) AS most FROM large GROUP BY customer"
-    queries["over_per"] = f"SELECT n, count(*) AS k, max(most) AS m FROM per{_filter(rng)} GROUP BY n"
-    calls = {"n": "count(*)", "most": "max(amount)"}
-    return True, [{"uid": "per", "kind": "aggregate", "inputs": ["large"], "key": ["customer"], "aggregates": calls}]
+    return True, [_counted(rng, queries, "large")]
 
 
 def _over_a_source(rng: Draws, queries: dict[str, str]) -> tuple[bool, list[dict[str, Any]]]:
     """Add SQL of the spec over a source, an aggregate over it, and a statement over that, which alone has a verdict."""
+    per = _counted(rng, queries, "cut")
+    return False, [{"uid": "cut", "kind": "sql", "inputs": ["orders"], "sql": queries["cut"]}, per]
+
+
+def _counted(rng: Draws, queries: dict[str, str], rows: str) -> dict[str, Any]:
+    """Add a query of large orders, and one over the aggregate that is returned, an operator of the spec over it."""
     least = rng.choice(("5", "5", "10"))
-    queries["cut"] = f"SELECT id, customer, amount FROM orders WHERE amount > {least}"
-    queries["per"] = "SELECT customer, count(*) AS n, max(amount) AS most FROM cut GROUP BY customer"
+    queries[rows] = f"SELECT id, customer, amount FROM orders WHERE amount > {least}"
+    queries["per"] = f"SELECT customer, count(*) AS n, max(amount) AS most FROM {rows} GROUP BY customer"
     queries["over_per"] = f"SELECT n, count(*) AS k, max(most) AS m FROM per{_filter(rng)} GROUP BY n"
     calls = {"n": "count(*)", "most": "max(amount)"}
-    cut = {"uid": "cut", "kind": "sql", "inputs": ["orders"], "sql": queries["cut"]}
-    per = {"uid": "per", "kind": "aggregate", "inputs": ["cut"], "key": ["customer"], "aggregates": calls}
-    return False, [cut, per]
+    return {"uid": "per", "kind": "aggregate", "inputs": [rows], "key": ["customer"], "aggregates": calls}
 
 
 def _filter(rng: Draws, column: str = "n") -> str:

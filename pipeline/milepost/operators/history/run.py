@@ -44,7 +44,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import retractions
+from milepost.operators.rows.retractions import changed_rows, places_by_key
 from milepost.operators.rows.row_order import same_values, sorted_rows, tie_break
 from milepost.operators.rows.tombstones import TOMBSTONE_COLUMN, are_tombstones, put_last_rows, without_payload
 from milepost.protocol.records import BEGINS_NULL
@@ -127,12 +127,8 @@ class HistoryByKey:
             self._versions(found.take(self.state_schema.names), found.owners)
             for found in (state.lookup_all_at_start(keys), state.lookup_all(keys))
         )
-        begins = pa.concat_tables([before.select([VALID_FROM]), now.select([VALID_FROM])])
-        order, differs = sorted_rows(begins, np.concatenate([of_before, of_now]), ())
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.cumsum(differs) - 1
-        at_start, current = places[: before.num_rows], places[before.num_rows :]
-        return retractions(before, at_start, now, current), before.filter(pa.array(~np.isin(at_start, current)))
+        at_start, current = places_by_key(before.select([VALID_FROM]), of_before, now.select([VALID_FROM]), of_now)
+        return changed_rows(before, at_start, now, current)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the versions of all rows of some state."""

@@ -46,7 +46,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import check_unique, retractions
+from milepost.operators.rows.retractions import changed_rows, check_unique, present_rows
 from milepost.operators.rows.row_order import last_rows
 from milepost.protocol.records import WEIGHT_COLUMN
 
@@ -90,13 +90,11 @@ class MaterializeByKey:
         """Return (changed rows with weights, former rows of keys without one now) of distinct keys, by key."""
         before, places_before = self.shown(state.lookup_all_at_start(keys))
         now, places = self.shown(state.lookup_all(keys))
-        return retractions(before, places_before, now, places), before.filter(pa.array(~np.isin(places_before, places)))
+        return changed_rows(before, places_before, now, places)
 
     def shown(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
         """Return the greatest row of each key that has any, by key, and the number of its key."""
-        weights = found.take([WEIGHT_COLUMN]).column(WEIGHT_COLUMN).to_numpy()
-        positions = np.flatnonzero(weights > 0)  # below 0 a row is absent
-        rows, owners = found.take(self.row_schema.names, positions), found.owners[positions]
+        rows, owners = present_rows(found, self.row_schema.names)
         owning, groups = np.unique(owners, return_inverse=True)
         return rows.take(pa.array(last_rows(rows, groups, ()))), owning
 

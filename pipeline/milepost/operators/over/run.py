@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +30,6 @@ from milepost.operators.contract import (
     OperatorFailed,
     OperatorInput,
     OutputKind,
-    RowsOfKeys,
     StatefulOperator,
     StateTable,
     multi_row_table,
@@ -51,7 +49,7 @@ from milepost.operators.rows.columns import (
     with_plain_keys,
 )
 from milepost.operators.rows.deletes import DELETED_FIELD, with_deletes
-from milepost.operators.rows.retractions import check_unique, retractions
+from milepost.operators.rows.retractions import changed_rows, check_unique, places_by_key, present_rows
 from milepost.operators.rows.row_order import last_rows, sorted_rows
 from milepost.protocol.records import WEIGHT_COLUMN
 
@@ -102,14 +100,11 @@ class OverPartitions:
         Both are ordered by partition and `row_key`.
         """
         (before, of_before), (now, of_now) = (
-            self._valued_rows(found) for found in (state.lookup_all_at_start(keys), state.lookup_all(keys))
+            self._valued(*present_rows(found, self.row_schema.names))
+            for found in (state.lookup_all_at_start(keys), state.lookup_all(keys))
         )
-        owners = np.concatenate([of_before, of_now])
-        order, differs = sorted_rows(self._row_keys(pa.concat_tables([before, now])), owners, ())
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.cumsum(differs) - 1
-        at_start, current = places[: before.num_rows], places[before.num_rows :]
-        return retractions(before, at_start, now, current), before.filter(pa.array(~np.isin(at_start, current)))
+        at_start, current = places_by_key(self._row_keys(before), of_before, self._row_keys(now), of_now)
+        return changed_rows(before, at_start, now, current)
 
     def results(self, state_rows: pa.Table) -> pa.Table:
         """Return the output of all rows of some state."""
@@ -120,11 +115,6 @@ class OverPartitions:
     def marked(self, rows: pa.Table, ended: pa.Table) -> pa.Table:
         """Return the output rows, with deletes of the rows in `ended` if the operator emits deletes."""
         return with_deletes(rows, ended, self.output_key) if self.deletes else rows
-
-    def _valued_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:
-        weights = found.take([WEIGHT_COLUMN]).column(WEIGHT_COLUMN).to_numpy()
-        positions = np.flatnonzero(weights > 0)  # below 0 a row is absent
-        return self._valued(found.take(self.row_schema.names, positions), found.owners[positions])
 
     def _valued(self, rows: pa.Table, owners: Ints) -> tuple[pa.Table, Ints]:
         """Return rows with the values of the functions, sorted, and the number of each one's partition."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.operators.base.edges import DELETED_COLUMN
-from milepost.operators.contract import Ints, OperatorFailed
+from milepost.operators.contract import Ints, OperatorFailed, RowsOfKeys
 from milepost.operators.rows.columns import group_rows, key_columns
-from milepost.operators.rows.row_order import same_values
+from milepost.operators.rows.row_order import same_values, sorted_rows
 from milepost.protocol.records import WEIGHT_COLUMN
 
 NONE: Ints = np.empty(0, dtype=np.int64)
@@ -40,6 +40,31 @@ def retractions(before: pa.Table, places_before: Ints, now: pa.Table, places: In
     goes, comes = np.ones(len(places_before), dtype=np.bool_), np.ones(len(places), dtype=np.bool_)
     goes[same] = comes[at[same]] = False
     return with_weights(before.filter(pa.array(goes)), places_before[goes], now.filter(pa.array(comes)), places[comes])
+
+
+def changed_rows(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> tuple[pa.Table, pa.Table]:
+    """Return (the net changes per key as `retractions`, the former rows of keys that have no row now)."""
+    left = before.filter(pa.array(~np.isin(places_before, places)))
+    return retractions(before, places_before, now, places), left
+
+
+def places_by_key(before: pa.Table, of_before: Ints, now: pa.Table, of_now: Ints) -> tuple[Ints, Ints]:
+    """Return the place of each former and current row by its owner and key, equal for equal ones.
+
+    Args:
+        before, now: keys of the rows within their owners. of_before, of_now: the owner of each row.
+    """
+    order, differs = sorted_rows(pa.concat_tables([before, now]), np.concatenate([of_before, of_now]), ())
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.cumsum(differs) - 1
+    return places[: before.num_rows], places[before.num_rows :]
+
+
+def present_rows(found: RowsOfKeys, columns: Sequence[str]) -> tuple[pa.Table, Ints]:
+    """Return the rows of a multi-row table that are present, and the number of each one's key."""
+    weights = found.take([WEIGHT_COLUMN]).column(WEIGHT_COLUMN).to_numpy()
+    positions = np.flatnonzero(weights > 0)  # below 0 a row is absent
+    return found.take(columns, positions), found.owners[positions]
 
 
 def with_weights(before: pa.Table, places_before: Ints, now: pa.Table, places: Ints) -> pa.Table:
