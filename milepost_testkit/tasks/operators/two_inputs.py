@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from milepost.operators.abilities import ChangesRun
 from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import StatefulOperator
+from milepost.protocol.exchange.watermarks import latest
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.state.keyed.keyed_state import SubtaskState, restore_state
 from milepost.state.layers.key_groups import key_group, key_group_range, subtask_of_key_group
@@ -21,6 +23,18 @@ from milepost.storage.local.store import LocalStore
 from milepost_testkit.rows.key_hashes import KEYED
 
 GROUPS = 8
+
+
+Pieces: TypeAlias = Sequence[tuple[int, pa.Table]]
+"""(position of the input, rows), in order."""
+
+
+class Followed(NamedTuple):
+    """The output of several epochs, and per side all rows and the late ones."""
+
+    out: list[pa.Table]
+    seen: list[list[pa.Table]]
+    late: list[list[pa.Table]]
 
 
 class TwoInputRun:
@@ -36,7 +50,7 @@ class TwoInputRun:
 
     def epoch(
         self,
-        pieces: Sequence[tuple[int, pa.Table]],
+        pieces: Pieces,
         lateness_us: int | None = None,
         firing_us: int | None = None,
         parallelism: int = 1,
@@ -69,6 +83,30 @@ class TwoInputRun:
                 handles[name].append(snapshot.handle)
         self.handles, self.firing_us = {name: tuple(own) for name, own in handles.items()}, firing_us
         return pa.concat_tables(rows), late
+
+    def follow(
+        self, history: Iterable[tuple[Pieces, int, int]], time_us: Callable[[float], int], none: Sequence[pa.Table]
+    ) -> Followed:
+        """Run an epoch for each (pieces, parallelism, minutes until the next one).
+
+        Firing stays at the stamp of an epoch, as where rows of it are left in flight; then it catches up.
+
+        Args:
+            time_us: returns the time of a minute. none: an empty table of each side.
+        """
+        out = [self.operator.output_schema.empty_table()]
+        followed = Followed(out, [[one] for one in none], [[one] for one in none])
+        stamp, minute = None, 0
+        for pieces, parallelism, advance in history:
+            firing_us = latest(stamp, time_us(minute))
+            rows, refused = self.epoch(pieces, stamp, firing_us, parallelism)
+            followed.out.append(rows)
+            for position, piece in pieces:
+                followed.seen[position].append(piece)
+            for position, one in enumerate(none):
+                followed.late[position] += [piece.cast(one.schema) for piece in refused[position]]
+            stamp, minute = firing_us, minute + advance
+        return followed
 
     def restore(self, name: str, key_groups: range = range(GROUPS)) -> SubtaskState:
         table = self.operator.tables[name]

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from milepost.errors import InvalidRequest
 from milepost.operators.asof.run import AsofJoinByKey
 from milepost.operators.contract import OperatorInput
-from milepost.protocol.exchange.watermarks import latest
 from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
@@ -80,19 +79,7 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
     """Over epochs, rescales and collisions; and of versions there stays what a row may still need."""
     operator = asof(how)
     run = TwoInputRun(operator, tmp_path_factory.mktemp("asof"), WEAK if weak else KEYED)
-    seen = [[readings()[1]], [devices()[1]]]
-    late = [[readings()[1]], [devices()[1]]]
-    found = [operator.output_schema.empty_table()]
-    stamp, minute = None, 0
-    for given_pieces, parallelism, advance in history:
-        firing_us = latest(stamp, us(minute))
-        out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
-        found.append(out)
-        for position, piece in given_pieces:
-            seen[position].append(piece)
-        for position in (0, 1):
-            late[position] += refused[position]
-        stamp, minute = firing_us, minute + advance
+    found, seen, late = run.follow(history, us, (readings()[1], devices()[1]))
     connection = duckdb.cursor()
     connection.execute("SET TimeZone='UTC'")
     for name, signed, all_, refused in zip("lr", ("value", "x"), seen, late, strict=True):

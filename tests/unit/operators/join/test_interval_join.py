@@ -19,7 +19,7 @@ from milepost.operators.base.two_inputs import SIDES
 from milepost.operators.contract import OperatorInput
 from milepost.operators.join.run import IntervalJoinByKey, JoinShape
 from milepost.operators.pairs.join_columns import common_key_type
-from milepost.protocol.exchange.watermarks import END_OF_TIME_US, latest
+from milepost.protocol.exchange.watermarks import END_OF_TIME_US
 from milepost_testkit import profiles, wording
 from milepost_testkit.rows.key_hashes import KEYED, WEAK
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
@@ -127,22 +127,9 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
     left_schema = WIDE_ORDERS if how in ("right", "full") else ORDERS
     operator = joined(*interval, left=left_schema, how=how)
     run = TwoInputRun(operator, tmp_path_factory.mktemp("join"), WEAK if weak else KEYED)
-    seen: list[list[pa.Table]] = [[orders()], [payments()]]
-    late: list[list[pa.Table]] = [[orders()], [payments()]]
-    found = [operator.output_schema.empty_table()]
-    stamp, minute = None, 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interval_join, "OUTPUT_BYTES", at_once)
-        for given_pieces, parallelism, advance in history:
-            # Firing stays at the stamp of the epoch, as where rows of it are left in flight; then it catches up.
-            firing_us = latest(stamp, us(minute))
-            out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
-            found.append(out)
-            for position, piece in given_pieces:
-                seen[position].append(piece)
-            for position, schema in enumerate((ORDERS, PAYMENTS)):
-                late[position] += [rows.cast(schema) for rows in refused[position]]
-            stamp, minute = firing_us, minute + advance
+        found, seen, late = run.follow(history, us, (orders(), payments()))
     low, high = interval
     left, right, late_left, late_right = (pa.concat_tables(part) for part in (*seen, *late))
     connection = duckdb.cursor()

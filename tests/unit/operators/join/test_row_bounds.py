@@ -17,7 +17,6 @@ import milepost.operators.join.run as interval_join
 from milepost.operators.contract import OperatorInput
 from milepost.operators.join.row_bound import RowBound
 from milepost.operators.join.run import IntervalJoinByKey, JoinShape
-from milepost.protocol.exchange.watermarks import latest
 from milepost_testkit import profiles
 from milepost_testkit.tasks.operators.two_inputs import TwoInputRun
 
@@ -94,21 +93,9 @@ def test_rows_are_those_of_duckdb_whatever_the_cut(
     """Over epochs and rescales. State has the rows that can still match."""
     operator = joined(low, how)
     run = TwoInputRun(operator, tmp_path_factory.mktemp("join"))
-    seen: list[list[pa.Table]] = [[auctions()], [bids()]]
-    late: list[list[pa.Table]] = [[auctions()], [bids()]]
-    found = [operator.output_schema.empty_table()]
-    stamp, minute = None, 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interval_join, "OUTPUT_BYTES", at_once)
-        for given_pieces, parallelism, advance in history:
-            firing_us = latest(stamp, us(minute))
-            out, refused = run.epoch(given_pieces, stamp, firing_us, parallelism)
-            found.append(out)
-            for position, piece in given_pieces:
-                seen[position].append(piece)
-            for position, schema in enumerate((AUCTIONS, BIDS)):
-                late[position] += [rows.cast(schema) for rows in refused[position]]
-            stamp, minute = firing_us, minute + advance
+        found, seen, late = run.follow(history, us, (auctions(), bids()))
     connection = duckdb.connect()
     connection.execute("SET TimeZone='UTC'")
     for name, tables, gone in (("l", seen[0], late[0]), ("r", seen[1], late[1])):
