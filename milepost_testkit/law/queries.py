@@ -133,7 +133,7 @@ class _History:
         return "refill" if outcomes & {"refilled", "new"} else "unchanged", options
 
     def _epoch(self, **options: bool) -> None:
-        """Run an epoch, most often with new input, and compare what is complete."""
+        """Run an epoch, usually with new input, and compare the complete tables."""
         if self.rng.randrange(3):
             self.job.land()
         done = self.job.master.epochs.run(Session.cli(), self.runner, **options)

@@ -1,4 +1,4 @@
-"""Edits of statements: what is refilled equals the new query, what would not equal it is refused or continues."""
+"""Edits of statements: refilled tables equal the new query, and others are refused or count from now on."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def fail(job: SparklessJob, detail: str) -> None:
 
 
 def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is asked once, however often the page is: the second page shares the read of the first one.
+    """And it is read once for several requests of the page: the second one shares the read of the first.
 
     The time limit passes when the other job has been read, however long that takes on a busy machine.
     """
