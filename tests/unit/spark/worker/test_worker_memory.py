@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -37,3 +38,31 @@ def test_pages_are_asked_for_again_each_epoch_only_where_memory_is_limited(worke
     """An epoch here takes 96 MB: 24,000 pages."""
     ended = subprocess.run([sys.executable, "-c", WORK, worker], capture_output=True, text=True, check=True)
     assert least <= int(ended.stdout) <= most
+
+
+STACKS = """
+import threading
+from milepost.spark.worker.worker_memory import reduce_reserved_memory
+reduce_reserved_memory()
+
+def size_kib():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize"))
+
+before, release = size_kib(), threading.Event()
+threads = [threading.Thread(target=release.wait) for _ in range(10)]
+for thread in threads:
+    thread.start()
+print((size_kib() - before) // 10)
+release.set()
+"""
+
+
+def test_a_thread_of_a_limited_worker_reserves_two_mebibytes_for_its_stack() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STACKS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYSPARK_EXECUTOR_MEMORY_MB": "384"},
+    )
+    assert int(ended.stdout) < 3 << 10
