@@ -109,6 +109,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "compatibility in_flight",
         "read_columns",
     ),
+    "jobspec.sql": ("text", "emit names", "joins", "selects", "flows renames", "statements", "queries", "job"),
     "acts": ("fields", "act", "earlier_try", "backfill landing lifecycle rollback savepoints upkeep", "registry"),
     "airflow": (
         "connections page_urls spec_cache preload",

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from milepost.jobspec.sql.clauses import REFUSED_CLAUSES
-from milepost.jobspec.sql.expressions import AGGREGATES
 from milepost.jobspec.sql.flows import FLOW_CLAUSES, REFUSED_FLOW_CLAUSES
-from milepost.jobspec.sql.over_calls import OVER
 from milepost.jobspec.sql.statements import PROPERTIES, REFUSED_STATEMENTS, STATEMENTS
+from milepost.jobspec.sql.text import AGGREGATES, OVER, REFUSED_CLAUSES
 from scripts.reference.markdown import note
 
 _INTRODUCTION = """

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost.jobspec.sql.clauses import FromItem, read_relations
-from milepost.jobspec.sql.emitter import Column, Emitter, described
-from milepost.jobspec.sql.scope import Relation, Scope
-from milepost.jobspec.sql.tokens import Tokens, digest
+from milepost.jobspec.sql.emit import Column, Emitter, described
+from milepost.jobspec.sql.names import Relation, Scope
+from milepost.jobspec.sql.text import FromItem, Tokens, digest, read_relations
 from milepost.language import did_you_mean
 from milepost.operators.base import APPEND
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from milepost.jobspec.graph.output_checks import source_rows
 from milepost.jobspec.job import JobSpec
-from milepost.jobspec.sql.emitter import Emitter, shown_text
+from milepost.jobspec.sql.emit import Emitter, shown_text
 from milepost.jobspec.sql.flows import Flow, FlowCompiler
 from milepost.jobspec.sql.queries import QueryCompiler, Table
 from milepost.jobspec.sql.renames import first_name
 from milepost.jobspec.sql.statements import TABLE, TEMPORARY, Statement, split_statements
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.text import Tokens
 from milepost.language import did_you_mean
 from milepost.language.sql import SqlProblem, problem_from
 from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, OutputRows

@@ -27,23 +27,43 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.jobspec.sql.clauses import VALUE, FromItem, Query, Select, read_query
-from milepost.jobspec.sql.correlation import Correlation
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.grouping import ALL_ROWS, GroupCompiler, read_grouping
-from milepost.jobspec.sql.joins import FrameCompiler
-from milepost.jobspec.sql.outputs import Output, by_name_or_position, select_outputs
-from milepost.jobspec.sql.over import OverCompiler, check_over
-from milepost.jobspec.sql.over_calls import read_order
-from milepost.jobspec.sql.ranking import RankCompiler, read_ranking
-from milepost.jobspec.sql.resolution import columns_outside, resolve_all
-from milepost.jobspec.sql.scalars import GROUPED, scalars_joined
-from milepost.jobspec.sql.scope import Relation, Scope, merged_name
-from milepost.jobspec.sql.set_operations import compared
-from milepost.jobspec.sql.sides import Frame
+from milepost.jobspec.sql.emit import Column, Emitter
+from milepost.jobspec.sql.joins import Frame, FrameCompiler
+from milepost.jobspec.sql.names import (
+    Correlation,
+    Output,
+    Relation,
+    Scope,
+    by_name_or_position,
+    merged_name,
+    select_outputs,
+)
+from milepost.jobspec.sql.selects import (
+    ALL_ROWS,
+    GROUPED,
+    GroupCompiler,
+    OverCompiler,
+    RankCompiler,
+    check_over,
+    columns_outside,
+    compared,
+    read_grouping,
+    read_ranking,
+    resolve_all,
+    scalars_joined,
+)
 from milepost.jobspec.sql.statements import SKELETON, VIEW, Statement
-from milepost.jobspec.sql.subqueries import subqueries_joined
-from milepost.jobspec.sql.tokens import Fragment, Tokens
+from milepost.jobspec.sql.text import (
+    VALUE,
+    Fragment,
+    FromItem,
+    Query,
+    Select,
+    Tokens,
+    read_order,
+    read_query,
+    subqueries_joined,
+)
 from milepost.language import check_node_name, did_you_mean
 from milepost.operators.base import APPEND, RETRACTIONS
 from milepost.operators.over import RANKS

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.jobspec.sql.expressions import duration_ms, duration_text
 from milepost.jobspec.sql.flows import FLOW, Flow, read_flow
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.text import Tokens, duration_ms, duration_text
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 from milepost.language.times import format_duration, parse_duration

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost.jobspec.sql.expressions import parsed_expression
-from milepost.jobspec.sql.types import expression_type
+from milepost.jobspec.sql.emit.types import expression_type
+from milepost.jobspec.sql.text import parsed_expression
 from milepost.language import ColumnType
 from milepost.language.sql import quote
 from milepost.operators.base import OutputRows

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from milepost.jobspec.sql.scope import Scope
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.names.scope import Scope
+from milepost.jobspec.sql.text import Tokens
 
 _SYMBOLS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NULLSAFE_EQ": "<=>"}
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from milepost.jobspec.sql.derived import Derived
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.jobspec.sql.emit.derived import Derived
+from milepost.jobspec.sql.text import Fragment, Tokens, digest
 from milepost.language import Problem
 from milepost.language.sql import SqlProblem, problem_from, quote
 from milepost.operators import AnyOperator

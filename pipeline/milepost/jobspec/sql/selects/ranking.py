@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.clauses import Select
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import conjuncts
-from milepost.jobspec.sql.grouping import ALL_ROWS
-from milepost.jobspec.sql.outputs import Output, by_name_or_position
-from milepost.jobspec.sql.over_calls import read_order, read_over
-from milepost.jobspec.sql.scope import Scope
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.jobspec.sql.emit import Column, Emitter
+from milepost.jobspec.sql.names import Output, Scope, by_name_or_position
+from milepost.jobspec.sql.selects.grouping import ALL_ROWS
+from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, digest, read_order, read_over
 from milepost.operators.base import APPEND
 
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from milepost.jobspec.sql.clauses import Item, Select
-from milepost.jobspec.sql.conditions import sides_of
-from milepost.jobspec.sql.expressions import Expression, aggregate_calls
-from milepost.jobspec.sql.scope import Scope, shown_name
-from milepost.jobspec.sql.tokens import Tokens, digest
+from milepost.jobspec.sql.names.conditions import sides_of
+from milepost.jobspec.sql.names.scope import Scope, shown_name
+from milepost.jobspec.sql.text import Expression, Item, Select, Tokens, aggregate_calls, digest
 
 
 @dataclass

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milepost.jobspec.sql.clauses import Select
-from milepost.jobspec.sql.conditions import equality
-from milepost.jobspec.sql.expressions import Expression, aggregate_calls, check_aggregates, conjuncts
-from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_position
-from milepost.jobspec.sql.ranking import Ranking
-from milepost.jobspec.sql.scope import Reference, Scope, shown_name
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.names import TIME_WINDOWS, Output, Reference, Scope, by_name_or_position, equality, shown_name
+from milepost.jobspec.sql.selects.ranking import Ranking
+from milepost.jobspec.sql.text import Expression, Select, Tokens, aggregate_calls, check_aggregates, conjuncts
 from milepost.language.sql import SqlProblem
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.expressions import window_calls
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.text.expressions import window_calls
+from milepost.jobspec.sql.text.tokens import Tokens
 from milepost.operators.over import FUNCTIONS, NEIGHBOURS, RANKS, OverCall, RowFrame, parse_frame
 
 OVER = {

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.emitter import Emitter
-from milepost.jobspec.sql.expressions import duration_text
-from milepost.jobspec.sql.scope import Scope
-from milepost.jobspec.sql.sides import Frame
-from milepost.jobspec.sql.time_bounds import time_bounds
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.emit import Emitter
+from milepost.jobspec.sql.joins.sides import Frame
+from milepost.jobspec.sql.names import Scope, read_bounds
+from milepost.jobspec.sql.text import Tokens, duration_text
 from milepost.operators.base import APPEND
 
 
@@ -34,7 +32,7 @@ def read_within(
     high: list[int] = []
     runs: dict[int, Tokens] = {}
     for run in conditions:
-        bounds = time_bounds(run, index, scope.resolve)
+        bounds = read_bounds(run, index, scope.resolve)
         times = {(frame.name(bound.left), bound.right[1]) for bound in bounds}
         if times == {(rows[0].event_time, rows[1].event_time)}:
             low += [bound.low for bound in bounds if bound.low is not None]
@@ -57,7 +55,7 @@ def check_match(emitter: Emitter, scope: Scope, frame: Frame, index: int) -> Non
     expected = f"expected MATCH_CONDITION (left.{times[0] or 'time'} >= {relation.alias}.{times[1] or 'time'}): "
     if match is None:
         raise relation.item.keyword.problem(expected + "the event times of both sides")
-    bounds = time_bounds(match, index, scope.resolve)
+    bounds = read_bounds(match, index, scope.resolve)
     same = emitter.read(frame.node).shift_us == emitter.read(relation.node).shift_us
     fits = same and len(bounds) == 1 and bounds[0].high == 0 and not bounds[0].is_strict
     if not fits or (frame.name(bounds[0].left), bounds[0].right[1]) != times:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from milepost.jobspec.sql.tokens import Fragment, Substitute, Tokens
+from milepost.jobspec.sql.text.tokens import Fragment, Substitute, Tokens
 from milepost.language.sql import SPARK_AGGREGATES, SqlProblem, parse_select, problem_from, read_columns
 from milepost.language.times import format_signed_duration
 from milepost.protocol.records import cached_property

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from milepost.jobspec.sql.expressions import Expression, duration_ms
-from milepost.jobspec.sql.scope import Reference
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.names.scope import Reference
+from milepost.jobspec.sql.text import Expression, Tokens, duration_ms
 
 Resolve = Callable[[Expression, list[Any]], tuple[Reference, int]]
 
@@ -24,7 +23,7 @@ class Bound:
     is_strict: bool = False
 
 
-def time_bounds(run: Tokens, right: int, resolve: Resolve) -> list[Bound]:
+def read_bounds(run: Tokens, right: int, resolve: Resolve) -> list[Bound]:
     """Return the bounds that a condition states on a column of relation `right` minus one of an earlier relation.
 
     Returns: [] for any other condition.

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from milepost.jobspec.sql.clauses import VALUE, Scalar
-from milepost.jobspec.sql.conditions import comparison, equality
-from milepost.jobspec.sql.emitter import Column, Emitter, described
-from milepost.jobspec.sql.expressions import AGGREGATES, Expression, conjuncts, is_null_with, shared_conjuncts
-from milepost.jobspec.sql.join_times import Within, check_match, read_within
-from milepost.jobspec.sql.joined_keys import unique_columns
-from milepost.jobspec.sql.scope import Reference, Scope, merged_name
-from milepost.jobspec.sql.sides import (
+from milepost.jobspec.sql.emit import Column, Emitter, described
+from milepost.jobspec.sql.joins.join_times import Within, check_match, read_within
+from milepost.jobspec.sql.joins.joined_keys import unique_columns
+from milepost.jobspec.sql.joins.sides import (
     RIGHT_UNMATCHED,
     Frame,
     UnmatchedRight,
@@ -21,7 +17,19 @@ from milepost.jobspec.sql.sides import (
     left_side,
     own_name,
 )
-from milepost.jobspec.sql.tokens import Fragment, Tokens, edited
+from milepost.jobspec.sql.names import Reference, Scope, comparison, equality, merged_name
+from milepost.jobspec.sql.text import (
+    AGGREGATES,
+    VALUE,
+    Expression,
+    Fragment,
+    Scalar,
+    Tokens,
+    conjuncts,
+    edited,
+    is_null_with,
+    shared_conjuncts,
+)
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 

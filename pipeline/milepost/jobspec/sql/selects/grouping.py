@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from milepost.jobspec.sql.clauses import Select
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import AGGREGATES, Call, aggregate_calls, duration_ms, duration_text
-from milepost.jobspec.sql.outputs import TIME_WINDOWS, Output, by_name_or_position, window_field
-from milepost.jobspec.sql.scope import Reference, Scope, shown_name
-from milepost.jobspec.sql.sides import Frame
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.jobspec.sql.emit import Column, Emitter
+from milepost.jobspec.sql.joins import Frame
+from milepost.jobspec.sql.names import (
+    TIME_WINDOWS,
+    Output,
+    Reference,
+    Scope,
+    by_name_or_position,
+    shown_name,
+    window_field,
+)
+from milepost.jobspec.sql.text import (
+    AGGREGATES,
+    Call,
+    Fragment,
+    Select,
+    Tokens,
+    aggregate_calls,
+    digest,
+    duration_ms,
+    duration_text,
+)
 from milepost.language import ColumnType, did_you_mean
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from milepost.jobspec.sql.clauses import FromItem
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.scope import Reference, Scope
-from milepost.jobspec.sql.tokens import Tokens, digest
-from milepost.jobspec.sql.types import common_type, sql_type
+from milepost.jobspec.sql.emit import Column, Emitter, common_type, sql_type
+from milepost.jobspec.sql.names import Reference, Scope
+from milepost.jobspec.sql.text import FromItem, Tokens, digest
 from milepost.operators.base import OutputRows, key_family
 
 RIGHT_UNMATCHED = ("right", "full")

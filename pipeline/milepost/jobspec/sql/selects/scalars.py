@@ -6,11 +6,23 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from milepost.jobspec.sql.clauses import FromItem, Item, Scalar, Select, read_query
-from milepost.jobspec.sql.expressions import AGGREGATES, Call, Expression, aggregate_calls, is_null_with
-from milepost.jobspec.sql.grouping import is_whole
-from milepost.jobspec.sql.over_calls import read_order
-from milepost.jobspec.sql.tokens import Substitute, Tokens, digest
+from milepost.jobspec.sql.selects.grouping import is_whole
+from milepost.jobspec.sql.text import (
+    AGGREGATES,
+    Call,
+    Expression,
+    FromItem,
+    Item,
+    Scalar,
+    Select,
+    Substitute,
+    Tokens,
+    aggregate_calls,
+    digest,
+    is_null_with,
+    read_order,
+    read_query,
+)
 
 GROUPED = "grouped"
 """Name of the relation with the groups that are joined with queries of HAVING and SELECT."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from milepost.jobspec.sql.emitter import Emitter
-from milepost.jobspec.sql.scope import Relation, Scope, merged_name
-from milepost.jobspec.sql.sides import RIGHT_UNMATCHED, Frame
+from milepost.jobspec.sql.emit import Emitter
+from milepost.jobspec.sql.joins.sides import RIGHT_UNMATCHED, Frame
+from milepost.jobspec.sql.names import Relation, Scope, merged_name
 
 
 def unique_columns(

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.expressions import aggregate_calls
-from milepost.jobspec.sql.outputs import Output
-from milepost.jobspec.sql.over_calls import SPLIT_QUERY, Over, read_over
-from milepost.jobspec.sql.ranking import Ranking
-from milepost.jobspec.sql.scope import Reference, Scope
-from milepost.jobspec.sql.sides import Frame
-from milepost.jobspec.sql.tokens import Fragment, Tokens, digest
+from milepost.jobspec.sql.emit import Column, Emitter
+from milepost.jobspec.sql.joins import Frame
+from milepost.jobspec.sql.names import Output, Reference, Scope
+from milepost.jobspec.sql.selects.ranking import Ranking
+from milepost.jobspec.sql.text import SPLIT_QUERY, Fragment, Over, Tokens, aggregate_calls, digest, read_over
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 from milepost.operators.over import RANKS, OverCall

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from milepost.jobspec.sql.expressions import conjuncts
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.text.expressions import conjuncts
+from milepost.jobspec.sql.text.tokens import Tokens
 
 _CLAUSES = ("FROM", "WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT")
 """Clauses after the SELECT list, in their order."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from milepost.jobspec.sql.clauses import Query
-from milepost.jobspec.sql.emitter import Column, Emitter
-from milepost.jobspec.sql.tokens import Fragment
+from milepost.jobspec.sql.emit import Column, Emitter
+from milepost.jobspec.sql.text import Fragment, Query
 from milepost.language.sql import quote
 
 Branch = tuple[str, list[Column], list[Fragment]]

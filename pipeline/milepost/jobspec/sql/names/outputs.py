@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from milepost.jobspec.sql.clauses import Item, Select
-from milepost.jobspec.sql.expressions import Expression, aggregate_calls
-from milepost.jobspec.sql.over_calls import read_over
-from milepost.jobspec.sql.scope import Reference, Scope, shown_name
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.names.scope import Reference, Scope, shown_name
+from milepost.jobspec.sql.text import Expression, Item, Select, Tokens, aggregate_calls, read_over
 from milepost.language import check_column_name, did_you_mean
 from milepost.operators.over import RANKS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from milepost.jobspec.sql.clauses import FromItem, Select, read_query
-from milepost.jobspec.sql.expressions import aggregate_calls
-from milepost.jobspec.sql.tokens import Tokens
+from milepost.jobspec.sql.text.clauses import FromItem, Select, read_query
+from milepost.jobspec.sql.text.expressions import aggregate_calls
+from milepost.jobspec.sql.text.tokens import Tokens
 
 _CONNECTING = ("OR", "AND", "EQ", "NEQ", "LT", "LTE", "GT", "GTE", "NULLSAFE_EQ", "IS", "LIKE", "BETWEEN", "CASE")
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from milepost.jobspec.sql.clauses import FromItem
-from milepost.jobspec.sql.expressions import Expression
-from milepost.jobspec.sql.tokens import Fragment, Tokens, edited
+from milepost.jobspec.sql.text import Expression, Fragment, FromItem, Tokens, edited
 from milepost.language import did_you_mean
 from milepost.language.sql import problem_from, quote
 
