@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.backfill.backfill import DisposedBackfills as DisposedBackfills
     from milepost.jobmaster.backfill.plan import ApprovedBackfill as ApprovedBackfill
     from milepost.jobmaster.compatibility.advice import advice as advice
-    from milepost.jobmaster.compatibility.preflight import report_lines as report_lines
-    from milepost.jobmaster.compatibility.query_edits import statement_edits as statement_edits
+    from milepost.jobmaster.compatibility.edits.edit_rows import statement_edits as statement_edits
+    from milepost.jobmaster.compatibility.spec_check import report_lines as report_lines
     from milepost.jobmaster.job.checks.expectation_suites import suite_problems as suite_problems
     from milepost.jobmaster.job.checks.store_checks import local_disks as local_disks
     from milepost.jobmaster.job.checks.store_checks import probe_stores as probe_stores

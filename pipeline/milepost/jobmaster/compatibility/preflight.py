@@ -7,17 +7,15 @@ prints it when spec or code differ from the head's. Nothing is planned while any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from milepost.epoch import CheckpointMetadata, DimensionSnapshot, OperatorSnapshot, are_continued, other_tables, read_as
-from milepost.errors import InvalidRequest
-from milepost.jobmaster.compatibility.advice import advice
+from milepost.epoch import CheckpointMetadata, OperatorSnapshot, are_continued, other_tables
+from milepost.jobmaster.compatibility.changed_definitions import CHANGED, OLD_ROWS, changed_definitions
+from milepost.jobmaster.compatibility.edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
 from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
-from milepost.jobmaster.compatibility.query_edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
-from milepost.jobmaster.compatibility.recorded_spec import recorded_spec
 from milepost.jobmaster.compatibility.renamed_tables import describe_renamed_table
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.source_changes import describe_sources
@@ -25,10 +23,9 @@ from milepost.jobmaster.compatibility.table_columns import changed_types, missin
 from milepost.jobmaster.compatibility.table_locations import (
     OTHER_TABLE,
     OTHER_TABLE_OR_MIGRATION,
-    check_locations,
     resolved_path_note,
 )
-from milepost.jobmaster.job.code import JobCode, LoadedCode
+from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import (
     BEGINS_EMPTY,
@@ -44,30 +41,18 @@ from milepost.jobspec.graph import (
     JobGraph,
     compare_signatures,
     is_same_query,
-    reads_statement,
     retimed_sources,
     state_signatures,
     statement_of,
     without_queries,
 )
-from milepost.jobspec.job import JobSpec, SourceSpec
 from milepost.operators import STATEFUL_KINDS, StatefulOperator
 from milepost.operators.base import RowWiseSpec
-from milepost.operators.lookup import LookupOperator
-from milepost.protocol.records import CheckpointFailureReason
 from milepost.state.runs import SchemaChange, compare_schemas
 
 RESTORED, CONVERTED, NEW, DROPPED, REFUSED = "restored", "converted", "new", "dropped", "refused"
 REFILLED = "refilled"
 """Outcome of an operator or sink whose rows the next epoch makes again, from current rows upstream."""
-
-CHANGED = "changed"
-"""Outcome of a source, SQL or lookup that now produces other rows, or other event times, from the same input."""
-
-_OLD_ROWS = "rows read before stay as they are, unless a backfill reads them again"
-
-OnReport = Callable[[list[dict[str, str]]], None]
-"""Receives the report of a spec or code that differs from the head's, before anything is planned."""
 
 
 def preflight(
@@ -122,7 +107,7 @@ def preflight(
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
             row["detail"] += resolved_path_note(context, base.signatures["sources"][row["name"]].get("root"))
         elif row["kind"] == "source" and row["name"] in retimed:
-            outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {_OLD_ROWS}"
+            outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled - edits.replaced and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
         if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
@@ -134,7 +119,7 @@ def preflight(
             row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(row["detail"] == BEGINS_EMPTY, base)}
         outcome = REFILLED if edit is Edit.REFILL else outcome
         row["outcome"] = outcome if row["verdict"] in accepted else REFUSED
-    return [*rows, *_changed_definitions(context, base)]
+    return [*rows, *changed_definitions(context, base)]
 
 
 def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
@@ -145,127 +130,6 @@ def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:
         "sinks": {name: sink for name, sink in sinks.items() if name in base.sinks or name in graph.sink_inputs},
         "job": {"job": {"max_parallelism": base.max_parallelism}},
     }
-
-
-def _definition(operator: RowWiseSpec) -> dict[str, Any]:
-    """Return the part of a spec that determines an operator's output for a given input."""
-    return operator.model_dump(mode="json", exclude={"uid", "inputs"})
-
-
-def _changed_definitions(context: JobContext, base: CheckpointMetadata) -> Iterator[dict[str, str]]:
-    """Yield a row for each source and row-wise operator that now produces other rows: compatible, but easily missed."""
-    if base.spec_hash == context.job.spec_hash:
-        return
-    before = recorded_spec(base)
-    if before is None:
-        return
-    current = context.job.spec
-    recorded = {
-        operator.uid: _definition(operator) for operator in before.operators if isinstance(operator, RowWiseSpec)
-    }
-    changes: list[tuple[str, str, str, str]] = [
-        (operator.kind, operator.uid, operator.uid, operator.definition_text)
-        for operator in current.operators
-        if isinstance(operator, RowWiseSpec)
-        and not reads_statement(current, operator.uid)  # what depends on it has a verdict of its own
-        and recorded.get(operator.uid, _definition(operator)) != _definition(operator)
-    ]
-    for name, source in current.sources.items():
-        if name not in before.sources:
-            continue
-        if before.sources[name].layout.options != source.layout.options:
-            changes.append(("source", name, f"source {name}", "how it reads its objects"))
-        elif _is_reordered(before.sources[name], base.dimensions.get(name), source):
-            changes.append(
-                ("source", name, f"source {name}", f"the order of its columns{_tied_lookups(current, name)}")
-            )
-    for kind, name, uid, what in changes:
-        detail = f"{what} changed after checkpoint {base.checkpoint_id}: {_OLD_ROWS}"
-        yield {"kind": kind, "name": name, "uid": uid, "verdict": COMPATIBLE, "detail": detail, "outcome": CHANGED}
-
-
-def _is_reordered(before: SourceSpec, held: DimensionSnapshot | None, now: SourceSpec) -> bool:
-    """Return whether a source has its columns in another order than at a checkpoint.
-
-    Args:
-        held: the recorded content of a static source. It states how that was read, whatever the spec said.
-    """
-    orders = [source.column_names for source in (before, now)]
-    former, current = [[name for name in order if all(name in other for other in orders)] for order in orders]
-    same = _rows_read(before) == _rows_read(now)
-    return former != current or (same and held is not None and held.read_as != read_as(now))
-
-
-def _rows_read(source: SourceSpec) -> tuple[object, ...]:
-    return source.layout.format, source.columns, source.layout.partitions
-
-
-def _tied_lookups(spec: JobSpec, source: str) -> str:
-    """Return, as a clause, the lookups that break ties by the order of a static source's columns."""
-    lookups = [operator for operator in spec.operators if isinstance(operator, LookupOperator)]
-    tied = [lookup.uid for lookup in lookups if lookup.dimension == source and lookup.order_by]
-    return f", which breaks ties of {' and '.join(tied)}," if tied else ""
-
-
-def report_lines(report: list[dict[str, str]]) -> list[str]:
-    """Format the report, one line per changed row and one line that lists the unchanged ones."""
-    lines = ["spec or code differ from the head's; what is continued:"]
-    for row in report:
-        if row["detail"] != UNCHANGED:
-            need = f", {row['verdict']}" if row["outcome"] == REFUSED else ""
-            lines.append(f"  {row['uid']}: {row['outcome']}{need}: {row['detail']}")
-    same = [row["uid"] for row in report if row["detail"] == UNCHANGED and row["kind"] != "job"]
-    return [*lines, f"  restored unchanged: {', '.join(same)}"] if same else lines
-
-
-def check_compatible(
-    context: JobContext,
-    base: CheckpointMetadata | None,
-    code: JobCode,
-    loaded: LoadedCode,
-    *,
-    allow_non_restored_state: bool = False,
-    from_now_on: bool = False,
-    on_report: OnReport | None = None,
-    can_rebuild: bool = True,
-    retry_command: str | None = None,
-) -> bool:
-    """Refuse a spec or functions that cannot continue the state of a checkpoint.
-
-    Returns: whether the next epoch discards or refills state, which it does even without input.
-    Raises: InvalidRequest.
-    Args:
-        allow_non_restored_state: whether state that no operator restores, and positions of removed sources, may be
-            discarded.
-        from_now_on: whether SQL statements may lack rows that were read before.
-        on_report: receives the report, refused or not, if spec or code differ from the checkpoint's.
-        can_rebuild, retry_command: as in `advice`.
-    """
-    if base is None:
-        return False
-    check_locations(context, base)
-    report = preflight(
-        context, base, loaded, allow_non_restored_state=allow_non_restored_state, from_now_on=from_now_on
-    )
-    if on_report is not None and (base.spec_hash, base.code_hash) != (context.job.spec_hash, code.hash):
-        on_report(report)
-    refused_operators = refusals(context.job.spec, base, loaded.graph, loaded)  # these errors have their own hints
-    refused = [row for row in report if row["outcome"] == REFUSED and row["name"] not in refused_operators]
-    if refused:
-        raise InvalidRequest(
-            f"job {context.spec.name}: the spec does not fit checkpoint {base.checkpoint_id}: "
-            f"{'; '.join(mismatches(refused))}. "
-            "Nothing was written.",
-            hint=advice(context.spec, loaded.graph, refused, can_rebuild=can_rebuild, retry_command=retry_command),
-            preflight=report,
-            reason=CheckpointFailureReason.SPEC_REFUSED.value,
-        )
-    return any(row["verdict"] in (NON_RESTORED, FROM_NOW_ON) or row["outcome"] == REFILLED for row in report)
-
-
-def mismatches(report: list[dict[str, str]]) -> list[str]:
-    """Format the rows that the next epoch refuses, one text per row."""
-    return [f"{row['uid']}: {row['verdict']} ({row['detail']})" for row in report if row["outcome"] == REFUSED]
 
 
 def _former_sink(name: str, recorded: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, str]:

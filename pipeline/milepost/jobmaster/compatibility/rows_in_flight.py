@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.compatibility.query_edits import without_refilled
+from milepost.jobmaster.compatibility.edits import without_refilled
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, analyse, input_signatures, late_outputs

@@ -267,7 +267,7 @@ class Reports:
     @suggest_rollback
     def incomplete_statements(self) -> dict[str, int]:
         """Return the SQL statements that do not equal their queries -> the checkpoint before which they do not."""
-        from milepost.jobmaster.compatibility.query_edits import incomplete_statements
+        from milepost.jobmaster.compatibility.edits import incomplete_statements
 
         return incomplete_statements(self._context.job.spec, self._context.graph, self._base())
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from milepost.epoch import CheckpointMetadata, counted, iso_ms
 from milepost.errors import PlanOutdated, StateCorrupt
-from milepost.jobmaster.compatibility.preflight import mismatches, preflight
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.compatibility.spec_check import mismatches
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.leadership.table_previews import (
     SinkPreview,

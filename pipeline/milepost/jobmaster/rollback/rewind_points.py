@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.errors import Busy, CheckpointError, StateCorrupt
-from milepost.jobmaster.compatibility.preflight import mismatches, preflight
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.compatibility.spec_check import mismatches
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at
 from milepost.jobmaster.leadership.table_previews import fate_of_dropped

@@ -20,7 +20,7 @@ from milepost.epoch import (
 )
 from milepost.epoch.timing import TaskTimes, ThroughputEstimate, Work, measure
 from milepost.errors import ProtocolViolation
-from milepost.jobmaster.compatibility.query_edits import INCOMPLETE
+from milepost.jobmaster.compatibility.edits import INCOMPLETE
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import collect_task_times
 from milepost.jobmaster.run.bad_input import bad_input

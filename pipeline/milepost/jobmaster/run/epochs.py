@@ -22,7 +22,7 @@ from functools import partial
 from milepost.epoch import EpochReport, EpochRunner
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError
-from milepost.jobmaster.compatibility.preflight import OnReport
+from milepost.jobmaster.compatibility.spec_check import OnReport
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import LogBounds

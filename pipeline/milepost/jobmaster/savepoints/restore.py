@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from milepost.epoch import CheckpointMetadata, with_names_of, with_readers_of
 from milepost.errors import CheckpointError, InvalidRequest, StateCorrupt, with_hint
-from milepost.jobmaster.compatibility.preflight import check_compatible
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
+from milepost.jobmaster.compatibility.spec_check import check_compatible
 from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext

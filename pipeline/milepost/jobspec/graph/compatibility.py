@@ -263,7 +263,7 @@ def _judge(section: str, before: Mapping[str, Any] | None, after: Mapping[str, A
 
 
 def without_queries(signatures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return signatures without the digests of queries, which have verdicts of their own (`query_edits.py`)."""
+    """Return signatures without the digests of queries, which have verdicts of their own."""
     sections = {
         section: {name: {key: one[key] for key in one if key != _QUERY} for name, one in signatures[section].items()}
         for section in ("operators", "sinks")

@@ -337,7 +337,7 @@ def test_without_the_recorded_spec_the_digests_of_queries_decide(
     tmp_path: Path, in_process: Plane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A later version may not read the spec of an earlier one."""
-    monkeypatch.setattr("milepost.jobmaster.compatibility.query_edits.recorded_spec", lambda base: None)
+    monkeypatch.setattr("milepost.jobmaster.compatibility.edits.recorded_texts.recorded_spec", lambda base: None)
     job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
     job.run(runner)
     job.rescale(1)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.compatibility.preflight import preflight, report_lines
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.compatibility.spec_check import report_lines
 from milepost.jobmaster.job.code import read_code
 from milepost.jobspec.graph.compatibility import NEW_UID, NON_RESTORED, UNCHANGED
 from milepost.state.buffers.channel_state import ChannelStateHandle

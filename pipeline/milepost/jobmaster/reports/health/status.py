@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, counted, iso_ms
-from milepost.jobmaster.compatibility.preflight import mismatches, preflight
-from milepost.jobmaster.compatibility.query_edits import incomplete_statements
+from milepost.jobmaster.compatibility.edits import incomplete_statements
+from milepost.jobmaster.compatibility.preflight import preflight
+from milepost.jobmaster.compatibility.spec_check import mismatches
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import is_provably_dead
