@@ -10,8 +10,8 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
 
 from milepost.airflow.dags.dag_settings import sink_assets
+from milepost.airflow.dags.spec_docs import spec_as_docs
 from milepost.airflow.operators import land_input, tasks
-from milepost.airflow.operators.dag_ids import spec_as_docs
 from milepost.jobspec.load import LoadedJob
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from datetime import timedelta
 from airflow.sdk import DAG, DeltaTriggerTimetable
 
 from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task_defaults
-from milepost.airflow.operators.dag_ids import epoch_dag_id, land_dag_id, spec_as_docs
+from milepost.airflow.dags.spec_docs import spec_as_docs
+from milepost.airflow.operators.dag_ids import epoch_dag_id, land_dag_id
 from milepost.airflow.operators.land_input import LAND, LandOnScheduleOperator
 from milepost.jobspec.load import LoadedJob
 from milepost.language.times import format_duration

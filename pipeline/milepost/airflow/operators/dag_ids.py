@@ -1,4 +1,4 @@
-"""The ids of a job's DAGs, and the task attributes that document its spec."""
+"""The ids of a job's DAGs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from milepost.jobspec.load import LoadedJob
 from milepost.language.times import format_duration
 
 EPOCH_SUFFIX = "__epoch"
@@ -54,12 +53,3 @@ def duplicate_dag_id(job: str) -> str:
 def is_of_a_job(dag_id: str) -> bool:
     """Return whether a DAG id is one that `load_jobs` creates for a valid spec."""
     return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX)) or LAND_INFIX in dag_id
-
-
-def spec_as_docs(job: LoadedJob) -> dict[str, str]:
-    """Return the operator arguments that store the job's spec as docs of one task, with `${env:…}` unresolved.
-
-    Airflow stores them with the DAG. Its UI shows them, and our pages read the job from there, so that the API server
-    does not need the spec files.
-    """
-    return {"doc": str(job.path), "doc_yaml": job.text}

@@ -28,8 +28,18 @@ def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+def ordered_columns(order_by: tuple[tuple[str, bool], ...]) -> tuple[str, ...]:
+    """Return the columns of an order."""
+    return tuple(name for name, _ in order_by)
+
+
+def order_texts(order_by: tuple[tuple[str, bool], ...]) -> list[str]:
+    """Return each column of an order as text: ``views desc``, ``page asc``."""
+    return [f"{name} {'desc' if descends else 'asc'}" for name, descends in order_by]
+
+
 def _distinct_columns(order: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, bool], ...]:
-    distinct(tuple(name for name, _ in order))
+    distinct(ordered_columns(order))
     return order
 
 

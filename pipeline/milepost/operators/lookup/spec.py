@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from milepost.language import ColumnType, Path, Problem, did_you_mean
-from milepost.operators.base.operator_spec import EventTimeRule, OrderColumns, RowWiseSpec
+from milepost.operators.base.operator_spec import EventTimeRule, OrderColumns, RowWiseSpec, ordered_columns
 from milepost.operators.base.origins import SORTED, RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows, append_problems, key_problems
 from milepost.operators.base.two_inputs import (
@@ -76,7 +76,7 @@ class LookupOperator(TwoInputs, RowWiseSpec):
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         joined = joined_lineage(self, inputs, self.key)
-        order = inputs[1].by(SORTED, (name for name, _ in self.order_by))
+        order = inputs[1].by(SORTED, ordered_columns(self.order_by))
         return RowsLineage(joined.columns, union(joined.rows, order), joined.any_column)
 
     def columns_read(

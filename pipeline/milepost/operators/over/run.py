@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.language import ColumnType, to_arrow
+from milepost.operators.base.operator_spec import ordered_columns
 from milepost.operators.contract import (
     ONLY_TABLE,
     BuildOptions,
@@ -73,7 +74,7 @@ class OverPartitions:
         self.functions, self.output_key = spec.functions, spec.output_key
         schema = input_.schema
         check_key(self.uid, self.output_key, schema)
-        check_order(self.uid, [name for name, _ in self.order_by], schema)
+        check_order(self.uid, ordered_columns(self.order_by), schema)
         self.over_updates = WEIGHT_COLUMN in schema.names
         self.row_schema = pa.schema([field for field in plain_schema(schema) if field.name != WEIGHT_COLUMN])
         made = [pa.field(name, _result_type(call, self.row_schema)) for name, call in self.functions.items()]
@@ -123,7 +124,7 @@ class OverPartitions:
         if count < rows.num_rows:
             chosen = last_rows(rows, codes, ())
             rows, owners = rows.take(pa.array(chosen)), owners[chosen]
-        order_columns = [name for name, _ in self.order_by]
+        order_columns = ordered_columns(self.order_by)
         ordered = rows.select([*self.row_key, *(name for name in order_columns if name not in self.row_key)])
         order, _ = sorted_rows(ordered, owners, self.order_by)
         rows, owners = rows.take(pa.array(order)), owners[order]

@@ -8,7 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from milepost.language import ColumnName, ColumnType, Path, Problem, did_you_mean
-from milepost.operators.base.operator_spec import AnyColumns, EventTimeRule, KeyedOperator, OrderColumns
+from milepost.operators.base.operator_spec import (
+    AnyColumns,
+    EventTimeRule,
+    KeyedOperator,
+    OrderColumns,
+    order_texts,
+    ordered_columns,
+)
 from milepost.operators.base.origins import AGGREGATED, MADE_OF, WINDOWED, RowsLineage, union
 from milepost.operators.base.output_rows import (
     APPEND,
@@ -64,11 +71,6 @@ class OverOperator(KeyedOperator):
         """Key of the output: a row that moves to another partition is deleted and inserted."""
         return (*self.key, *(name for name in self.row_key if name not in self.key))
 
-    @property
-    def order_texts(self) -> list[str]:
-        """Each column of `order_by` as text: ``at desc``, ``page asc``."""
-        return [f"{name} {'desc' if descends else 'asc'}" for name, descends in self.order_by]
-
     def output_rows(
         self, inputs: Sequence[OutputRows], path: Path, declared: Mapping[str, ColumnType] | None
     ) -> OutputRows | list[Problem]:
@@ -76,7 +78,7 @@ class OverOperator(KeyedOperator):
         (rows,), (name,) = inputs, self.inputs
         problems = [*self._input_problems(rows, path), *key_problems(self.key, name, rows, path)]
         problems += scalar_problems("a key", self.row_key, name, rows, (*path, "row_key"))
-        columns = [column for column, _ in self.order_by]
+        columns = ordered_columns(self.order_by)
         problems += scalar_problems("an order", columns, name, rows, (*path, "order_by"))
         problems += self._function_problems(rows, path)
         if problems:
@@ -119,7 +121,7 @@ class OverOperator(KeyedOperator):
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         (rows,) = inputs
-        place = rows.by(WINDOWED, (*self.key, *(name for name, _ in self.order_by)))
+        place = rows.by(WINDOWED, (*self.key, *ordered_columns(self.order_by)))
         made = {
             output: union(rows.by(AGGREGATED if call.function in AGGREGATES else MADE_OF, [call.column]), place)
             for output, call in self.functions.items()
@@ -136,14 +138,14 @@ class OverOperator(KeyedOperator):
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
         read = [call.column for call in self.functions.values() if call.column is not None]
-        return [("", [*dict.fromkeys((*self.output_key, *(name for name, _ in self.order_by), *read))])]
+        return [("", [*dict.fromkeys((*self.output_key, *ordered_columns(self.order_by), *read))])]
 
     def holds_event_times(self, event_time: str | None) -> bool:
-        return any(name == event_time for name, _ in self.order_by)
+        return event_time in ordered_columns(self.order_by)
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # Partitions without new rows have published rows, which depend on all of this.
-        return {"order_by": self.order_texts, "row_key": list(self.row_key), "functions": self.update_calls}
+        return {"order_by": order_texts(self.order_by), "row_key": list(self.row_key), "functions": self.update_calls}
 
     def state_bounds(self) -> tuple[StateBound, ...]:
         return (StateBound("", f"the rows of {self.inputs[0]}", grows_with=f"rows of {self.inputs[0]}"),)

@@ -21,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from milepost.operators.base.operator_spec import ordered_columns
 from milepost.operators.contract import (
     ONLY_TABLE,
     Bools,
@@ -109,7 +110,7 @@ class TopByKey:
         """
         schema = input_.schema
         check_key(uid, key, schema)
-        check_order(uid, [name for name, _ in order_by], schema)
+        check_order(uid, ordered_columns(order_by), schema)
         self.uid, self.key, self.order_by, self.n = uid, tuple(key), order_by, n
         self.rank, self.ties = rank or _UNSHOWN_RANK, ties
         self.is_keyed = ties is None and (rank is not None or (n == 1 and bool(key)))
@@ -121,7 +122,7 @@ class TopByKey:
         self.ranked_schema = distinct_columns(uid, [*self.input_schema, *ranked])
         self.deletes = self.is_keyed and self.over_updates and not set(key) <= set(input_.stable_key)
         self.output_schema = self.ranked_schema.append(DELETED_FIELD) if self.deletes else self.ranked_schema
-        broken_by = tie_break(self.input_schema, self.key, [name for name, _ in order_by])
+        broken_by = tie_break(self.input_schema, self.key, ordered_columns(order_by))
         self.tables: Mapping[str, StateTable] = {
             ONLY_TABLE: multi_row_table(self.key, self.input_schema, tie_break=broken_by)
         }
@@ -268,7 +269,7 @@ class TopByKey:
             # views         9  9  7  5       rows of one key, in order
             # rows before   0  0  2  3       rank 1  1  3  4
             # ranks before  0  0  1  2       dense 1  1  2  3
-            declared = order_numbers([rows.column(name) for name, _ in self.order_by])[order]
+            declared = order_numbers([rows.column(name) for name in ordered_columns(self.order_by)])[order]
             opens = first.copy()
             opens[1:] |= declared[1:] != declared[:-1]
             of_tie = np.cumsum(opens) - 1

@@ -8,7 +8,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from milepost.language import ColumnName, ColumnType, Path, Problem
-from milepost.operators.base.operator_spec import AnyColumns, EventTimeRule, KeyedOperator, OrderColumns
+from milepost.operators.base.operator_spec import (
+    AnyColumns,
+    EventTimeRule,
+    KeyedOperator,
+    OrderColumns,
+    order_texts,
+    ordered_columns,
+)
 from milepost.operators.base.origins import GROUPED, SORTED, RowsLineage, union
 from milepost.operators.base.output_rows import (
     RETRACTIONS,
@@ -64,11 +71,6 @@ class TopOperator(KeyedOperator):
         """Whether each row of the output has a key of its own: the rank, or the key of its only row."""
         return not self.ties and (self.rank is not None or (self.n == 1 and bool(self.key)))
 
-    @property
-    def order_texts(self) -> list[str]:
-        """Each column of `order_by` as text: ``views desc``, ``page asc``."""
-        return [f"{name} {'desc' if descends else 'asc'}" for name, descends in self.order_by]
-
     event_time_rule: ClassVar[EventTimeRule] = EventTimeRule("none")
     lost_state: ClassVar[str] = "the rows that rank now: only later rows will rank"
     publishes_state: ClassVar[bool] = True
@@ -84,7 +86,7 @@ class TopOperator(KeyedOperator):
         (rows,), (name,), rank = inputs, self.inputs, self.rank
         problems = [] if rows.retracts else append_problems(self.kind, name, rows, path)
         problems += key_problems(self.key, name, rows, path)
-        columns = [column for column, _ in self.order_by]
+        columns = ordered_columns(self.order_by)
         problems += scalar_problems("an order", columns, name, rows, (*path, "order_by"))
         taken = [column for column in rows.columns if rank is not None and column.casefold() == rank.casefold()]
         if taken:
@@ -107,20 +109,20 @@ class TopOperator(KeyedOperator):
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         (rows,) = inputs
-        order = rows.by(SORTED, (name for name, _ in self.order_by))
+        order = rows.by(SORTED, ordered_columns(self.order_by))
         deciding = union(rows.rows, rows.by(GROUPED, self.key), order)
         ranked = {} if self.rank is None else {self.rank: union(rows.by(GROUPED, self.key), order)}
         return RowsLineage({**rows.columns, **ranked} if rows.columns else {}, deciding, rows.any_column)
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
-        return [("", [*self.key, *(name for name, _ in self.order_by)])]
+        return [("", [*self.key, *ordered_columns(self.order_by)])]
 
     def holds_event_times(self, event_time: str | None) -> bool:
-        return any(name == event_time for name, _ in self.order_by)
+        return event_time in ordered_columns(self.order_by)
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # State does not hold the rows below the n-th.
-        return {"order_by": self.order_texts, "n": self.n} | ({"ties": self.ties} if self.ties else {})
+        return {"order_by": order_texts(self.order_by), "n": self.n} | ({"ties": self.ties} if self.ties else {})
 
     def state_bounds(self) -> tuple[StateBound, ...]:
         rows = f"the rows of the first {self.n:,} ranks" if self.ties else f"at most {self.n:,} rows"
