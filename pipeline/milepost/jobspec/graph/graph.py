@@ -62,6 +62,7 @@ class Node:
             are retracted and have no key).
         key: key columns of its output; () if there is no key.
         deletes: whether rows may be deleted. Its updates then have `DELETED_COLUMN` after `columns`.
+        repeats_keys: as in `OutputRows`.
         retracts: whether operators read its updates, directly or through SQL, together with the rows they replace.
         shown: whether a sink reads its rows, directly or through SQL.
         conditions: (column name, SQL condition) that Spark adds to its input, see `OperatorSpec.conditions`.
@@ -83,6 +84,7 @@ class Node:
     shift_us: int = 0
     holdback_us: int = 0
     deletes: bool = False
+    repeats_keys: bool = False
     retracts: bool = False
     conditions: tuple[tuple[str, str], ...] = ()
     shown: bool = False
@@ -301,6 +303,7 @@ class _Builder:
             shift_us=rows.shift_us,
             holdback_us=rows.holdback_us,
             deletes=rows.deletes,
+            repeats_keys=rows.repeats_keys,
         )
 
     def _sinks(self) -> None:
@@ -367,4 +370,5 @@ def _rows_of(node: Node) -> OutputRows:
         shift_us=node.shift_us,
         deletes=node.deletes,
         retracts=node.output_kind != APPEND,
+        repeats_keys=node.repeats_keys,
     )

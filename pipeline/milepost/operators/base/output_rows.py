@@ -22,6 +22,7 @@ class OutputRows:
     Attributes:
         shift_us, holdback_us, deletes: as in `Node`.
         retracts: whether operators may read its updates, because the producer also emits the rows they replace.
+        repeats_keys: for append rows, whether a later row may have the key of an earlier one.
         columns_known: whether the columns are known. They are not downstream of a process operator whose class was not
             loaded (`lint` and DAG files load none). Column names are then not checked, and event time and key are
             assumed to be kept.
@@ -36,6 +37,12 @@ class OutputRows:
     holdback_us: int = 0
     deletes: bool = False
     retracts: bool = False
+    repeats_keys: bool = False
+
+    @property
+    def unique_key(self) -> tuple[str, ...] | None:
+        """Columns that no two current rows have in common, () for a single row; None: there are none."""
+        return self.key if self.kind == UPDATES or (self.key and not self.repeats_keys) else None
 
     def type_of(self, column: str | None) -> ColumnType | None:
         """Return a column's type, or None if it is not known."""

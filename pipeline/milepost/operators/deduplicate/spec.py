@@ -42,7 +42,13 @@ class DeduplicateOperator(KeyedOperator):
         if problems:
             return problems
         return OutputRows(
-            rows.columns, rows.event_time, APPEND, self.key, columns_known=rows.columns_known, shift_us=rows.shift_us
+            rows.columns,
+            rows.event_time,
+            APPEND,
+            self.key,
+            columns_known=rows.columns_known,
+            shift_us=rows.shift_us,
+            repeats_keys=self.ttl is not None,  # a forgotten key passes again
         )
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:

@@ -72,6 +72,7 @@ class LookupOperator(TwoInputs, RowWiseSpec):
             left.key,
             columns_known=left.columns_known,
             shift_us=left.shift_us,
+            repeats_keys=left.repeats_keys,
         )
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:

@@ -96,7 +96,14 @@ class OverOperator(KeyedOperator):
 
     def _input_problems(self, rows: OutputRows, path: Path) -> Iterator[Problem]:
         (name,) = self.inputs
-        if rows.kind == APPEND and not (rows.key and {*rows.key} <= {*self.row_key}):
+        if rows.kind == APPEND and rows.key and rows.repeats_keys:
+            message = (
+                f"a key may return in the rows of {name}, because `kind: deduplicate` with a `ttl` forgets keys; two "
+                "rows with one key would never become unique; remove the `ttl`, or read the newest row of each key "
+                "(`kind: latest`)"
+            )
+            yield Problem((*path, "inputs", 0), message)
+        elif rows.kind == APPEND and not (rows.key and {*rows.key} <= {*self.row_key}):
             message = (
                 f"the rows of {name} are append without a key that `row_key` contains, so two rows with one key would "
                 "never become unique; read the newest row of each key (`kind: latest`), or `kind: deduplicate`"

@@ -110,7 +110,8 @@ def _selected(select: Branch, rows: OutputRows) -> OutputRows:
         if type_ is not None and type_.element is None:
             raise SqlProblem(f"explode takes a list, but {plan.exploded.column} is {type_}")
         columns[plan.exploded.name] = None if type_ is None else type_.element
-    output = OutputRows(columns, rows.event_time if keeps_time else None, rows.kind, key, shift_us=rows.shift_us)
+    event_time = rows.event_time if keeps_time else None
+    output = OutputRows(columns, event_time, rows.kind, key, shift_us=rows.shift_us, repeats_keys=rows.repeats_keys)
     return output if rows.kind == APPEND else _updated(output, rows, plan)
 
 

@@ -248,6 +248,27 @@ def test_a_query_is_refused_at_its_line_and_column(query: str) -> None:
     assert problem.startswith(f"shop.sql:{REFUSED[query]}")
 
 
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT *, count(*) OVER (PARTITION BY customer) AS n FROM seen", "1:41: these rows may return, because a"),
+        ("SELECT id, dense_rank() OVER (ORDER BY customer) AS n FROM seen", "1:42: write QUALIFY … <= n for the"),
+        ("SELECT s.*, n FROM seen s LEFT JOIN sizes z ON s.customer = z.customer", "1:1: the rows of v have no key"),
+    ],
+)
+def test_rows_that_a_ttl_forgets_are_no_key(query: str, problem: str) -> None:
+    """They may return, so a table with one row per key could not show the query."""
+    seen = "SELECT DISTINCT id, customer, ordered_at FROM orders"
+    sizes = "CREATE TEMPORARY VIEW sizes AS SELECT customer, count(*) AS n FROM orders GROUP BY customer;\n"
+    sql = f"CREATE MATERIALIZED VIEW v AS {query};\nCREATE TEMPORARY VIEW seen %s AS {seen};\n{sizes}"
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(sql % "TBLPROPERTIES ('milepost.ttl' = '7 days')")
+    assert refused.value.message.splitlines()[1].startswith(f"shop.sql:{problem}")
+    if "dense_rank" not in query:
+        spec = json.dumps(document(sql))
+        from_text(spec, Path("/jobs/shop.yaml"), SqlText.of("shop.sql", sql % "")).graph()
+
+
 def test_each_statement_reports_its_own_problem_and_none_that_follows_from_it() -> None:
     sql = (
         "CREATE TEMPORARY VIEW a AS SELECT nothing FROM orders;\n"

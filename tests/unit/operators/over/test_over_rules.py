@@ -24,8 +24,10 @@ VALUED = {"uid": "valued", "kind": "over", "inputs": ["newest"], "key": ["page"]
 
 def spec(*operators: dict[str, Any]) -> JobSpec:
     source = {"format": "json", "path": "in/*", "schema": CLICKS, "event_time": "at"}
+    pages = {"format": "json", "path": "pages/*", "schema": {"page": "string", "size": "int64"}, "static": True}
+    sources = {"clicks": source} | ({"pages": pages} if any("pages" in one["inputs"] for one in operators) else {})
     sink = {"name": "table", "input": operators[-1]["uid"], "format": "parquet", "path": "out", "mode": "upsert"}
-    value = {"name": "job", "storage": "lake", "sources": {"clicks": source}, "sinks": [sink]}
+    value = {"name": "job", "storage": "lake", "sources": sources, "sinks": [sink]}
     return JobSpec.model_validate({**value, "operators": [*operators]})
 
 
@@ -126,6 +128,20 @@ def test_append_rows_with_a_key_may_be_read_and_their_state_grows_with_them() ->
     assert state["grows_with"] == "rows of once"
     with wording.raises(InvalidRequest):
         build_graph(spec(once, valued | {"row_key": ["x"]}))
+
+
+@pytest.mark.parametrize("between", [None, "sql", "lookup"])
+def test_rows_of_which_a_forgotten_key_may_return_are_refused(between: str | None) -> None:
+    once = {"uid": "once", "kind": "deduplicate", "inputs": ["clicks"], "key": ["i"], "ttl": "1h"}
+    steps = {"sql": {"uid": "step", "kind": "sql", "inputs": ["once"], "sql": "SELECT i, page, x FROM once"},
+             "lookup": {"uid": "step", "kind": "lookup", "inputs": ["once", "pages"], "key": ["page"]}}  # fmt: skip
+    valued = {**VALUED, "order_by": ["x"], "functions": {"n": "sum(x)"}}
+    operators = [once, valued | {"inputs": ["once"]}]
+    if between is not None:
+        operators = [once, steps[between], valued | {"inputs": ["step"]}]
+    with wording.raises(InvalidRequest):
+        build_graph(spec(*operators))
+    build_graph(spec(*[{key: one[key] for key in one if key != "ttl"} for one in operators]))
 
 
 def test_a_list_of_functions_is_needed() -> None:

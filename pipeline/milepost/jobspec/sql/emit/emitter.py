@@ -125,8 +125,7 @@ class Emitter:
 
     def unique_of(self, name: str) -> tuple[str, ...] | None:
         """Return the unique columns of a node's current rows, () for a single row; None: there are none."""
-        rows = self.rows[name]
-        return self.unique.get(name, rows.key if rows.kind == UPDATES or rows.key else None)
+        return self.unique.get(name, self.rows[name].unique_key)
 
     def remove_last(self) -> tuple[dict[str, Any], OutputRows]:
         """Remove the operator that was added last; return it and its rows."""

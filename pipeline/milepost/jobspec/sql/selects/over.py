@@ -18,6 +18,11 @@ _NO_KEY = (
     "these rows have no key by which their values could be replaced: read the newest row per key (QUALIFY row_number() "
     "OVER (PARTITION BY key ORDER BY time DESC) = 1), the rows of a GROUP BY, or SELECT DISTINCT"
 )
+_KEY_RETURNS = (
+    "these rows may return, because a SELECT DISTINCT with a ttl forgets rows; remove `milepost.ttl` (of an operator "
+    "of the spec, `ttl`), or read the newest row per key (QUALIFY row_number() OVER (PARTITION BY key ORDER BY time "
+    "DESC) = 1)"
+)
 
 
 def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool) -> None:
@@ -68,11 +73,11 @@ class OverCompiler:
             if call.partition_and_order != first.partition_and_order:
                 message = "functions with OVER of one SELECT must have the same PARTITION BY and ORDER BY; put "
                 raise call.tokens.problem(f"{message}the others into a common table expression")
-        unique = self.emitter.unique_of(self.frame.node)
+        unique, rows = self.emitter.unique_of(self.frame.node), self.emitter.read(self.frame.node)
         if unique is None:
+            no_key = _KEY_RETURNS if rows.key and rows.repeats_keys else _NO_KEY
             is_rank = first.function in RANKS
-            raise first.tokens.problem(f"write QUALIFY … <= n for the first rows; {_NO_KEY}" if is_rank else _NO_KEY)
-        rows = self.emitter.read(self.frame.node)
+            raise first.tokens.problem(f"write QUALIFY … <= n for the first rows; {no_key}" if is_rank else no_key)
         for name in (*unique, *(rows.key if rows.kind != APPEND else ())):
             self._add(Column.plain(name, self.at.start))
         if not first.partition:
