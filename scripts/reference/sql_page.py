@@ -57,10 +57,13 @@ _RULES = """
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
   This needs an argument of columns, numbers, arithmetic, CASE, coalesce and CAST. Of another function, such as
   `round(x, 2)`, write `CAST(round(x, 2) AS DECIMAL(12, 2))`; without it `sum` is `decimal(38,s)` and `avg` a double.
+* A query in FROM without a name has that of its first relation, `query_orders`. Two of one relation need names of
+  their own.
 * ORDER BY without LIMIT has no effect: a table has no order.
 * Functions with OVER need rows with a key, which becomes the key of their rows, with PARTITION BY. Rows that tie in
   ORDER BY are in the order of this key. Without ROWS a function reads the rows up to the last one that ties with the
-  current row, or without ORDER BY the whole partition. All functions with OVER of a SELECT have the same PARTITION BY
+  current row, or without ORDER BY the whole partition. An expression of PARTITION BY that the SELECT list also has is
+  part of the key of a view. All functions with OVER of a SELECT have the same PARTITION BY
   and ORDER BY, and GROUP BY, QUALIFY and LIMIT are in another SELECT.
 """
 _STATEMENT_NOTES = """\
@@ -70,7 +73,8 @@ _STATEMENT_NOTES = """\
 _ALSO_REFUSED = """\
 Also refused, each at its line and column: NOT IN
 where a null would decide, other queries in expressions, RANGE and GROUPS
-frames, IGNORE NULLS, FILTER with OVER, lateral aliases, aliases in HAVING,
+frames, IGNORE NULLS, FILTER with OVER, OVER outside the SELECT list and
+QUALIFY, lateral aliases, aliases in HAVING,
 NATURAL, and an output column that occurs twice.
 """
 

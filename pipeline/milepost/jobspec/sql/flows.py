@@ -15,7 +15,7 @@ from typing import Any
 
 from milepost.jobspec.sql.emit import Column, Emitter, described
 from milepost.jobspec.sql.names import Relation, Scope
-from milepost.jobspec.sql.text import FromItem, Tokens, digest, read_relations
+from milepost.jobspec.sql.text import FromItem, Tokens, aggregate_calls, digest, read_relations, window_calls
 from milepost.language import did_you_mean
 from milepost.operators.base import APPEND
 
@@ -150,6 +150,8 @@ class FlowCompiler:
     def compile(self) -> str:
         """Add the steps of the table; return the last. Raises SqlProblem."""
         flow, at, clauses = self.flow, self.flow.whole, self.flow.clauses
+        for clause in ("SEQUENCE BY", "APPLY AS DELETE WHEN"):
+            _check_row_wise(clause, clauses.get(clause))
         everything = [column.name for column in self._columns]
         shown = self._listed("COLUMNS", everything)
         key = self._listed("KEYS", everything)
@@ -230,3 +232,12 @@ class FlowCompiler:
                 raise part.problem(f"{part.text} occurs twice")
             named.append(folded[part.name().casefold()])
         return [column for column in columns if column not in named] if excepts else named
+
+
+def _check_row_wise(clause: str, run: Tokens | None) -> None:
+    """Raise SqlProblem if an expression of a clause reads several changes."""
+    if run is None:
+        return
+    over = [run.part(name_at) for name_at, _, _ in window_calls(run)]
+    for call in (*over, *(one.tokens for one in aggregate_calls(run))):
+        raise call.problem(f"{call.word(0).lower()} reads several rows; {clause} takes an expression over one change")

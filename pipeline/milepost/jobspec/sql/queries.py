@@ -45,6 +45,7 @@ from milepost.jobspec.sql.selects import (
     OverCompiler,
     RankCompiler,
     check_over,
+    check_over_clauses,
     columns_outside,
     compared,
     read_grouping,
@@ -164,8 +165,7 @@ class QueryCompiler:
         branches: list[tuple[str, list[Column], list[Fragment]]] = []
         columns: list[str] = []
         for select in query.selects:
-            item = select.relations[0]
-            label = item.alias or "query" if item.is_query else item.tokens.name().lower()
+            label = select.relations[0].name
             taken.append(label)
             number = f"_{taken.count(label)}" if taken.count(label) > 1 else ""
             node = self._select(f"{name}__union_{label}{number}", select, names, columns)
@@ -189,6 +189,7 @@ class QueryCompiler:
     ) -> str:  # fmt: skip
         """Add the steps of a SELECT, whose names begin with `prefix` or `name`; return the last, `name`."""
         select = scalars_joined(subqueries_joined(self._ranked_subquery(select)))
+        check_over_clauses(select)
         scope = self._scope(name, select, names)
         if correlation is not None:
             select = correlation.without(select, scope)
@@ -260,17 +261,17 @@ class QueryCompiler:
 
     def _scope(self, name: str, select: Select, names: Names) -> Scope:
         scope = Scope()
-        tables = [item.tokens.name().lower() for item in select.relations if not item.is_query]
-        for item in select.relations:
+        tables = [item.name for item in select.relations if not item.is_query]
+        aliases = [GROUPED if item.grouped is not None else item.alias or item.name for item in select.relations]
+        for index, item in enumerate(select.relations):
+            if aliases[index] in aliases[:index]:
+                raise item.tokens.problem(f"two relations have the name {aliases[index]}; give one an alias with AS")
             if item.join == "explode":
                 label = f"explode_{item.alias}"
                 relation = Relation(item, str(item.alias), label, "", list(item.columns))
             else:
                 relation = self._relation(name, item, names, tables, scope)
             relation.is_hidden = item.join in ("semi", "anti", "scalar")
-            if any(relation.alias == other.alias for other in scope.relations):
-                raise item.tokens.problem(f"two relations have the name {relation.alias}; give one an alias with AS")
-            index = len(scope.relations)
             scope.relations.append(relation)
             if item.scalar is not None:
                 scope.scalars[item.scalar.name] = (index, VALUE)
@@ -303,9 +304,7 @@ class QueryCompiler:
             table, alias = Table(self._select(f"{name}__{GROUPED}", item.grouped, names, prefix=name)), GROUPED
             label = f"from_{alias}"
         elif item.is_query:
-            if item.alias is None:
-                raise item.tokens.problem("a query in FROM needs a name: (SELECT …) AS name")
-            self._check_cte(item.alias, item.tokens, [])
+            self._check_cte(item.name, item.tokens, [])
             query = read_query(item.tokens)
             if item.qualify is not None:
                 query = replace(query, selects=[replace(query.selects[0], qualify=item.qualify)])
@@ -315,11 +314,10 @@ class QueryCompiler:
                 pairs = correlation.pairs
             if item.scalar is not None:
                 query = replace(query, selects=[replace(query.selects[0], items=item.scalar.items, order=None)])
-            table, alias = Table(self._query(f"{name}__{item.alias}", query, names, correlation)), item.alias
+            table, alias = Table(self._query(f"{name}__{item.name}", query, names, correlation)), item.name
             label = f"from_{alias}"
         else:
-            read = item.tokens.name().lower()
-            alias = item.alias or read
+            read, alias = item.name, item.alias or item.name
             found = names[read]() if read in names else self.find(read)
             if found is None:
                 known = [*names, *self.known]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from milepost.language.sql.plan import ITEM as ITEM
     from milepost.language.sql.plan import SqlPlan as SqlPlan
     from milepost.language.sql.row_wise import SPARK_AGGREGATES as SPARK_AGGREGATES
+    from milepost.language.sql.row_wise import WINDOW_FUNCTIONS as WINDOW_FUNCTIONS
     from milepost.language.sql.semantics import check_semantics as check_semantics
     from milepost.language.sql.sql import check_row_wise as check_row_wise
     from milepost.language.sql.sql import quote as quote

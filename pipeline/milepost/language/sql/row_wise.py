@@ -22,7 +22,7 @@ try_sum tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketc
 tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg vector_sum
 """.split()  # noqa: SIM905
 """Aggregate functions of Spark, lower case."""
-_WINDOWS = "counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split()  # noqa: SIM905
+WINDOW_FUNCTIONS = "counter_diff cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number".split()  # noqa: SIM905
 _TIME_WINDOWS = "session_window window window_time".split()  # noqa: SIM905
 _GENERATORS = """
 collations explode explode_outer identifier inline inline_outer json_tuple posexplode posexplode_outer
@@ -60,7 +60,7 @@ _REASONS = (
         "`{}` is an aggregate; a sql operator is row-wise. Use a `kind: aggregate` or `kind: window` operator",
     ),
     (
-        _WINDOWS,
+        WINDOW_FUNCTIONS,
         "`{}` is a window function; a sql operator is row-wise. Use `kind: over`, or `top` for the first rows",
     ),
     (_TIME_WINDOWS, "`{}` groups rows by time; use a `kind: window` operator"),

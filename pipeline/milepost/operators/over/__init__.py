@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.operators.over.calls import FUNCTIONS as FUNCTIONS
+    from milepost.operators.over.calls import MOST_ROWS as MOST_ROWS
     from milepost.operators.over.calls import NEIGHBOURS as NEIGHBOURS
     from milepost.operators.over.calls import RANKS as RANKS
     from milepost.operators.over.calls import UNAVAILABLE as UNAVAILABLE

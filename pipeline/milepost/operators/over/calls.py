@@ -25,10 +25,13 @@ SYNTAX = (
     "min(x), max(x), first_value(x), last_value(x); those from count on also with rows 9 preceding, or rows between 9 "
     "preceding and current row"
 )
+MOST_ROWS = 999_999_999
+"""The greatest distance of lag, lead and the edges of a frame. No partition has more rows."""
+
 _MAX_DIGITS = 38
 _COLUMN = r"(?:`[^`]+`|[^\s()`,*]+)"
-_CALL = re.compile(rf"\s*(\w+)\s*\(\s*(\*|{_COLUMN})?\s*(?:,\s*(\d{{1,9}})\s*)?\)\s*(.*?)\s*", re.DOTALL)
-_EDGE = r"(unbounded\s+preceding|unbounded\s+following|current\s+row|\d{1,9}\s+preceding|\d{1,9}\s+following)"
+_CALL = re.compile(rf"\s*(\w+)\s*\(\s*(\*|{_COLUMN})?\s*(?:,\s*(\d+)\s*)?\)\s*(.*?)\s*", re.DOTALL)
+_EDGE = r"(unbounded\s+preceding|unbounded\s+following|current\s+row|\d+\s+preceding|\d+\s+following)"
 _FRAME = re.compile(rf"rows\s+(?:between\s+{_EDGE}\s+and\s+{_EDGE}|{_EDGE})", re.IGNORECASE)
 _BARE = re.compile(r"[^\s()`,*]+")
 _REFUSED = {
@@ -121,6 +124,8 @@ def parse_over(text: object) -> OverCall:
         raise ValueError(f"{text!r}: name a column")
     if distance is not None and function not in NEIGHBOURS:
         raise ValueError(f"{text!r}: only lag and lead take a distance")
+    if len(distance or "") > len(str(MOST_ROWS)):
+        raise ValueError(f"{text!r}: a distance is at most {MOST_ROWS:,} rows")
     if frame and function not in FRAMED:
         raise ValueError(f"{text!r}: {function} takes no frame")
     name = None if column in (None, "*") else column.strip("`")
@@ -149,6 +154,8 @@ def _distance(edge: str) -> int | None:
         return None
     if number == "current":
         return 0
+    if len(number) > len(str(MOST_ROWS)):
+        raise ValueError(f"a frame ends at most {MOST_ROWS:,} rows from the current one; write unbounded {side}")
     return int(number) if side == "following" else -int(number)
 
 

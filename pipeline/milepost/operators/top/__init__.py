@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.operators.top.run import TopByKey as TopByKey
+    from milepost.operators.top.spec import MOST_ROWS as MOST_ROWS
     from milepost.operators.top.spec import TopOperator as TopOperator
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

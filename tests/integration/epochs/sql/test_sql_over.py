@@ -29,7 +29,10 @@ QUERIES = {
             min(amount) OVER (PARTITION BY customer ORDER BY ordered_at, id) AS least,
             avg(quantity) OVER (PARTITION BY customer ORDER BY ordered_at, id
                 ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING) AS mean
-        FROM ({all}) AS a""",
+        FROM ({all})""",
+    "shared": """SELECT id, quantity % 2 AS half, lower(customer) AS who,
+            count(*) OVER (PARTITION BY quantity % 2, lower(customer) ORDER BY amount * 2, id) AS place
+        FROM ({newest}) WHERE amount > 3""",
     "standing": "SELECT customer, n, n - max(n) OVER () AS behind, count(*) OVER () AS customers FROM ({spent}) AS s",
     "tied": """SELECT customer, quantity, CAST(dense_rank() OVER (ORDER BY quantity DESC) AS INT) AS place,
             CAST(sum(id) OVER (ORDER BY quantity DESC) AS BIGINT) AS ids

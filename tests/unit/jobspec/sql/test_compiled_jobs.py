@@ -158,6 +158,13 @@ def test_the_compiled_spec_is_a_valid_spec_that_continues_the_state_of_the_job()
     assert list(read_document(again.text).value["statements"]) == ["v"]
 
 
+def test_a_query_in_from_without_a_name_has_that_of_its_relation() -> None:
+    inner = "SELECT o.customer, amount FROM orders AS o WHERE id > 3"
+    sql = view(f"SELECT customer, sum(amount) AS total FROM ({inner}) GROUP BY customer")
+    assert uids(sql) == ["v__query_orders", "v__rows", "v__agg", "v"]
+    assert job(sql).spec.operators == job(sql.replace(") GROUP", ") AS query_orders GROUP")).spec.operators
+
+
 def test_a_users_operator_cannot_have_the_name_of_a_step() -> None:
     operator = {"uid": "v__agg", "kind": "sql", "inputs": ["orders"], "sql": "SELECT id FROM orders"}
     with pytest.raises(InvalidRequest, match=r"operators\[0\].uid: 'v__agg' is not a valid name"):
@@ -272,6 +279,20 @@ def test_lint_names_functions_with_over_and_warns_if_they_run_in_one_task() -> N
     statements = lint_report(job(NEWEST + view(query)))["statements"]
     assert [one["message"] for one in statements[1]["warnings"]] == ["OVER without PARTITION BY runs in one task"]
     assert [state["bound"] for state in statements[1]["state"]] == ["grows without bound with: distinct id of v__rows"]
+
+
+def test_a_partition_that_the_select_list_shows_is_the_key_of_the_table() -> None:
+    """Otherwise the rows lose a part of their key, and `materialize` has to store them again."""
+    over = "count(*) OVER (PARTITION BY lower(customer)) AS n FROM newest AS o"
+    shown = job(NEWEST + view(f"SELECT id, lower(o.customer) AS who, {over}")).spec
+    assert [operator.uid for operator in shown.operators][-3:] == ["v__rows", "v__over", "v"]
+    assert "`customer`" not in shown.operator("v").sql
+    assert job(NEWEST + view(f"SELECT id, lower(o.customer) AS who, {over}")).graph().sink_inputs["v"].key == (
+        "who",
+        "id",
+    )
+    hidden = job(NEWEST + view(f"SELECT id, {over}")).spec
+    assert [operator.kind for operator in hidden.operators][-2:] == ["materialize", "sql"]
 
 
 def test_an_argument_is_computed_only_where_the_condition_of_its_filter_holds() -> None:

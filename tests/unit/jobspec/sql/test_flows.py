@@ -86,6 +86,8 @@ REFUSED = {
     TABLE + FLOW + KEYS + "STORED AS SCD TYPE 3": "2:106: expected STORED AS SCD TYPE 1 or STORED AS SCD TYPE 2",
     TABLE + FLOW + KEYS + "TRACK HISTORY ON (amount)": "2:104: TRACK HISTORY needs STORED AS SCD TYPE 2",
     TABLE + FLOW + KEYS + "IGNORE NULL UPDATES STORED AS SCD TYPE 2": "IGNORE NULL UPDATES needs STORED AS SCD TYPE 1",
+    TABLE + FLOW + "KEYS (id) SEQUENCE BY max(amount)": "2:76: max reads several rows; SEQUENCE BY takes an expression",
+    TABLE + FLOW + KEYS + "APPLY AS DELETE WHEN rank() OVER (ORDER BY id) = 1": "2:108: rank reads several rows; APPLY",
     TABLE + FLOW + KEYS + "IGNORE NULL UPDATES ON (amount)": "2:87: a list of columns is not available here",
     TABLE + FLOW + KEYS + "APPLY AS TRUNCATE WHEN amount = 0": "2:87: APPLY AS TRUNCATE is not available",
     TABLE + FLOW + "KEYS (id) SEQUENCE BY struct(id, amount) STORED AS SCD TYPE 2": "2:76: SCD TYPE 2 needs",

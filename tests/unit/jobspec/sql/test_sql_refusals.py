@@ -92,6 +92,30 @@ REFUSED = {
         '2:23: a default of lag is not available in this version; write CASE WHEN row_number() OVER (…) <= 1 THEN',
     'SELECT id, lag(id, -1) OVER (ORDER BY amount) AS s FROM orders':
         '2:12: expected lag(value) or lag(value, number of rows)',
+    'SELECT id, lag(id, 9999999999) OVER (ORDER BY amount) AS s FROM orders':
+        '2:20: a distance of lag is at most 999,999,999 rows',
+    'SELECT id, sum(id) OVER (ORDER BY amount ROWS 9999999999 PRECEDING) AS s FROM orders':
+        '2:42: a frame ends at most 999,999,999 rows from the current one; write unbounded preceding',
+    f'SELECT id FROM orders ORDER BY amount LIMIT {"9" * 5000}':
+        '2:45: expected at most 1,000, because state has these rows',
+    'SELECT id FROM orders QUALIFY rank() OVER (ORDER BY amount) <= 1001':
+        '2:64: expected at most 1,000, because state has these rows',
+    'SELECT id FROM orders WHERE sum(id) OVER (PARTITION BY customer) > 3':
+        '2:29: sum with OVER is not available in WHERE; select it AS a column of a common table expression, and filter',
+    'SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING rank() OVER (ORDER BY count(*)) < 3':
+        '2:69: rank with OVER is not available in HAVING; put the GROUP BY into a common table expression, select it',
+    'SELECT count(*) AS n FROM orders GROUP BY 1 + rank() OVER (ORDER BY id)':
+        '2:47: rank with OVER is not available in GROUP BY; select it AS a column of a common table expression, and',
+    'SELECT o.id FROM orders o LEFT JOIN payments p ON o.id = p.order_id AND sum(o.id) OVER (ORDER BY o.id) > 3':
+        '2:73: sum with OVER is not available in ON; select it AS a column of a common table expression, and join on',
+    'SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM payments p WHERE p.order_id = rank() OVER (ORDER BY amount))':
+        '2:83: rank with OVER is not available in WHERE; select it AS a column of a common table expression, and',
+    'SELECT id FROM orders ORDER BY rank() OVER (ORDER BY id) LIMIT 3':
+        '2:32: rank with OVER is not available in ORDER BY; select it AS a column of a common table expression, and',
+    'SELECT id, lag(id) AS s FROM orders':
+        '2:12: lag needs OVER (PARTITION BY … ORDER BY …)',
+    "SELECT id, window(ordered_at, '1 hour') AS w FROM orders":
+        '2:12: window groups rows by time; write GROUP BY window(…)',
     'SELECT id, sum(id) OVER w AS s FROM orders':
         '2:20: a named window is not available in this version; write OVER (…) in full',
     'SELECT id, sum(id) OVER (ORDER BY 1) AS s FROM orders':
@@ -136,8 +160,8 @@ REFUSED = {
         '2:6: agg is the name of a step; choose another name',
     'WITH RECURSIVE a AS (SELECT 1) SELECT id FROM a':
         '2:6: a recursive query is not available in this version',
-    'SELECT id FROM (SELECT id FROM orders)':
-        '2:17: a query in FROM needs a name: (SELECT …) AS name',
+    'SELECT a.id FROM (SELECT id FROM orders) JOIN (SELECT id FROM orders) ON true':
+        '2:48: two relations have the name query_orders; give one an alias with AS',
     "SELECT window.start AS s, count(*) AS n FROM orders GROUP BY window(id, '1 hour')":
         '2:69: a window is over the event time: expected the event time ordered_at, got id',
     "SELECT window.start AS s, count(*) AS n FROM orders GROUP BY window(ordered_at, '1 month')":

@@ -9,7 +9,17 @@ from milepost.jobspec.sql.emit import Column, Emitter
 from milepost.jobspec.sql.joins import Frame
 from milepost.jobspec.sql.names import Output, Reference, Scope
 from milepost.jobspec.sql.selects.ranking import Ranking
-from milepost.jobspec.sql.text import SPLIT_QUERY, Fragment, Over, Tokens, aggregate_calls, digest, read_over
+from milepost.jobspec.sql.text import (
+    SPLIT_QUERY,
+    Fragment,
+    Over,
+    Select,
+    Tokens,
+    aggregate_calls,
+    digest,
+    read_over,
+    window_calls,
+)
 from milepost.language.sql import quote
 from milepost.operators.base import APPEND
 from milepost.operators.over import RANKS, OverCall
@@ -23,6 +33,34 @@ _KEY_RETURNS = (
     "of the spec, `ttl`), or read the newest row per key (QUALIFY row_number() OVER (PARTITION BY key ORDER BY time "
     "DESC) = 1)"
 )
+
+
+_ELSEWHERE = {
+    "ON": "join on it in",
+    "WHERE": "filter by it in",
+    "GROUP BY": "group by it in",
+    "HAVING": "filter by it in the WHERE of",
+    "ORDER BY": "order by it in",
+    "LATERAL VIEW": "explode it in",
+}
+"""Clause without functions with OVER -> what to do with their values there."""
+
+
+def check_over_clauses(select: Select) -> None:
+    """Raise SqlProblem for a function with OVER in a clause that is evaluated before such functions, as in Spark."""
+    runs = [("WHERE", run) for run in select.where] + [("GROUP BY", run) for run in select.group]
+    runs += [("HAVING", select.having)] if select.having is not None else []
+    runs += [("ORDER BY", select.order)] if select.order is not None and select.limit is not None else []
+    for item in select.relations:
+        runs += [("WHERE", run) for run in item.conditions] + ([] if item.on is None else [("ON", item.on)])
+        runs += [("LATERAL VIEW", item.tokens)] if item.join == "explode" else []
+    for clause, run in runs:
+        for name_at, _, _ in window_calls(run):
+            name = run.word(name_at).lower()
+            first = "put the GROUP BY into a common table expression, " if clause == "HAVING" else ""
+            table = "another one" if first else "a common table expression"
+            message = f"{name} with OVER is not available in {clause}; {first}select it AS a column of {table}, and "
+            raise run.problem(f"{message}{_ELSEWHERE[clause]} a query that reads it", name_at)
 
 
 def check_over(outputs: Sequence[Output], ranking: Ranking | None, *, is_grouped: bool) -> None:
@@ -122,6 +160,11 @@ class OverCompiler:
         """Return an output column, with the columns of the operator in place of its functions."""
         if output.reference is not None:
             return Column.plain(output.name, output.run.start, self._read(output.reference))
+        if not output.has_over:  # lower(seller) AS seller next to PARTITION BY lower(seller) is the key of the rows
+            text = str(self.scope.rewritten(output.run, self.frame.name))
+            computed = next((column.name for column in self.columns.values() if str(column.text) == text), None)
+            if computed is not None:
+                return Column.plain(output.name, output.run.start, computed)
         edits = [
             (call.tokens.start, int(call.tokens.items[-1].end), quote(self.names[call.tokens.normalized]))
             for call in _calls(output)

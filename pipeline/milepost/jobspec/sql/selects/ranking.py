@@ -10,6 +10,7 @@ from milepost.jobspec.sql.names import Output, Scope, by_name_or_position
 from milepost.jobspec.sql.selects.grouping import ALL_ROWS
 from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, digest, read_order, read_over
 from milepost.operators.base import APPEND
+from milepost.operators.top import MOST_ROWS
 
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
 
@@ -65,7 +66,7 @@ def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
             raise select.limit.problem("expected LIMIT with a number")
         if ranks:
             raise ranks[0].run.problem("write QUALIFY with the number of rows instead of LIMIT")
-        return Ranking(select.limit, [], read_order(select.order), int(select.limit.name()), is_limit=True)
+        return Ranking(select.limit, [], read_order(select.order), _count(select.limit), is_limit=True)
     return None
 
 
@@ -77,7 +78,7 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
     cuts = [at for at in run.top() if run.kind(at) in ("EQ", "LTE", "LT")]
     if len(cuts) != 1 or len(run) != cuts[0] + 2 or not run.name(-1).isdigit():
         raise run.problem(_EXPECTED)
-    side, operator, number = run.part(0, cuts[0]), run.kind(cuts[0]), int(run.items[-1].text)
+    side, operator, number = run.part(0, cuts[0]), run.kind(cuts[0]), _count(run.part(len(run) - 1))
     if operator == "EQ" and number != 1:
         raise run.problem("only = 1 is available; for other ranks write <= n, and filter in another statement")
     n = number - (operator == "LT")
@@ -93,6 +94,13 @@ def _qualified(run: Tokens, ranks: Sequence[Output]) -> Ranking:
             raise run.problem("the ranking differs from that in the SELECT list")
         rank = ranks[0].name
     return _over(side, n, rank)
+
+
+def _count(run: Tokens) -> int:
+    """Return the number of rows that a query states. Raises SqlProblem: too many."""
+    if len(run.name()) > len(str(MOST_ROWS)) or int(run.name()) > MOST_ROWS:
+        raise run.problem(f"expected at most {MOST_ROWS:,}, because state has these rows")
+    return int(run.name())
 
 
 def _over(run: Tokens, n: int, rank: str | None) -> Ranking:

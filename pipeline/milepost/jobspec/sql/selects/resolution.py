@@ -37,9 +37,19 @@ def resolve_all(
                 raise SqlProblem(f"{problem.reason}{hint}table expression", problem.line, problem.column) from None
             raise
         check_aggregates(run)
+        if not is_grouped:
+            _check_windows(run)
     for run in select.where:
         if calls := aggregate_calls(run):
             raise calls[0].tokens.problem(f"{calls[0].tokens.text} in WHERE: a condition on an aggregate is HAVING")
+
+
+def _check_windows(run: Tokens) -> None:
+    """Raise SqlProblem for a window over time, which only GROUP BY takes."""
+    for at in range(len(run)):
+        name = run.word(at).lower()
+        if name in TIME_WINDOWS and run.kind(at + 1) == "L_PAREN" and run.kind(at - 1) != "DOT":
+            raise run.problem(f"{name} groups rows by time; write GROUP BY {name}(…)", at)
 
 
 def _references(run: Tokens, scope: Scope) -> None:

@@ -131,8 +131,7 @@ class _Reader:
         calls = aggregate_calls(run)
         if not calls:
             raise run.problem(f"{_EXPECTED}: this one may return two rows; write max({run.text})")
-        first = select.relations[0]
-        label = first.alias or "query" if first.is_query else first.tokens.name().lower()
+        label = select.relations[0].name
         name = f"scalar({label})"
         if name in self.items:
             raise at.problem(f"two queries in expressions read {label}; put one into a common table expression")

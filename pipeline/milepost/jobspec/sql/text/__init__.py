@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.text.expressions import is_null_with as is_null_with
     from milepost.jobspec.sql.text.expressions import parsed_expression as parsed_expression
     from milepost.jobspec.sql.text.expressions import shared_conjuncts as shared_conjuncts
+    from milepost.jobspec.sql.text.expressions import window_calls as window_calls
     from milepost.jobspec.sql.text.over_calls import OVER as OVER
     from milepost.jobspec.sql.text.over_calls import SPLIT_QUERY as SPLIT_QUERY
     from milepost.jobspec.sql.text.over_calls import Over as Over

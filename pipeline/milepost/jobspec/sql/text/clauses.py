@@ -83,7 +83,8 @@ class FromItem:
 
     Attributes:
         tokens: the name, or the tokens of the subquery. join: "" for the first, "comma", "explode", or as in _JOINS.
-        alias: name after AS, in lower case. columns: column aliases of an explode.
+        alias: name after AS, in lower case; a query without one has that of its first relation, after `query_`.
+        columns: column aliases of an explode.
         on, using, match: conditions of the join. keyword: the tokens that begin with the first word of the join.
         qualify: condition on the rank of a subquery, which the query around it states in WHERE.
         equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
@@ -107,6 +108,11 @@ class FromItem:
     conditions: tuple[Tokens, ...] = ()
     scalar: Scalar | None = None
     grouped: Select | None = None
+
+    @property
+    def name(self) -> str:
+        """The alias of a query, or the name of the table, whatever its alias."""
+        return str(self.alias) if self.is_query else self.tokens.name().lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +339,8 @@ def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is
         using, at = tuple(run.part(at + 2, closed).split("COMMA")), closed + 1
     if at < len(run) and not _begins_relation(run, at):
         raise run.problem(f"unexpected {run.items[at].text}", at)
+    if is_query and alias is None:  # FROM (SELECT id FROM orders)  ->  query_orders
+        alias = f"query_{read_query(tokens).selects[0].relations[0].name}"
     return FromItem(tokens, join, keyword, alias, is_query, (), on, using, match), at
 
 

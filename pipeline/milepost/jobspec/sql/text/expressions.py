@@ -9,7 +9,14 @@ from functools import lru_cache
 from typing import Any
 
 from milepost.jobspec.sql.text.tokens import Fragment, Substitute, Tokens
-from milepost.language.sql import SPARK_AGGREGATES, SqlProblem, parse_select, problem_from, read_columns
+from milepost.language.sql import (
+    SPARK_AGGREGATES,
+    WINDOW_FUNCTIONS,
+    SqlProblem,
+    parse_select,
+    problem_from,
+    read_columns,
+)
 from milepost.language.times import format_signed_duration
 from milepost.protocol.records import cached_property
 
@@ -181,13 +188,15 @@ def is_null_with(tree: Any, is_null: Callable[[Any], bool]) -> bool:
 
 
 def check_aggregates(run: Tokens) -> None:
-    """Raise SqlProblem if an expression calls an aggregate that an `aggregate` operator does not have."""
+    """Raise SqlProblem for an aggregate that an `aggregate` operator does not have, or a function without its OVER."""
     for at in range(len(run)):
         name = run.word(at).lower()
         is_call = run.kind(at + 1) == "L_PAREN" and run.kind(at - 1) != "DOT"
-        if not is_call or name not in SPARK_AGGREGATES or name in AGGREGATES:
+        if not is_call or name in AGGREGATES or run.kind(run.closing(at + 1) + 1) == "OVER":
             continue
-        if run.kind(run.closing(at + 1) + 1) != "OVER":
+        if name in WINDOW_FUNCTIONS:
+            raise run.problem(f"{name} needs OVER (PARTITION BY … ORDER BY …)", at)
+        if name in SPARK_AGGREGATES:
             raise run.problem(f"{name} is not available in this version; aggregates: {', '.join(AGGREGATES)}", at)
 
 

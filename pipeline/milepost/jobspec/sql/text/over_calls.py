@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from milepost.jobspec.sql.text.expressions import window_calls
 from milepost.jobspec.sql.text.tokens import Tokens
-from milepost.operators.over import FUNCTIONS, NEIGHBOURS, RANKS, OverCall, RowFrame, parse_frame
+from milepost.operators.over import FUNCTIONS, MOST_ROWS, NEIGHBOURS, RANKS, OverCall, RowFrame, parse_frame
 
 OVER = {
     **{name: name for name in FUNCTIONS},
@@ -116,6 +116,8 @@ def _arguments(function: str, inside: Tokens, call: Tokens) -> tuple[Tokens | No
         distance = arguments[1].name() if len(arguments) == 2 and len(arguments[1]) == 1 else "1"
         if not 1 <= len(arguments) <= 2 or not distance.isdigit() or (len(arguments) == 2 and len(arguments[1]) > 1):
             raise call.problem(f"expected {function}(value) or {function}(value, number of rows)")
+        if len(distance) > len(str(MOST_ROWS)):
+            raise arguments[1].problem(f"a distance of {function} is at most {MOST_ROWS:,} rows")
         return arguments[0], int(distance)
     if len(arguments) != 1:
         raise call.problem(f"{function} takes 1 argument, got {len(arguments)}")
