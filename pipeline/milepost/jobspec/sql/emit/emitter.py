@@ -18,7 +18,7 @@ from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, St
 
 _POSITION = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
 _OPERATOR: TypeAdapter[RowWiseSpec | StatefulSpec] = TypeAdapter(AnyOperator)
-_NAMED = re.compile(r"\b(?:key|arg|where|order|over)_[0-9a-f]{8}\b")
+_NAMED = re.compile(r"\b(?:key|arg|where|order|over|bound)_[0-9a-f]{8}\b")
 _MAX_UID = 200
 
 

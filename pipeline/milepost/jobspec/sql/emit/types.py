@@ -1,4 +1,4 @@
-"""Derive Spark's types of numeric expressions, so that both sides of a join can have one type."""
+"""Derive Spark's types of numeric expressions and times, for keys and bounds of joins."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def sql_type(type_: ColumnType) -> str:
 
 
 def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> ColumnType | None:
-    """Return Spark's type of an expression of columns, numbers, casts, arithmetic, CASE and coalesce; None: of another.
+    """Return Spark's type of columns, numbers, casts, arithmetic, times plus intervals, CASE and coalesce.
+
+    None: of another expression.
 
     Args:
         tree: sqlglot's tree. type_of: returns the type of a column.
@@ -69,6 +71,9 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
         return _cast(tree.to)
     if not isinstance(tree, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
         return None
+    if _is_interval(tree.expression):
+        time = expression_type(tree.this, type_of)
+        return time if time is not None and time.kind == "timestamp" else None
     sides = tree.this, tree.expression
     left, right = (expression_type(side, type_of) for side in sides)
     if left is None or right is None or not (left.is_number and right.is_number):
@@ -76,6 +81,17 @@ def expression_type(tree: Any, type_of: Callable[[str], ColumnType | None]) -> C
     if "decimal" not in (left.kind, right.kind) or {left.kind, right.kind} & {*FLOATS}:
         return ColumnType("float64") if isinstance(tree, exp.Div) else common_type(left, right)
     return _arithmetic(tree, *(_operand(side, type_) for side, type_ in zip(sides, (left, right), strict=True)))
+
+
+def _is_interval(tree: Any) -> bool:
+    """Return whether an expression is a constant interval, such as INTERVAL 1 HOUR 30 MINUTES."""
+    from sqlglot import exp
+
+    if isinstance(tree, exp.Paren):
+        return _is_interval(tree.this)
+    if isinstance(tree, exp.Add):
+        return _is_interval(tree.this) and _is_interval(tree.expression)
+    return isinstance(tree, exp.Interval)
 
 
 def _results(tree: Any) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.emit import Column, Emitter, described
-from milepost.jobspec.sql.joins.join_times import Within, check_match, read_within
+from milepost.jobspec.sql.joins.join_times import Within, check_match, read_within, reversed_bound
 from milepost.jobspec.sql.joins.joined_keys import unique_columns
 from milepost.jobspec.sql.joins.sides import (
     RIGHT_UNMATCHED,
@@ -159,7 +159,7 @@ class FrameCompiler:
         if item.equals is not None:
             pairs.append((item.equals, (index, relation.columns[0])))
         pairs += [(run, (index, column)) for run, column in relation.pairs]
-        within = read_within(self.emitter, self.scope, frame, index, conditions) if not how.startswith("asof") else None
+        within = None if how.startswith("asof") else self._within(frame, joined, index, how, conditions)
         compared: list[tuple[Tokens, str, Tokens]] = []
         of_left: list[Tokens] = []
         for run in conditions:
@@ -189,6 +189,27 @@ class FrameCompiler:
         self.scope.shown = None
         if item.scalar is not None and not item.scalar.is_null_if_empty:
             self._value(item.scalar, frame, index)
+
+    def _within(
+        self, frame: Frame, joined: set[int], index: int, how: str, conditions: Sequence[Tokens]
+    ) -> Within | None:
+        """Return the time bounds of a join, or None. A warning names the order of relations that would have some."""
+        read = self.emitter, self.scope, frame, index, conditions
+        within, relation = read_within(*read), self.scope.relations[index]
+        if how == "inner":
+            if within is None and (bound := reversed_bound(*read)) is not None:
+                message = f"this join stores all rows; name {relation.alias} first, so that {bound} bounds them"
+                self.warnings.append((relation.item.keyword, message))
+            return within
+        others = [run for run in conditions if within is not None and run.start not in within.runs]
+        is_of_row = within is not None and within.is_of_row
+        return None if is_of_row and not all(self._takes(run, how, joined, index) for run in others) else within
+
+    def _takes(self, run: Tokens, how: str, joined: set[int], index: int) -> bool:
+        """Return whether an outer, semi or anti join with time bounds can have a condition."""
+        owners = {number for number, _ in self.scope.references(run)}
+        of_one_side = owners <= joined if how == "right" else owners <= {index} and how != "full"
+        return of_one_side or equality(self.scope, run, joined, index) is not None
 
     def _filters(self, scalar: Scalar, frame: Frame, joined: set[int], index: int) -> list[Tokens]:
         """Return the conditions of WHERE that compare a query's value, if nothing else reads it; otherwise [].
@@ -303,7 +324,8 @@ class FrameCompiler:
         count = len(match.pairs)
         shown = UnmatchedRight.of(relation.alias, left_rows, how, has_bounds=match.within is not None)
         sides = [replace(side, left=shown.key(side.left)) for side in sides[:count]] + sides[count:]
-        computed = [*(side.left for side in sides), *shown.times]
+        bound = [] if match.within is None or match.within.computed is None else [match.within.computed]
+        computed = [*(side.left for side in sides), *shown.times, *bound]
         keys = self._left_step(frame, index, computed, match.of_left)
         if not match.pairs and (kind == "asof" or match.within is not None):
             raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "

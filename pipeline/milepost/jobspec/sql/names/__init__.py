@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.names.scope import Scope as Scope
     from milepost.jobspec.sql.names.scope import merged_name as merged_name
     from milepost.jobspec.sql.names.scope import shown_name as shown_name
+    from milepost.jobspec.sql.names.time_bounds import Bound as Bound
     from milepost.jobspec.sql.names.time_bounds import read_bounds as read_bounds
 else:
     __getattr__, __dir__ = lazy_exports(__name__)
