@@ -24,6 +24,7 @@ _OPERATORS = {
     "GROUP BY, aggregates, FILTER, HAVING, GROUP BY ALL": "`aggregate`",
     "GROUP BY window(time, …) or session_window(time, gap); window.start, window.end": "`window`",
     "[LEFT, RIGHT, FULL, SEMI, ANTI] JOIN with equalities and constant bounds on event times": "`join` with `within`",
+    "the same with a time of the left row as upper bound: `b.at BETWEEN a.at AND a.expires`": "`join` with `within`",
     "other [LEFT, RIGHT, FULL, SEMI, ANTI, CROSS] JOIN": "`join`",
     "[NOT] EXISTS (SELECT …) and [NOT] IN (SELECT …) as terms of WHERE": "`join`",
     "a query in an expression, of one aggregate without GROUP BY: `(SELECT max(x) FROM …)`": "`aggregate`, `join`",

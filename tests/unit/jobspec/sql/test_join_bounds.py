@@ -66,3 +66,13 @@ def test_lint_warns_if_another_order_of_relations_would_bound_the_state_of_a_joi
     assert [one["message"] for one in statement["warnings"]] == [
         "this join stores all rows; name o first, so that due bounds them"
     ]
+
+
+def test_a_constant_bound_leaves_a_time_of_the_left_row_to_a_filter() -> None:
+    """So the output has an event time, as that of any join with constant bounds."""
+    bounds = "paid_at BETWEEN ordered_at AND due AND paid_at <= ordered_at + INTERVAL 1 DAY"
+    loaded = job(
+        f"CREATE STREAMING TABLE v AS {DUE}SELECT o.id, ordered_at FROM o JOIN payments p ON id = order_id AND {bounds}"
+    )
+    assert "WHERE (`p__paid_at` BETWEEN `ordered_at` AND `due`)" in loaded.spec.operator("v").sql
+    assert loaded.graph().nodes["v"].event_time == "ordered_at"
