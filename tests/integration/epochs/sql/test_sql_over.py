@@ -30,8 +30,8 @@ QUERIES = {
             avg(quantity) OVER (PARTITION BY customer ORDER BY ordered_at, id
                 ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING) AS mean
         FROM ({all})""",
-    "shared": """SELECT id, quantity % 2 AS half, lower(customer) AS who,
-            count(*) OVER (PARTITION BY quantity % 2, lower(customer) ORDER BY amount * 2, id) AS place
+    "shared": """SELECT customer, quantity % 2 AS half, amount * 2 AS twice,
+            count(*) OVER (PARTITION BY quantity % 2 ORDER BY amount * 2, id) AS place
         FROM ({newest}) WHERE amount > 3""",
     "standing": "SELECT customer, n, n - max(n) OVER () AS behind, count(*) OVER () AS customers FROM ({spent}) AS s",
     "tied": """SELECT customer, quantity, CAST(dense_rank() OVER (ORDER BY quantity DESC) AS INT) AS place,
