@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, SourceReplaced, SourceUnreachable
+from milepost.errors import CheckpointError, EnvironmentUnusable, PositionExpired, SourceUnreachable
 from milepost.sources.landed import LandedSource, PartRows, ResumableSource, open_kafka_source
 from milepost_testkit.jobs.kafka_landing import KafkaLog
 from milepost_testkit.processes.processes import wait_until
@@ -174,18 +174,23 @@ def test_what_expires_after_it_was_read_is_landed(kafka: KafkaServer) -> None:
     list(reading)
 
 
-def test_a_topic_that_was_made_anew_is_refused_until_another_source_begins(kafka: KafkaServer) -> None:
-    topic, log = kafka.new_topic(), KafkaLog()
-    kafka.produce(topic, {0: [b"a"] * 3})
+def test_a_topic_that_was_created_again_is_refused_until_a_gap_passes_what_was_lost(kafka: KafkaServer) -> None:
+    topic, log = kafka.new_topic(2), KafkaLog()
+    kafka.produce(topic, {0: [b"a"] * 3, 1: [b"a"] * 3})
     log.land(opened(kafka, topic))
     kafka.delete_topic(topic)
     with pytest.raises(SourceUnreachable, match=f"no topic {topic}"):
         log.land(opened(kafka, topic))
     kafka.new_topic(name=topic)
-    kafka.produce(topic, {0: [b"b"] * 7})
-    with pytest.raises(SourceReplaced, match="deleted and made anew"):
+    kafka.produce(topic, {0: [b"b"] * 7})  # it reaches beyond the offsets that were landed
+    with pytest.raises(PositionExpired, match="deleted and created again"):
         log.land(opened(kafka, topic))
-    assert values(KafkaLog().land(opened(kafka, topic))) == [b"b"] * 7
+    source = opened(kafka, topic)
+    assert isinstance(source, ResumableSource)
+    log.position = source.resume_position("earliest", log.position).position
+    assert log.next(topic) == {"0": 0}
+    assert values(log.land(opened(kafka, topic))) == [b"b"] * 7
+    assert log.land(opened(kafka, topic)) == []
 
 
 def test_added_partitions_and_topics_begin_at_their_first_message(kafka: KafkaServer) -> None:

@@ -82,9 +82,18 @@ def test_a_job_reads_each_message_once_and_again_after_a_rollback(
     assert (failed.error, failed.may_pass) == ("SourceUnreachable", True) and topic in failed.message
     epoch(tmp_path)
     assert totals(tmp_path) == sorted((user, len(n), sum(n)) for user, n in expected.items()), "Kafka is not needed"
-    kafka.new_topic(name=topic)
+    kafka.new_topic(2, topic)
+    again = [{"user": f"u{number % 5}", "n": number} for number in range(300, 360)]
+    kafka.produce(topic, {p: [json.dumps(row).encode() for row in again[p::2]] for p in range(2)})
     (failed,) = job(tmp_path).landings.land().failed
-    assert (failed.error, failed.may_pass) == ("SourceReplaced", False)
+    assert (failed.error, failed.may_pass) == ("PositionExpired", False)
+    plan = job(tmp_path).gaps.plan("clicks", "earliest")
+    assert any(change.startswith(f"{topic}.id: ") for change in plan.changes)
+    job(tmp_path).gaps.approve(plan.approved, "by a test")
+    assert not job(tmp_path).landings.land().failed
+    while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+        pass
+    assert totals(tmp_path) == duckdb_totals([*produced, *again])
 
 
 def duckdb_totals(rows: list[dict[str, object]], total: str = "sum(n)") -> list[tuple[str, int, int]]:

@@ -105,6 +105,13 @@ class Failures:
             f"source {self.source}: {what}. {_NOTHING}", hint=f"{hint}, then land again", source=self.source
         )
 
+    def created_again(self, topic: str) -> PositionExpired:
+        """Return the error for a topic with another id than the one that was landed. The lander names the source."""
+        return PositionExpired(
+            f"topic {topic} was deleted and created again: Kafka has another topic of that name, whose offsets begin "
+            "anew"
+        )
+
     def replaced(self, what: str) -> SourceReplaced:
         """Return the error for a topic that is not the one that was landed."""
         return SourceReplaced(

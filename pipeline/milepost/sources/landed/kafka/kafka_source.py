@@ -112,8 +112,10 @@ class KafkaSource:
 
     def next_pull(self, position: Position) -> Pull | None:
         state = self._state_at_start()
-        ids, places = self._places(position, state)
-        self._require_there({partition: places[partition] for partition in state.ends}, state)
+        ids, places, created_again = self._places(position, state)
+        self._require_there(_of(places, state.ends), state)
+        if created_again:
+            raise self.cluster.failures.created_again(created_again[0])
         shares = plan_shares(places, state.ends, self.max_rows, self.max_bytes)
         if not shares:
             self._close()
@@ -151,10 +153,17 @@ class KafkaSource:
         yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
 
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position in which only the partitions that have lost messages are moved."""
+        """Return a position in which only the partitions that have lost messages are moved.
+
+        A topic that was created again has lost the messages of all its partitions.
+        """
         state = self._state_at_start()
-        ids, places = self._places(position, state)
-        lost = [partition for partition in state.ends if places[partition].next < state.earliest[partition].next]
+        ids, places, created_again = self._places(position, state)
+        lost = [
+            partition
+            for partition in state.ends
+            if partition.topic in created_again or places[partition].next < state.earliest[partition].next
+        ]
         moved: Places = state.earliest if where == "earliest" else state.ends
         if isinstance(where, int):  # a message may have come after the ends were read
             since = self.cluster.since(lost, where)
@@ -162,7 +171,7 @@ class KafkaSource:
                 partition: min(place, state.ends[partition], key=itemgetter(0)) for partition, place in since.items()
             }
         places |= {partition: moved[partition] for partition in lost}
-        self._require_there({partition: places[partition] for partition in state.ends}, state)
+        self._require_there(_of(places, state.ends), state)
         left = tuple(partition.name for partition in behind(places, state.ends))
         return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)))
 
@@ -172,9 +181,12 @@ class KafkaSource:
         return next((number for number, end in enumerate(ends) if self._is_true(end, state)), None)
 
     def _is_true(self, end: Position, state: _StartState) -> bool:
-        """Return whether the partitions were not truncated before a position. Reads one message after it of each."""
-        _, places = self._places(end, state)
-        there = {partition: places[partition] for partition in state.ends}
+        """Return whether the partitions were not truncated before a position. Reads one message after it of each.
+
+        What a topic had before it was created again counts as true: it was deleted, as what has expired.
+        """
+        _, places, created_again = self._places(end, state)
+        there = {partition: places[partition] for partition in state.ends if partition.topic not in created_again}
         if any(self._found_before(place, state.ends[partition]) for partition, place in there.items()):
             return False
         there = {partition: place for partition, place in there.items() if place.next >= state.earliest[partition].next}
@@ -202,12 +214,25 @@ class KafkaSource:
             self._start_state = _StartState(topics, earliest, ends)
         return self._start_state
 
-    def _places(self, position: Position, state: _StartState) -> tuple[dict[str, str], dict[Partition, Place]]:
-        """Return the ids of all topics, and the place of each partition, with those that are new."""
-        ids, known = decode_position(position)
-        self._require_same_topics(ids, known, state)
-        places = known | resolve_places(known, state.ends, state.earliest, list(ids))
-        return ids | {name: topic.id for name, topic in state.topics.items()}, places
+    def _places(
+        self, position: Position, state: _StartState
+    ) -> tuple[dict[str, str], dict[Partition, Place], list[str]]:
+        """Return the ids of all topics, the place of each partition, and the topics that were created again.
+
+        The partitions of these topics, and new ones, are where they begin.
+        """
+        stored, places = decode_position(position)
+        if left := sorted(stored.keys() - state.topics.keys()):
+            raise self.cluster.failures.invalid(
+                f"the log has messages of topic {', '.join(left)}, which `topics` no longer names",
+                "name it in `topics` again, or give the source another name in the spec, which begins a log of its own",
+            )
+        created_again = [name for name, topic in state.topics.items() if stored.get(name, topic.id) != topic.id]
+        known = {partition: place for partition, place in places.items() if partition.topic not in created_again}
+        self._require_partitions(known, state)
+        ids = {name: topic.id for name, topic in state.topics.items()}
+        continued = [name for name in stored if name not in created_again]
+        return ids, resolve_places(known, state.ends, state.earliest, continued), created_again
 
     def _named_places(self, start: Mapping[str, Mapping[str, int]], state: _StartState) -> dict[Partition, Place]:
         named = {Partition(topic, int(number)): at for topic, of in start.items() for number, at in of.items()}
@@ -224,18 +249,10 @@ class KafkaSource:
                 )
         return {partition: Place(offset) for partition, offset in named.items()}
 
-    def _require_same_topics(
-        self, ids: Mapping[str, str], known: Mapping[Partition, Place], state: _StartState
-    ) -> None:
-        """Check that each topic is the one that was landed, with all of its partitions."""
-        for name, topic in state.topics.items():
-            if name in ids and ids[name] != topic.id:
-                raise self.cluster.failures.replaced(
-                    f"topic {name} was deleted and made anew: its log was begun for the topic id {ids[name]}, and the "
-                    f"id is {topic.id} now"
-                )
+    def _require_partitions(self, known: Iterable[Partition], state: _StartState) -> None:
+        """Check that the topics have all partitions that were landed."""
         for partition in known:
-            if partition.topic in state.topics and partition not in state.ends:
+            if partition not in state.ends:
                 raise self.cluster.failures.replaced(
                     f"{partition.name} was landed, and the topic has no such partition now"
                 )
@@ -244,9 +261,10 @@ class KafkaSource:
         """Check that the cluster still has the messages after the position and was not truncated before it."""
         failures = self.cluster.failures
         for partition, place in places.items():
-            low, end = state.earliest[partition], state.ends[partition]
-            if (found := self._found_before(place, end)) is not None:
-                raise failures.went_back(partition, place, found)
+            if (found := self._found_before(place, state.ends[partition])) is not None:
+                raise failures.went_back(partition, place, found)  # before a loss: a gap does not help then
+        for partition, place in places.items():
+            low = state.earliest[partition]
             if place.next < low.next:
                 raise failures.expired(partition, place, low.next)
 
@@ -268,7 +286,7 @@ class KafkaSource:
         names = sorted({share.partition.topic for share in shares})
         for name, topic in self.cluster.topics(names).items():
             if topic.id != self._start_state.topics[name].id:
-                raise self.cluster.failures.replaced(f"topic {name} was deleted and made anew while it was read")
+                raise self.cluster.failures.created_again(name)
         lows = self.cluster.earliest([share.partition for share in shares])
         for share in shares:
             low = min(lows[share.partition].next, share.end.next)

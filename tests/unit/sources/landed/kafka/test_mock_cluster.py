@@ -184,26 +184,73 @@ def test_a_topic_may_be_added_and_begins_at_its_earliest_message(mock: Mock) -> 
     assert log.land(mock.source("latest")) == [("views/0", 0, b"view")]
 
 
-def test_a_topic_made_anew_and_a_vanished_partition_are_refused(mock: Mock) -> None:
+def test_a_topic_that_was_created_again_and_a_vanished_partition_are_refused(mock: Mock) -> None:
     mock.write(0, b"a")
     log = KafkaLog()
     log.land(mock.source())
-    for described, why in ((Topic("id-2", (0, 1, 2)), "made anew"), (Topic("id-1", (0, 1)), "clicks/2")):
-        mock.described["clicks"] = described
-        with pytest.raises(SourceReplaced, match=why):
-            log.land(mock.source())
+    mock.described["clicks"] = Topic("id-2", (0, 1, 2))
+    with pytest.raises(PositionExpired, match="topic clicks was deleted and created again"):
+        log.land(mock.source())
+    mock.described["clicks"] = Topic("id-1", (0, 1))
+    with pytest.raises(SourceReplaced, match="clicks/2"):
+        log.land(mock.source())
     mock.described["clicks"] = Topic("id-1", (0, 1, 2))
     assert log.land(mock.source()) == []
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read_ends_the_landing(mock: Mock) -> None:
+def test_a_topic_that_is_created_again_while_it_is_read_ends_the_landing(mock: Mock) -> None:
     mock.write(0, *[b"a"] * 30)
     source, log = mock.source(max_rows=10), KafkaLog()
     log.land(source, most=1)
     mock.described["clicks"] = Topic("id-2", (0, 1, 2))
-    with pytest.raises(SourceReplaced, match="while it was read"):
+    with pytest.raises(PositionExpired, match="created again"):
         log.land(source)
     assert len(log.records) == 1
+
+
+def test_a_topic_may_not_be_replaced_by_another_one(mock: Mock) -> None:
+    mock.write(0, b"a", b"b")
+    log = KafkaLog()
+    log.land(mock.source(), most=1)
+    mock.write(0, *[b"view"] * 5, topic="views")
+    mock.described = {"views": Topic("id-2", (0,))}
+    with wording.raises(InvalidRequest):
+        log.land(mock.source())
+    with pytest.raises(InvalidRequest, match="topic clicks"):
+        mock.source().resume_position("earliest", log.position)
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [("earliest", [("clicks/0", 0), ("clicks/0", 1), ("clicks/0", 2), ("views/0", 1)]), ("latest", [("views/0", 1)])],
+)
+def test_a_log_goes_on_at_a_topic_that_was_created_again_and_skips_no_other_topic(
+    mock: Mock, where: str, rows: list[tuple[str, int]]
+) -> None:
+    """The position of the former topic, offset 5 of partition 1, is beyond the end of the new one."""
+    mock.write(0, b"view", topic="views")
+    mock.described["views"] = Topic("id-2", (0,))
+    log = KafkaLog()
+    mock.write(0, *[b"a"] * 3)
+    log.land(mock.source())
+    former = deepcopy(log.position)
+    log.position["clicks"]["partitions"]["1"] = {"next": 5, "leader_epoch": 7}
+    mock.write(0, b"view", topic="views")
+    mock.described["clicks"] = Topic("id-3", (0,))
+    log.position = mock.source().resume_position(where, log.position).position
+    assert log.position["clicks"]["id"] == "id-3"
+    assert sorted((name, offset) for name, offset, _ in log.land(mock.source())) == rows
+    assert mock.source().newest_true([former]) == 0, "what the former topic had was true"
+
+
+def test_a_partition_that_went_back_is_reported_before_lost_messages(mock: Mock) -> None:
+    log = lost(mock)
+    log.position["clicks"]["partitions"]["1"]["next"] = 5
+    mock.write(0, b"view", topic="views")
+    mock.described["views"] = Topic("id-2", (0,))
+    log.position["views"] = {"id": "another", "partitions": {}}
+    with pytest.raises(SourceWentBack, match="clicks/1"):
+        mock.source().next_pull(log.position)
 
 
 def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> None:
