@@ -22,7 +22,7 @@ _LIMITS: Mapping[str, tuple[int, ...]] = {
     "protocol.manifest.upkeep.garbage.MAX_STATE_ENTRIES": (1, 8),
     "protocol.manifest.upkeep.garbage.MAX_LISTS": (1, 6),
     "protocol.manifest.upkeep.collection.MAX_LISTED": (5, 1_000),
-    "sinks.records.contents.MAX_RECORDS": (2, 20),
+    "tables.records.contents.MAX_RECORDS": (2, 20),
 }
 """Constants below the package, and what they may be; the last is as it is shipped."""
 _MARGIN = "milepost.protocol.retention.retention._GRACE_MARGIN_MS"

@@ -20,14 +20,14 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
 from milepost.sinks.formats.delta.delta_types import delta_schema
+from milepost.sinks.formats.delta.locations import delta_location
 from milepost.sinks.formats.delta.open_delta_table import OpenDeltaTable
 from milepost.sinks.parquet_files.file_statistics import statistics_of
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import StagedFile, StagingContext
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
-from milepost.tables.delta.locations import delta_location
+from milepost.tables.records.committables import StagedFile, StagingContext
+from milepost.tables.records.reservation import TableOwner
 
 OWNER = TableOwner("orders", "a1b2c3", "totals")
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string())])

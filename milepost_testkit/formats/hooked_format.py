@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit, OpenTable, TableFormat, TableMove
+from milepost.tables.records.committables import StagedFile
+from milepost.tables.records.reservation import TableOwner
 
 T = TypeVar("T")
 

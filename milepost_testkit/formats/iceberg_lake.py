@@ -19,11 +19,11 @@ from milepost.protocol.records.object_store import Credentials, ObjectStore, Sto
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
 from milepost.sinks.formats.iceberg.open_table import IcebergTable
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import StagedFile, StagingContext
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
 from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
+from milepost.tables.records.committables import StagedFile, StagingContext
+from milepost.tables.records.reservation import TableOwner
 from milepost_testkit.servers.s3_servers import SeaweedTables
 
 OWNER = TableOwner("orders", "0001", "totals")

@@ -17,9 +17,9 @@ import pyarrow as pa
 from milepost.codec.records import from_json, to_json
 from milepost.errors import CommitConflict
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.records.committables import StagedFile, decode_schema, encode_schema
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit, TableMove
+from milepost.tables.records.committables import StagedFile, decode_schema, encode_schema
+from milepost.tables.records.reservation import TableOwner
 
 LOG = "_listed_log/"
 

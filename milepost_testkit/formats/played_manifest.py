@@ -14,9 +14,9 @@ from milepost.jobmaster.run.checkpoint_metadata import write_contents
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import PreparedTable, Sink, SinkMode, TableTarget
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.contents import ContentsRecords, TableContents
-from milepost.sinks.records.table_address import TableAddress
+from milepost.tables.records.committables import Committable
+from milepost.tables.records.contents import ContentsRecords, TableContents
+from milepost.tables.records.table_address import TableAddress
 from milepost_testkit.tasks.staging import stage_buckets, stage_compacting, stage_each, stage_joining
 
 MAIN = "main"

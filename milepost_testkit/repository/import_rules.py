@@ -19,7 +19,7 @@ MODULES = {"api", "errors", "exports", "extras", "__main__", ""}
 """Rooms that are a single module, which has no door."""
 
 RULES = GROUND | {"protocol", "language", "operators", "jobspec"}
-LOWER = RULES | {"storage", "state", "sources", "sinks", "quality", "spill"}
+LOWER = RULES | {"storage", "state", "tables", "sources", "sinks", "quality", "spill"}
 ALLOWED: dict[str, set[str]] = {
     "exports": set(),
     "errors": set(),
@@ -33,8 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "storage": GROUND | {"protocol", "extras"},
     "state": GROUND | {"protocol"},
     "databases": RULES,
-    "tables": GROUND | {"protocol", "storage"},
-    "sources": RULES | {"databases", "tables", "storage", "sinks"},
+    "tables": RULES | {"storage"},
+    "sources": RULES | {"databases", "tables", "storage"},
     "quality": RULES | {"extras"},
     "spill": GROUND | {"state", "storage"},
     "sinks": RULES | {"databases", "tables", "storage", "extras", "spill"},
@@ -124,7 +124,6 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "sinks": (
-        "records",
         "parquet_files",
         "table_format",
         "contract",

@@ -36,7 +36,6 @@ from milepost.protocol.records.ids import CheckpointId, FencingToken, OperatorUi
 from milepost.protocol.records.layout import token_prefix
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.protocol.subtask.task_lifecycle import Notifications
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.sources.contract import ObjectPart, SourceObject, whole_object
 from milepost.spark.local.local_levels import rows_for
 from milepost.spark.task.attempt import Attempt
@@ -66,6 +65,7 @@ from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import StateHandle
 from milepost.state.runs.identity import CheckpointObjects, StateIdentity
 from milepost.storage.layout import channel_prefix, state_prefix
+from milepost.tables.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.tasks.operators.two_tables import CountTwice
 

@@ -8,7 +8,12 @@ from milepost.sinks.buckets.bucket_staging import BucketStaging
 from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import PreparingSink, Sink, StagingSink
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import (
+from milepost.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
+from milepost.sinks.staging.join_staging import JoinStaging
+from milepost.sinks.staging.small_files import JoinPlan, plan_joins
+from milepost.state.layers.key_groups import key_group_range
+from milepost.state.layers.key_hash import KeyHash
+from milepost.tables.records.committables import (
     Committable,
     RowsPiece,
     StagedFile,
@@ -16,12 +21,7 @@ from milepost.sinks.records.committables import (
     StagingContext,
     decode_schema,
 )
-from milepost.sinks.records.contents import TableContents
-from milepost.sinks.staging.compaction import CompactionStaging, compacted_buckets, plan_compaction
-from milepost.sinks.staging.join_staging import JoinStaging
-from milepost.sinks.staging.small_files import JoinPlan, plan_joins
-from milepost.state.layers.key_groups import key_group_range
-from milepost.state.layers.key_hash import KeyHash
+from milepost.tables.records.contents import TableContents
 
 KEY_GROUPS = 128
 HASHER = KeyHash("0123456789abcdef" * 2)

@@ -12,7 +12,7 @@ from scripts.reference.docstrings import module_docstring
 from scripts.reference.markdown import note, table
 
 PRODUCT = ROOT / "pipeline" / "milepost"
-JOB_KEYS, TABLE_KEYS = "storage/layout.py", "sinks/records/table_keys.py"
+JOB_KEYS, TABLE_KEYS = "storage/layout.py", "tables/records/table_keys.py"
 PROCESS = "operators/process/run.py"
 _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 

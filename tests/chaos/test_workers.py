@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from milepost.errors import SubtaskDeclined
-from milepost.sinks.records.table_keys import DATA
 from milepost.spark.driver.engines.session import TASK_ATTEMPTS
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob

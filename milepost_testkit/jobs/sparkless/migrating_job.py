@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.jobmaster.migration.migration import MigratedTable
-from milepost.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.tables.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows

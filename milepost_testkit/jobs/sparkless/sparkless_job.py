@@ -26,11 +26,11 @@ from milepost.protocol.manifest.transaction.requests import RebindRequest
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, PendingCheckpoint
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import GateVerdict
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.table_keys import DATA
 from milepost.sources.planning.consumed import append
 from milepost.storage.layout import consumed_prefix
 from milepost.storage.object_handles import read_handle
+from milepost.tables.records.committables import Committable
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit.rows.key_hashes import KEYED
 from milepost_testkit.specs.spec_edits import edited
 from milepost_testkit.tasks.staging import stage_each

@@ -32,7 +32,7 @@ from milepost.quality import (
     sample_rows,
 )
 from milepost.sinks.parquet_files import ReadOptions, TableFiles, without_deletes
-from milepost.sinks.records import Committable, SchemaText, StagedFile, decode_schema
+from milepost.tables.records import Committable, SchemaText, StagedFile, decode_schema
 
 DRIVER_ROWS = 1_000_000
 DRIVER_BYTES = 64 << 20

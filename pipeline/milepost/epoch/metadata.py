@@ -32,12 +32,12 @@ from milepost.protocol.exchange import operator_watermark
 from milepost.protocol.landed import LogPosition
 from milepost.protocol.records import KEY_HASH_SECRET_PATTERN, ObjectHandle
 from milepost.quality import GateVerdict
-from milepost.sinks.records import ArrowSchema, TableContents
 from milepost.sources import BadInput, RowsAhead
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.layers import KeyHash
 from milepost.state.runs import StateHandle
 from milepost.storage import StoreRequests, require_own_key
+from milepost.tables.records import ArrowSchema, TableContents
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,8 +81,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.trigger_result import Triggered as Triggered
     from milepost.jobmaster.savepoints.restore import StartedFromSavepoint as StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import DisposedSavepoint as DisposedSavepoint
-    from milepost.sinks.records import CatalogAddress as CatalogAddress
-    from milepost.sinks.records import TableAddress as TableAddress
     from milepost.storage import StoreRequests as StoreRequests
+    from milepost.tables.records import CatalogAddress as CatalogAddress
+    from milepost.tables.records import TableAddress as TableAddress
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

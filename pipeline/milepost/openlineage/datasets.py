@@ -20,8 +20,8 @@ from milepost.openlineage.table_versions import TableVersions
 from milepost.operators.base import Origins, RowsLineage
 from milepost.protocol.records import cached_property
 from milepost.quality import Verdict
-from milepost.sinks.records import TableContents, decode_schema
 from milepost.sources import SourceObject
+from milepost.tables.records import TableContents, decode_schema
 
 _column = facets.column_lineage_dataset
 _change = facets.lifecycle_state_change_dataset

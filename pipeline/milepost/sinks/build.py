@@ -16,14 +16,13 @@ from milepost.sinks.contract import Sink, SinkMode, StagingSink
 from milepost.sinks.formats import delta, iceberg, parquet, postgres
 from milepost.sinks.parquet_files.partitions import PartitionBy
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.contents import ContentsRecords
-from milepost.sinks.records.marks import MarkRecords
 from milepost.sinks.staging.compaction import CompactionStaging, MaintenancePlan, compacted_buckets
 from milepost.sinks.staging.join_staging import JoinStaging
 from milepost.sinks.staging.small_files import JoinPlan
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.table_sink import TableSink
 from milepost.sinks.table_format import TableFormat
+from milepost.tables.records import ContentsRecords, MarkRecords
 
 
 def build_staging(

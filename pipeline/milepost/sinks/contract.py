@@ -18,20 +18,22 @@ from typing import Protocol
 import pyarrow as pa
 
 from milepost.protocol.records import CheckpointId, FencingToken, ObjectStat, ObjectStore
-from milepost.sinks.records.committables import (
+from milepost.sinks.table_format import OpenTable
+from milepost.tables.records import (
     Committable,
+    ContentsChange,
+    Mark,
     RowsPiece,
     SchemaText,
     StagedFile,
     StagedRows,
     StagingContext,
+    TableContents,
+    TableGarbage,
+    TableOwner,
+    TableView,
     encode_schema,
 )
-from milepost.sinks.records.contents import ContentsChange, TableContents
-from milepost.sinks.records.marks import Mark, TableView
-from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.table_garbage import TableGarbage
-from milepost.sinks.table_format import OpenTable
 
 
 class SinkMode(Enum):

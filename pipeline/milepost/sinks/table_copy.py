@@ -18,8 +18,7 @@ from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.parquet_files.deletes import align_deletes
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
-from milepost.sinks.records.committables import Committable, RowsPiece, StagedFile, StagingContext, decode_schema
-from milepost.sinks.records.contents import TableContents
+from milepost.tables.records import Committable, RowsPiece, StagedFile, StagingContext, TableContents, decode_schema
 
 COPIED_BYTES = 64 << 20
 """Size of the input files that become one file of the copy, and that are held in memory."""

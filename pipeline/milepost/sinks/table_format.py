@@ -13,8 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner
+from milepost.tables.records import StagedFile, TableOwner
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""How Delta and Iceberg tables are opened and read: shared by sinks and sources."""
+"""What sinks and sources share of tables: records of Milepost, and how Delta and Iceberg tables are opened."""

@@ -11,9 +11,9 @@ from milepost.jobmaster import JobMaster, NothingToDo, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.layout import metadata_key
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost.storage.open import open_store
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality

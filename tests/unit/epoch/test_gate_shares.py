@@ -18,9 +18,9 @@ from milepost.quality.gate import evaluate
 from milepost.quality.merged_verdict import decide_verdict
 from milepost.quality.verdict import Verdict, VerdictStatus
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.records.committables import Committable, decode_schema
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.storage.open import open_store
+from milepost.tables.records.committables import Committable, decode_schema
 from milepost_testkit import wording
 from milepost_testkit.tasks.staging import stage_each
 

@@ -10,7 +10,7 @@ from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import VerdictStatus
-from milepost.sinks.records.table_address import TableAddress
+from milepost.tables.records.table_address import TableAddress
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob

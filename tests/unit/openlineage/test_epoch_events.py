@@ -20,7 +20,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import QualityGateFailed, SubtaskDeclined
 from milepost.jobmaster import JobMaster, Session
 from milepost.openlineage.settings import nowhere
-from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -19,8 +19,8 @@ from milepost.errors import (
 )
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.formats.parquet.parquet_format import HEADS, head_key, head_version
-from milepost.sinks.records.committables import (
+from milepost.sinks.staging import compaction
+from milepost.tables.records.committables import (
     Committable,
     RowsPiece,
     StagedFile,
@@ -29,8 +29,8 @@ from milepost.sinks.records.committables import (
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.table_keys import DATA
-from milepost.sinks.staging import compaction
+from milepost.tables.records.table_heads import HEADS, head_key, head_version
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore

@@ -16,7 +16,7 @@ from milepost.jobspec.sql import parsed_expression, shown_type
 from milepost.language import ColumnType
 from milepost.language.sql import branches
 from milepost.operators.sql import SelectSpec
-from milepost.sinks.records import SchemaText, decode_schema
+from milepost.tables.records import SchemaText, decode_schema
 
 
 def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:

@@ -10,7 +10,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.job import JobSpec
 from milepost.language import SINK_FORMATS
 from milepost.protocol.records import SCHEME, CheckpointFailureReason
-from milepost.sinks.records import TableAddress, address_of
+from milepost.tables.records import TableAddress, address_of
 
 OTHER_TABLE = "needs the lines of its current table"
 OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}; after that, `milepost migrate-table` moves it"

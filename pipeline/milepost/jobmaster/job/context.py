@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from milepost.epoch import CheckpointMetadata
     from milepost.protocol.manifest import Request
     from milepost.sinks import Sink
-    from milepost.sinks.records import ContentsRecords, TableAddress
     from milepost.sources.planning import ConsumedSet
+    from milepost.tables.records import ContentsRecords, TableAddress
 
 
 _METADATA_BYTES = 16 << 20
@@ -139,7 +139,7 @@ class JobContext:
 
     def sink_address(self, name: str) -> TableAddress:
         """Return the address of a sink's table in the spec, with `${env:…}` unresolved."""
-        from milepost.sinks.records import address_of
+        from milepost.tables.records import address_of
 
         return address_of(self.job.spec.sink(name))
 
@@ -152,7 +152,7 @@ class JobContext:
         """
         if address is None or address == self.sink_address(name):
             return self.spec.sink(name)
-        from milepost.sinks.records import at_address
+        from milepost.tables.records import at_address
 
         sink = resolve_sink(at_address(self.job.spec.sink(name), address), os.environ, f"sink {name}")
         return self.job.with_catalog_file(sink)
@@ -208,7 +208,7 @@ class JobContext:
     @cached_property
     def table_records(self) -> ContentsRecords:
         """Records from which the contents of the job's tables are folded. Each record is read once."""
-        from milepost.sinks.records import ContentsRecords
+        from milepost.tables.records import ContentsRecords
 
         return ContentsRecords(self.store)
 

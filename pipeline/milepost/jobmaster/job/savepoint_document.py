@@ -33,8 +33,8 @@ from milepost.protocol.records import (
     ObjectHandle,
 )
 from milepost.sinks import SinkMode
-from milepost.sinks.records import SchemaText, StagedFile, TableView
 from milepost.storage import MAX_OBJECT_BYTES
+from milepost.tables.records import SchemaText, StagedFile, TableView
 
 _KEY = re.compile(
     rf"{METADATA_NAME}|inputs/[0-9a-f]{{64}}\.json|chk-\d{{20}}/t\d{{20}}/.+|tables/[^/]+/\d{{8}}-[0-9a-f]{{64}}\.parquet"

@@ -10,7 +10,7 @@ from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, format_checkpoints
 from milepost.sinks import Sink, TableTarget
-from milepost.sinks.records import TableAddress, TableContents, TableRegistry
+from milepost.tables.records import TableAddress, TableContents, TableRegistry
 
 
 def contents_at(context: JobContext, target: CheckpointMetadata | None, name: str) -> TableContents | None:

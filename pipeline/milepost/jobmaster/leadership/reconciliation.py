@@ -23,7 +23,7 @@ from milepost.protocol.log import event_name
 from milepost.protocol.manifest.transaction import ReconcileSinkRequest, TimelineSwitched
 from milepost.protocol.records import ENDED_STATUSES, MAIN_TIMELINE, ManifestState, Reconciliation
 from milepost.sinks import Sink, TableTarget
-from milepost.sinks.records import Mark
+from milepost.tables.records import Mark
 
 _LOG = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from milepost.protocol.retention import open_forks
 from milepost.quality import GateVerdict
 from milepost.sinks import CopyPlan, stage_copy
 from milepost.sinks.buckets import OwnedKeys
-from milepost.sinks.records import RegisteredTable, TableAddress, TableContents, TableRegistry
+from milepost.tables.records import RegisteredTable, TableAddress, TableContents, TableRegistry
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from milepost.jobmaster.migration.target import check_place, check_target
 from milepost.protocol.manifest.transaction import check_reconciled, check_runnable
 from milepost.protocol.records import IMPORT_SESSION_PREFIX, CompletedCheckpoint, ManifestState, Timeline
 from milepost.protocol.retention import open_forks
-from milepost.sinks.records import CatalogAddress, TableAddress, TableContents, decode_schema
+from milepost.tables.records import CatalogAddress, TableAddress, TableContents, decode_schema
 
 __all__ = [
     "MIGRATING",

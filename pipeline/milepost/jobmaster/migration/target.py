@@ -11,7 +11,7 @@ from milepost.jobspec.graph import structure_problems
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.load import placement_problems, read_document, validate_spec
 from milepost.language import show_path
-from milepost.sinks.records import TableAddress, TableContents, TableRegistry, at_address
+from milepost.tables.records import TableAddress, TableContents, TableRegistry, at_address
 
 _EMPTY_PLACE = "name a path that is empty, and that no other sink uses"
 _KEYS = "milepost migrate-table --help names what each format needs"

@@ -22,8 +22,8 @@ from milepost.jobmaster.retention.table_references import (
 from milepost.protocol.records import CheckpointId, ManifestState, ObjectStore, sink_of_staged_file
 from milepost.sinks import TableObject, TablePosition
 from milepost.sinks.parquet_files import TableFiles
-from milepost.sinks.records import RESERVATION, ContentsRecords, StagedFile, TableContents, TableGarbage
 from milepost.sinks.table import table_objects
+from milepost.tables.records import RESERVATION, ContentsRecords, StagedFile, TableContents, TableGarbage
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_job_table
 from milepost.protocol.records import ManifestState
 from milepost.sinks import Sink
-from milepost.sinks.records import RegisteredTable, TableAddress, TableContents, TableRegistry
 from milepost.storage.concurrency import parallel_map, prefetch
+from milepost.tables.records import RegisteredTable, TableAddress, TableContents, TableRegistry
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from milepost.jobmaster.retention.table_references import OpenedTable, TableNeed
 from milepost.protocol.records import SINKS_PREFIX, ManifestState, SessionId
 from milepost.protocol.retention import is_scan_due, may_prune, minimum_grace_ms
 from milepost.sinks import HousekeptSink
-from milepost.sinks.records import MAX_LISTED, TableGarbageList, TableGarbageLists
+from milepost.tables.records import MAX_LISTED, TableGarbageList, TableGarbageLists
 
 _LOG = logging.getLogger(__name__)
 

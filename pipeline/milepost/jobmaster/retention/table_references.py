@@ -14,7 +14,7 @@ from milepost.jobmaster.retention.job_tables import JobTable
 from milepost.protocol.records import CheckpointId, ManifestState
 from milepost.protocol.retention import may_be_listed
 from milepost.sinks import Sink, TableObject, TablePosition
-from milepost.sinks.records import Mark, StagedFile, TableContents, identity_of, staged_by
+from milepost.tables.records import Mark, StagedFile, TableContents, identity_of, staged_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction import RealignSinkRequest
 from milepost.protocol.records import CheckpointId, JobStatus, ManifestState
 from milepost.sinks import SinkChange
-from milepost.sinks.records import TableAddress, TableContents, identity_of
+from milepost.tables.records import TableAddress, TableContents, identity_of
 
 
 @dataclass(frozen=True, slots=True)

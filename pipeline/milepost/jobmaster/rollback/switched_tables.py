@@ -10,7 +10,7 @@ from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import contents_at, head_address
 from milepost.jobmaster.leadership.table_previews import SINK_UNAVAILABLE
-from milepost.sinks.records import TableAddress
+from milepost.tables.records import TableAddress
 
 
 @dataclass(frozen=True, slots=True)

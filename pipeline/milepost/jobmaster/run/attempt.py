@@ -63,11 +63,11 @@ from milepost.protocol.records import (
 from milepost.protocol.subtask import Notifications
 from milepost.quality import GateVerdict, start_loading
 from milepost.sinks.buckets import BucketPlan
-from milepost.sinks.records import Committable, StagedRows, TableContents
 from milepost.sources.planning import ReferencedFiles
 from milepost.state.layers import KeyHash
 from milepost.storage import NO_REQUESTS, own_put
 from milepost.storage.concurrency import parallel_map, prefetch
+from milepost.tables.records import Committable, StagedRows, TableContents
 
 _LOG = logging.getLogger(__name__)
 

@@ -40,13 +40,13 @@ from milepost.protocol.exchange import (
 from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
 from milepost.quality import GateVerdict
 from milepost.sinks import PreparedTable
-from milepost.sinks.records import Committable, ContentsRecords, TableAddress, TableContents
 from milepost.sources import RowsAhead, merge_bad_input, merge_rows_ahead
 from milepost.sources.planning import append
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.runs import StateHandle
 from milepost.storage import consumed_prefix, contents_prefix
 from milepost.storage.concurrency import prefetch
+from milepost.tables.records import Committable, ContentsRecords, TableAddress, TableContents
 
 
 @dataclass(frozen=True, slots=True)

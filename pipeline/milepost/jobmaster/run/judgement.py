@@ -23,8 +23,8 @@ from milepost.quality import (
     decide_verdict,
     evaluate,
 )
-from milepost.sinks.records import Committable, decode_schema
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records import Committable, decode_schema
 
 JudgeInTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
 """Evaluates shares where the epoch's tasks ran. Returns the merged partial result of each sink."""

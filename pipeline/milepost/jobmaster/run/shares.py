@@ -10,8 +10,8 @@ from milepost.epoch import SINK, SubtaskShare
 from milepost.jobmaster.run.payloads import iter_payloads
 from milepost.jobspec.graph import JobGraph, Node
 from milepost.protocol.exchange import Acknowledgement, VerifiedAnswers
-from milepost.sinks.records import StagedRows
 from milepost.sources import BadInput
+from milepost.tables.records import StagedRows
 
 
 def subtask_shares(graph: JobGraph, verified: VerifiedAnswers) -> tuple[SubtaskShare, ...]:

@@ -17,7 +17,6 @@ from milepost.jobmaster.savepoints.reader import SavedCheckpoint, handle_at
 from milepost.jobspec.graph import state_signatures
 from milepost.protocol.records import ObjectHandle, ObjectStore, OperatorUid, PendingCheckpoint, TimelineId
 from milepost.sinks import TableTarget
-from milepost.sinks.records import ContentsChange, StagedFile, TableContents
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.runs import RunHandle, StateHandle
 from milepost.storage import (
@@ -29,6 +28,7 @@ from milepost.storage import (
     dimensions_prefix,
     state_prefix,
 )
+from milepost.tables.records import ContentsChange, StagedFile, TableContents
 
 
 def own_metadata(context: JobContext, metadata: CheckpointMetadata, loaded: LoadedCode) -> CheckpointMetadata:

@@ -33,8 +33,8 @@ from milepost.sinks.parquet_files.deletes import (
 from milepost.sinks.parquet_files.file_cuts import cut_by_size
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import conform, merged_schema, rows_to_stage, sorted_latest
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records import RowsPiece, StagedFile, StagedRows, StagingContext
 
 _PARALLEL_BUCKETS = 4
 """On a local disk: some threads wait for fsync while others read, sort and encode."""

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from milepost.sinks.records.committables import StagedFile
+from milepost.tables.records import StagedFile
 
 Ints = npt.NDArray[Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from milepost.sinks.records.committables import StagedFile
+from milepost.tables.records import StagedFile
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.sinks.records.committables import PartitionValues
+from milepost.tables.records import PartitionValues
 
 
 def has_partition_type(data_type: pa.DataType) -> bool:

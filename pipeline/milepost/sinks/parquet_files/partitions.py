@@ -17,7 +17,7 @@ from milepost.errors import InvalidRequest
 from milepost.language.times import scalar_text
 from milepost.sinks.parquet_files.partition_values import has_partition_type, partition_text
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import PartitionValues, StagedFile, StagingContext
+from milepost.tables.records import PartitionValues, StagedFile, StagingContext
 
 MAX_PARTITIONS = 1000
 """Number of partitions that one subtask may write in one epoch. Each is at least one file."""

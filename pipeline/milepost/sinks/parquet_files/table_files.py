@@ -33,11 +33,10 @@ from milepost.sinks.parquet_files.file_encoding import encode_parquet
 from milepost.sinks.parquet_files.file_statistics import statistics_of
 from milepost.sinks.parquet_files.partition_values import with_partition
 from milepost.sinks.parquet_files.table_schema import conform, sorted_latest
-from milepost.sinks.records.committables import StagedFile, StagingContext
-from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.spill import ordered_rows, reading_scratch
 from milepost.storage import digest_of, on_scratch_disk, scratch_file
 from milepost.storage.concurrency import parallel_map, prefetched_map
+from milepost.tables.records import DATA, StagedFile, StagingContext, staged_prefix
 
 _PARALLEL_READS = 8
 _AHEAD_BYTES = 32 << 20

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest, StateCorrupt
-from milepost.sinks.records.committables import RowsPiece
+from milepost.tables.records import RowsPiece
 
 _WORD_BITS = 64
 

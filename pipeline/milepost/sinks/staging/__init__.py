@@ -9,6 +9,5 @@ if TYPE_CHECKING:
     from milepost.sinks.staging.compaction import plan_compaction as plan_compaction
     from milepost.sinks.staging.small_files import JoinPlan as JoinPlan
     from milepost.sinks.staging.small_files import plan_joins as plan_joins
-    from milepost.sinks.staging.small_files import rows_identity as rows_identity
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -27,9 +27,9 @@ from milepost.protocol.records import ObjectStore
 from milepost.sinks.buckets.bucket_staging import BucketStaging
 from milepost.sinks.buckets.table_buckets import BucketPlan, OwnedKeys
 from milepost.sinks.contract import StagingSink
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.sinks.staging.small_files import JoinPlan, plan_joins
 from milepost.storage.concurrency import prefetch
+from milepost.tables.records import RowsPiece, StagedFile, StagedRows, StagingContext
 
 COMPACT_FILES = 64
 """Number of change files from which the next epoch compacts the table."""

@@ -14,10 +14,9 @@ from milepost.sinks.parquet_files.deletes import align_deletes, to_change_rows
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import latest_per_key
-from milepost.sinks.records.committables import JoinedFile, RowsPiece, StagedRows, StagingContext
-from milepost.sinks.records.content_digests import combined_digest
-from milepost.sinks.staging.small_files import JoinPlan, Run, rows_identity
+from milepost.sinks.staging.small_files import JoinPlan, Run
 from milepost.storage.concurrency import parallel_map, prefetch
+from milepost.tables.records import JoinedFile, RowsPiece, StagedRows, StagingContext, combined_digest, rows_identity
 
 _LOG = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ import pyarrow as pa
 
 from milepost.errors import ProtocolViolation
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
-from milepost.sinks.records.committables import JoinedFile, PartitionValues, StagedFile
-from milepost.sinks.records.table_keys import staged_by
+from milepost.tables.records import DIGEST_MODULUS, JoinedFile, PartitionValues, StagedFile, row_digest, staged_by
 
 GROWTH = 8
 TARGET_BYTES = 64 << 20
@@ -35,8 +34,6 @@ TARGET_BYTES = 64 << 20
 
 MAX_JOINED_FILES = 4096
 """Maximum number of small files that one epoch joins. The next epoch continues."""
-
-_MODULUS = 1 << 256
 
 Run = tuple[StagedFile, ...]
 """Adjacent files to join, in the table's order."""
@@ -92,16 +89,6 @@ def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, 
     return valid
 
 
-def rows_identity(files: Iterable[StagedFile]) -> str | None:
-    """Return a fingerprint of the rows of some files that does not depend on how they are divided into files.
-
-    It is the sum, modulo 2^256, of the digests under which the rows were first written. So a joined file has the sum of
-    its inputs, as does a file joined from joined files. None if a digest is unknown.
-    """
-    digests = [_digest(file) for file in files]
-    return None if None in digests else f"{sum(filter(None, digests)) % _MODULUS:064x}"
-
-
 def same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> frozenset[str]:
     """Return the keys of the removed and added files that hold the same rows.
 
@@ -131,20 +118,15 @@ def _same_rows(removed: Sequence[StagedFile], added: Sequence[StagedFile]) -> se
     before, after = iter(removed), iter(added)
     rows = digests = 0  # removed minus added
     while (file := next(before if rows <= 0 else after, None)) is not None:
-        digest, sign = _digest(file), 1 if rows <= 0 else -1
+        digest, sign = row_digest(file), 1 if rows <= 0 else -1
         if digest is None:
             break
-        rows, digests = rows + sign * file.rows, (digests + sign * digest) % _MODULUS
+        rows, digests = rows + sign * file.rows, (digests + sign * digest) % DIGEST_MODULUS
         pending.append(file.key)
         if rows == digests == 0:
             same.update(pending)
             pending = []
     return same
-
-
-def _digest(file: StagedFile) -> int | None:
-    digest = file.rows_of or file.sha256
-    return int(digest, 16) if digest else None
 
 
 def _runs(files: Sequence[StagedFile]) -> Iterator[Run]:

@@ -13,15 +13,15 @@ from milepost.sinks.parquet_files.deletes import changelog_rows, table_columns, 
 from milepost.sinks.parquet_files.partitions import PartitionBy, PartitionFiles
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import changes_schema, rows_to_stage
-from milepost.sinks.records.committables import (
+from milepost.tables.records import (
     Committable,
     RowsPiece,
     StagedRows,
     StagingContext,
+    check_staged_key,
     decode_schema,
     encode_schema,
 )
-from milepost.sinks.records.table_keys import check_staged_key
 
 
 class TableStaging:

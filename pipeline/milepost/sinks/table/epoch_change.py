@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from milepost.errors import CommitConflict
-from milepost.sinks.records.committables import Committable, JoinedFile, StagedFile
-from milepost.sinks.records.content_digests import with_replacement_digests
-from milepost.sinks.records.contents import ContentsChange
+from milepost.tables.records import Committable, ContentsChange, JoinedFile, StagedFile, with_replacement_digests
 
 
 def epoch_change(

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.table_keys import staged_by
 from milepost.sinks.table_format import ForeignCommit, OpenTable
+from milepost.tables.records import StagedFile, staged_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TableObject
-from milepost.sinks.records.reservation import RESERVATION, SUCCESSORS
-from milepost.sinks.records.table_garbage import is_list_key
-from milepost.sinks.records.table_keys import staged_by
+from milepost.tables.records import RESERVATION, SUCCESSORS, is_list_key, staged_by
 
 
 def table_objects(store: ObjectStore, log_prefix: str) -> tuple[TableObject, ...]:

@@ -39,15 +39,22 @@ from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TablePosition, TableTarget
 from milepost.sinks.parquet_files.table_files import TableFiles
 from milepost.sinks.parquet_files.table_schema import widened_schema
-from milepost.sinks.records.committables import StagedFile, decode_schema
-from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
-from milepost.sinks.records.marks import Mark, MarkRecords
-from milepost.sinks.records.reservation import read_reservation
 from milepost.sinks.staging.small_files import same_rows
 from milepost.sinks.table.foreign_commits import find_own_files, follow_foreign_commits
 from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table_format import OpenTable, TableFormat, TableMove
 from milepost.storage.concurrency import prefetch
+from milepost.tables.records import (
+    ContentsChange,
+    ContentsRecords,
+    Mark,
+    MarkRecords,
+    StagedFile,
+    TableContents,
+    decode_schema,
+    identity_of,
+    read_reservation,
+)
 
 MAX_LOST_RACES = 10
 """Number of attempts of a move when other writers keep changing the table."""

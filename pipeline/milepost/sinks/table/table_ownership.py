@@ -14,8 +14,8 @@ from uuid import uuid4
 
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.records.reservation import Reservation, TableOwner, describe_owner, is_same_owner, read_reservation
 from milepost.sinks.table_format import OpenTable, TableFormat
+from milepost.tables.records import Reservation, TableOwner, describe_owner, is_same_owner, read_reservation
 
 _LOG = logging.getLogger(__name__)
 

@@ -36,12 +36,6 @@ from milepost.sinks.parquet_files.deletes import table_columns, without_deletes
 from milepost.sinks.parquet_files.partitions import PartitionBy, check_partition
 from milepost.sinks.parquet_files.table_files import ReadOptions
 from milepost.sinks.parquet_files.table_schema import check_rows_schema, merged_schema, widened_schema
-from milepost.sinks.records.committables import Committable, StagedFile, decode_schema
-from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents, identity_of
-from milepost.sinks.records.marks import Mark, MarkRecords, TableView
-from milepost.sinks.records.reservation import Reservation, TableOwner, check_reservable, new_reservation, reserve
-from milepost.sinks.records.table_garbage import TableGarbage
-from milepost.sinks.records.table_keys import staged_by, staged_prefix
 from milepost.sinks.staging.small_files import valid_joins
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table.epoch_change import epoch_change
@@ -51,6 +45,26 @@ from milepost.sinks.table.table_ownership import TableOwnership
 from milepost.sinks.table.table_takeover import Takeover
 from milepost.sinks.table_format import OpenTable, TableFormat
 from milepost.storage.concurrency import run_in_background
+from milepost.tables.records import (
+    Committable,
+    ContentsChange,
+    ContentsRecords,
+    Mark,
+    MarkRecords,
+    Reservation,
+    StagedFile,
+    TableContents,
+    TableGarbage,
+    TableOwner,
+    TableView,
+    check_reservable,
+    decode_schema,
+    identity_of,
+    new_reservation,
+    reserve,
+    staged_by,
+    staged_prefix,
+)
 
 
 class TableSink(TableStaging):
@@ -169,14 +183,8 @@ class TableSink(TableStaging):
             # A stored record needs a digest for each file, and no format's log has one.
             rewritten = replace(rewritten, added=tuple(map(self._files.with_digest, rewritten.added)))
         current = () if committable.whole else rewritten.applied_to(recorded)
-        change = epoch_change(
-            self.name,
-            committable,
-            rewritten,
-            valid_joins(committable.joined, current, latest=self.mode is SinkMode.UPSERT),
-            current,
-            by_buckets=self.by_buckets,
-        )
+        joins = valid_joins(committable.joined, current, latest=self.mode is SinkMode.UPSERT)
+        change = epoch_change(self.name, committable, rewritten, joins, current, by_buckets=self.by_buckets)
         return PreparedTable.after(change, recorded, schema, table.table_id)
 
     def prepare_fork(self, committable: Committable, base: TableContents | None) -> PreparedTable:
@@ -195,9 +203,7 @@ class TableSink(TableStaging):
             return recorded
         table, position = self._mover.read_table()
         self._mover.check_position(position, base)
-        if table is None:
-            return recorded
-        return self._mover.rewritten(table, position, recorded).applied_to(recorded)
+        return recorded if table is None else self._mover.rewritten(table, position, recorded).applied_to(recorded)
 
     def abort(self, *, checkpoint_id: int, token: int, before_delete: Callable[[], None] = lambda: None) -> None:
         # A copy of the job has the same checkpoint ids and tokens, so a table that a copy has moved is left alone.

@@ -17,13 +17,23 @@ from uuid import uuid4
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.contract import TableTarget
-from milepost.sinks.records.committables import decode_schema
-from milepost.sinks.records.contents import ContentsRecords, TableContents, identity_of
-from milepost.sinks.records.marks import Mark, MarkRecords, TableView, ViewMark
-from milepost.sinks.records.reservation import TableOwner, describe_owner, is_same_owner, write_successor
-from milepost.sinks.records.table_keys import staged_by
 from milepost.sinks.table.table_mover import MAX_LOST_RACES
 from milepost.sinks.table_format import OpenTable, TableFormat
+from milepost.tables.records import (
+    ContentsRecords,
+    Mark,
+    MarkRecords,
+    TableContents,
+    TableOwner,
+    TableView,
+    ViewMark,
+    decode_schema,
+    describe_owner,
+    identity_of,
+    is_same_owner,
+    staged_by,
+    write_successor,
+)
 
 
 @dataclass(frozen=True, slots=True)

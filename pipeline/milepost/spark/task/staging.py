@@ -13,10 +13,10 @@ from milepost.codec import to_json
 from milepost.errors import CheckpointError
 from milepost.protocol.exchange import Decline, SubtaskIdentity
 from milepost.sinks import StagingSink
-from milepost.sinks.records import RowsPiece, StagedRows, StagingContext
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers import Spilled, decode_rows, encode_rows
+from milepost.tables.records import RowsPiece, StagedRows, StagingContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from milepost.tables.delta.delta_errors import parse_reason as parse_reason
     from milepost.tables.delta.delta_errors import translated_errors as translated_errors
     from milepost.tables.delta.locations import DeltaLocation as DeltaLocation
-    from milepost.tables.delta.locations import delta_location as delta_location
     from milepost.tables.delta.locations import readable_location as readable_location
     from milepost.tables.delta.log_objects import LOG as LOG
     from milepost.tables.delta.log_objects import log_key as log_key

@@ -19,7 +19,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import InvalidRequest, StateCorrupt, StoreUnavailable, SubtaskDeclined
 from milepost.jobmaster import CheckpointReport, NothingToDo, Session
 from milepost.protocol.exchange.acknowledgements import Acknowledgement, SubtaskAnswer
-from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

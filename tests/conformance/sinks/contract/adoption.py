@@ -11,7 +11,7 @@ import pytest
 
 from milepost.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.records.reservation import RESERVATION
+from milepost.tables.records.reservation import RESERVATION
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing, rows

@@ -16,13 +16,13 @@ from milepost.operators.base.edges import DELETED_COLUMN
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.contract import Sink, SinkMode
 from milepost.sinks.parquet_files.partitions import PartitionBy
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.contents import ContentsRecords
-from milepost.sinks.records.marks import MarkRecords
-from milepost.sinks.records.reservation import RESERVATION
 from milepost.sinks.table.table_sink import TableSink
 from milepost.sinks.table_format import TableFormat
 from milepost.storage.open import open_store
+from milepost.tables.records.committables import Committable
+from milepost.tables.records.contents import ContentsRecords
+from milepost.tables.records.marks import MarkRecords
+from milepost.tables.records.reservation import RESERVATION
 from milepost_testkit.formats.hooked_format import HookedFormat
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from milepost_testkit.stores.hooked_store import HookedStore

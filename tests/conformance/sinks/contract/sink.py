@@ -20,7 +20,7 @@ from milepost.errors import (
     StateCorrupt,
     Superseded,
 )
-from milepost.sinks.records.committables import Committable
+from milepost.tables.records.committables import Committable
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import (
     SCHEMA,

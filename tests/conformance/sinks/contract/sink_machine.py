@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from milepost.errors import CommitOutcomeUnknown, StateCorrupt, Superseded
 from milepost.sinks.contract import Sink, SinkMode, TableTarget
-from milepost.sinks.records.committables import Committable
-from milepost.sinks.records.contents import TableContents
+from milepost.tables.records.committables import Committable
+from milepost.tables.records.contents import TableContents
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, SinkCase, deleting, nothing
 

@@ -10,7 +10,7 @@ import pytest
 from milepost.codec.records import encode
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt
 from milepost.protocol.records.layout import mark_key
-from milepost.sinks.records.marks import Mark
+from milepost.tables.records.marks import Mark
 from milepost_testkit import wording
 from tests.conformance.sinks.contract.case import LIFE, SinkCase, at_commit, format_decides, rows
 

@@ -11,10 +11,10 @@ import pytest
 from milepost.errors import CheckpointError, CommitOutcomeUnknown, InvalidRequest
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.contract import Sink, TableTarget
-from milepost.sinks.records.contents import ContentsChange, ContentsRecords, TableContents
-from milepost.sinks.records.marks import TableView
-from milepost.sinks.records.reservation import read_reservation
 from milepost.storage.layout import contents_prefix
+from milepost.tables.records.contents import ContentsChange, ContentsRecords, TableContents
+from milepost.tables.records.marks import TableView
+from milepost.tables.records.reservation import read_reservation
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import Completed, PlayedManifest
 from tests.conformance.sinks.contract.case import LIFE, Hook, Pairs, SinkCase, Story, format_decides, nothing

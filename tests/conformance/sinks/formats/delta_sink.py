@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
-from milepost.tables.delta.locations import delta_location
+from milepost.sinks.formats.delta.locations import delta_location
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 
 WEEK_MS = 7 * 24 * 3_600_000

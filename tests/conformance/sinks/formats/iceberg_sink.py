@@ -12,9 +12,9 @@ from pyiceberg.table import Table
 
 from milepost.protocol.records.object_store import ObjectStore
 from milepost.sinks.formats.iceberg.iceberg_format import IcebergFormat
-from milepost.sinks.records.reservation import RESERVATION
 from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.tables.iceberg.locations import table_location
+from milepost.tables.records.reservation import RESERVATION
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 
 TABLE = ("shop", "table")

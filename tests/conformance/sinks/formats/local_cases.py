@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.records.committables import StagedFile, encode_schema
+from milepost.tables.records.committables import StagedFile, encode_schema
 from milepost_testkit.formats.listed_format import ListedFormat, ListedTable, changes
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 from tests.conformance.sinks.formats.parquet_sink import ParquetCase

@@ -12,7 +12,7 @@ from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.contract import SinkMode
 from milepost.sinks.formats.postgres.postgres_format import PostgresFormat
-from milepost.sinks.records.reservation import RESERVATION
+from milepost.tables.records.reservation import RESERVATION
 from milepost_testkit.servers.postgres_server import Database, PostgresServer
 from tests.conformance.sinks.contract.case import Pairs, SinkCase, pairs
 

@@ -12,9 +12,9 @@ from milepost.errors import CommitOutcomeUnknown
 from milepost.jobmaster import JobMaster, Session, Triggered
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.parquet.parquet_format import HEADS, TableHead, head_key
-from milepost.sinks.records.marks import Mark, MarkRecords
 from milepost.storage.open import open_store
+from milepost.tables.records.marks import Mark, MarkRecords
+from milepost.tables.records.table_heads import HEADS, TableHead, head_key
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.runners.planes import Plane

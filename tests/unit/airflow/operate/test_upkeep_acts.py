@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.protocol.records.layout import token_prefix
-from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import InProcessRun
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob

@@ -11,7 +11,7 @@ from milepost.errors import Busy
 from milepost.protocol.records.layout import SINKS_PREFIX
 from milepost.protocol.records.manifest_state import TimelineRole
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
 from milepost_testkit.stores.called_store import WRITES
 from milepost_testkit.stores.job_stores import hook_stores

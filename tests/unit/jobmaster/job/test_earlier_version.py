@@ -18,13 +18,13 @@ from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.measurements import decode_post_commit_times
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.protocol.log.entry_codec import decode_entry
-from milepost.sinks.formats.parquet.parquet_format import TableHead
-from milepost.sinks.records.table_garbage import list_from_bytes
 from milepost.state.cache.cache import StateCache
 from milepost.state.layers.layer import KeySpec
 from milepost.state.runs.handles import RunHandle
 from milepost.state.runs.identity import StateIdentity
 from milepost.state.runs.runs import decode_run
+from milepost.tables.records.table_garbage import list_from_bytes
+from milepost.tables.records.table_heads import TableHead
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.saved_job import stored

@@ -17,12 +17,12 @@ from milepost.epoch.timing.throughput import ThroughputEstimate
 from milepost.errors import StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.object_store import ObjectStore
-from milepost.sinks.records.committables import encode_schema
 from milepost.sources.bad_input import BadInput, BadRecordLocation
 from milepost.sources.event_times import RowsAhead
 from milepost.state.buffers.channel_state import ChannelStateHandle
 from milepost.storage.object_cache import ObjectCache
 from milepost.storage.requests import StoreRequests
+from milepost.tables.records.committables import encode_schema
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET, KEYED

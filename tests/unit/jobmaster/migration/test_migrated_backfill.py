@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.errors import InvalidRequest
-from milepost.sinks.records.table_address import TableAddress
+from milepost.tables.records.table_address import TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob

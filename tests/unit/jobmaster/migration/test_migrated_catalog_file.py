@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.tables.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
 
 TARGET = TableAddress(

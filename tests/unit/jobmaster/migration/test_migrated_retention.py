@@ -8,10 +8,10 @@ import pytest
 
 from milepost.errors import StoreUnavailable
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_keys import DATA
 from milepost.sinks.staging import compaction
 from milepost.storage.open import open_store
+from milepost.tables.records.table_address import TableAddress
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit.jobs.sparkless.migrating_job import SINKS, MigratingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.stores.job_stores import LaterStore, later

@@ -13,7 +13,7 @@ from milepost.errors import Busy, InvalidRequest, PlanOutdated, StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.rollback.plan import SinkRollback
-from milepost.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.tables.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK

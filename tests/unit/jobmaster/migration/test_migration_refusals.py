@@ -19,7 +19,7 @@ from milepost.errors import (
 from milepost.jobmaster import Session
 from milepost.protocol.manifest.transaction.requests import ForkRequest
 from milepost.protocol.records.ids import NO_CHECKPOINT
-from milepost.sinks.records.table_address import CatalogAddress, TableAddress
+from milepost.tables.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob, delta
 from milepost_testkit.jobs.sparkless.saved_job import stored

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
-from milepost.sinks.records.table_address import TableAddress
+from milepost.tables.records.table_address import TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.migrating_job import COLUMNS, SINKS, MigratingJob, delta, iceberg
 from milepost_testkit.readers.reading_engines import ENGINES, CatalogTable, ReadingEngines

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.sinks.records import contents
+from milepost.tables.records import contents
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import later
 

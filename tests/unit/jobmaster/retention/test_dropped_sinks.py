@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from milepost.protocol.records.layout import staged_files_prefix
-from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction
+from milepost.tables.records.table_keys import DATA, staged_prefix
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import IN_POSTGRES, CountedJob
 from milepost_testkit.servers.postgres_server import Database

@@ -13,7 +13,7 @@ from milepost.epoch.plan import EpochPlan
 from milepost.errors import StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import metadata_key, token_prefix
-from milepost.sinks.records.table_keys import DATA
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -12,11 +12,11 @@ from milepost.errors import CheckpointError, StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SINKS_PREFIX, marks_prefix
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.table_garbage import GARBAGE, TableGarbageList
-from milepost.sinks.records.table_keys import DATA, OWN
 from milepost.sinks.staging import compaction
 from milepost.storage.open import open_store
+from milepost.tables.records.table_garbage import GARBAGE, TableGarbageList
+from milepost.tables.records.table_heads import HEADS
+from milepost.tables.records.table_keys import DATA, OWN
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

@@ -31,10 +31,10 @@ from milepost.protocol.retention.ancestry import drop_empty_timelines
 from milepost.protocol.retention.reach import GarbageKeys, ObjectStatus, object_status
 from milepost.protocol.retention.retention import RetentionPolicy, minimum_grace_ms, subsumable, unreferenced
 from milepost.sinks.contract import SinkMode
-from milepost.sinks.records import contents
-from milepost.sinks.records.table_garbage import GARBAGE
-from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction
+from milepost.tables.records import contents
+from milepost.tables.records.table_garbage import GARBAGE
+from milepost.tables.records.table_keys import DATA, staged_prefix
 from milepost_testkit import profiles
 from milepost_testkit.formats.played_manifest import HERE, MAIN, Completed
 from milepost_testkit.rows.key_hashes import KEY_HASH_SECRET

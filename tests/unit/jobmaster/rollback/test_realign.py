@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster import NothingToDo, Session
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, ObjectHandle
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.reservation import RESERVATION
+from milepost.tables.records.reservation import RESERVATION
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob

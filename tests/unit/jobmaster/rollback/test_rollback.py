@@ -26,9 +26,9 @@ from milepost.jobmaster.rollback.plan import StateRows
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost.sinks.contract import TableTarget
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.table_keys import DATA
 from milepost.sinks.table.table_sink import TableSink
+from milepost.tables.records.table_heads import HEADS
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -17,7 +17,7 @@ from milepost.errors import (
     StoreUnavailable,
 )
 from milepost.jobmaster import Session
-from milepost.sinks.formats.parquet.parquet_format import HEADS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

@@ -10,8 +10,8 @@ import pytest
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import CommitOutcomeUnknown, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster import Session
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.table_keys import staged_prefix
+from milepost.tables.records.table_heads import HEADS
+from milepost.tables.records.table_keys import staged_prefix
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

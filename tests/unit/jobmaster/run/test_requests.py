@@ -9,8 +9,8 @@ import pytest
 
 from milepost.jobmaster import Session
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.formats.parquet.parquet_format import HEADS
 from milepost.storage.requests import StoreRequests
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.counted_stores import count_requests

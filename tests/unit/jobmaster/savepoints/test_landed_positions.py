@@ -12,8 +12,8 @@ from milepost.errors import InvalidRequest, SourceReplaced, StateCorrupt
 from milepost.jobmaster import NothingToDo
 from milepost.protocol.landed.records import encode_record
 from milepost.protocol.records.layout import landed_record_key
-from milepost.sinks.records.table_address import TableAddress
 from milepost.storage.log.source_log import SourceLog
+from milepost.tables.records.table_address import TableAddress
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 

@@ -28,9 +28,9 @@ from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.layout import METADATA_NAME, SAVEPOINT_DOCUMENT
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.table_keys import DATA
 from milepost.storage.copying import MAX_OBJECT_BYTES
+from milepost.tables.records.table_heads import HEADS
+from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob

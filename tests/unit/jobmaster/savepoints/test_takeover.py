@@ -11,8 +11,8 @@ from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster import Session
 from milepost.protocol.records.layout import SAVEPOINT_DOCUMENT
 from milepost.protocol.retention.ancestry import open_forks
-from milepost.sinks.formats.parquet.parquet_format import HEADS
-from milepost.sinks.records.reservation import SUCCESSORS
+from milepost.tables.records.reservation import SUCCESSORS
+from milepost.tables.records.table_heads import HEADS
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import SINKS, OtherJob, moved, stored

@@ -11,7 +11,7 @@ from milepost.errors import CommitOutcomeUnknown
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.formats.delta.delta_format import DeltaFormat
-from milepost.tables.delta.locations import delta_location
+from milepost.sinks.formats.delta.locations import delta_location
 from milepost.tables.delta.retentions import FILE_RETENTION, LOG_RETENTION
 from milepost_testkit import wording
 from milepost_testkit.formats.played_manifest import PlayedManifest

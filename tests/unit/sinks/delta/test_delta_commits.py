@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import CommitConflict, InvalidRequest, StateCorrupt
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import TableMove
+from milepost.tables.records.reservation import TableOwner
 from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 

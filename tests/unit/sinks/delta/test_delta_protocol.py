@@ -13,7 +13,7 @@ from deltalake import CommitProperties
 
 from milepost.errors import CommitConflict, InvalidRequest
 from milepost.sinks.formats.delta.delta_log import JobCommit
-from milepost.sinks.records.reservation import TableOwner
+from milepost.tables.records.reservation import TableOwner
 from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import (
     DAY_MS,

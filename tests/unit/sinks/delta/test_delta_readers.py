@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.tables.delta.locations import delta_location
+from milepost.sinks.formats.delta.locations import delta_location
+from milepost.tables.records.committables import StagedFile
 from milepost_testkit.formats.delta_table import DeltaTableUnderTest, rows, write_id
 from milepost_testkit.readers.reading_engines import EVERY_ENGINE, ReadingEngines, Where
 

@@ -16,9 +16,10 @@ from milepost.errors import (
     InvalidRequest,
 )
 from milepost.protocol.records.object_store import Credentials, StoreConfig
+from milepost.sinks.formats.delta.locations import delta_location
 from milepost.storage.open import open_store
 from milepost.tables.delta.delta_errors import parse_reason
-from milepost.tables.delta.locations import DeltaLocation, delta_location
+from milepost.tables.delta.locations import DeltaLocation
 from milepost_testkit import wording
 from milepost_testkit.formats.delta_table import OWNER, SCHEMA, DeltaTableUnderTest, rows, write_id
 from milepost_testkit.proxies.recording_proxy import RecordingProxy

@@ -17,9 +17,9 @@ from milepost.sinks.contract import SinkMode
 from milepost.sinks.parquet_files.deletes import latest_rows, without_deletes
 from milepost.sinks.parquet_files.partitions import PartitionBy
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
-from milepost.sinks.records.committables import decode_schema
 from milepost.sinks.staging.table_staging import TableStaging
 from milepost.sinks.table_copy import CopyPlan, stage_copy
+from milepost.tables.records.committables import decode_schema
 from milepost_testkit import wording
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS, stage, stage_buckets
 from tests.conformance.sinks.contract.case import SCHEMA, SinkCase, deleting, pairs, rows

@@ -27,8 +27,8 @@ from milepost.sinks.parquet_files.partitions import (
     PartitionBy,
     split_by_values,
 )
-from milepost.sinks.records.committables import RowsPiece, StagingContext
 from milepost.sinks.staging import small_files
+from milepost.tables.records.committables import RowsPiece, StagingContext
 from milepost_testkit import wording
 from milepost_testkit.readers.reading_engines import ENGINES, EVERY_ENGINE, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows

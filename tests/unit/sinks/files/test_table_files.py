@@ -24,10 +24,10 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.sinks.parquet_files import table_files
 from milepost.sinks.parquet_files.deletes import latest_rows
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
-from milepost.sinks.records.committables import StagedFile, StagingContext
-from milepost.sinks.records.table_keys import staged_prefix
 from milepost.spill import external_sort, spilled_rows
 from milepost.storage.open import open_store
+from milepost.tables.records.committables import StagedFile, StagingContext
+from milepost.tables.records.table_keys import staged_prefix
 from milepost_testkit import wording
 from milepost_testkit.stores.held_rows import hold_few_rows
 from milepost_testkit.stores.memory_store import MemoryStore

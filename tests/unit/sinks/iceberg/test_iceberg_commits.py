@@ -21,9 +21,9 @@ from milepost.errors import (
     ProtocolViolation,
     StoreUnavailable,
 )
-from milepost.sinks.records.reservation import TableOwner
 from milepost.tables.iceberg import catalogs
 from milepost.tables.iceberg.catalog_errors import translated_errors
+from milepost.tables.records.reservation import TableOwner
 from milepost_testkit import wording
 from milepost_testkit.formats.iceberg_lake import OWNER, SCHEMA, IcebergLake, lake_on_server, move
 from milepost_testkit.proxies.holding_proxy import HoldingProxy

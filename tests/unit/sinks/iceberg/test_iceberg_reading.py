@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from milepost.errors import StateCorrupt
-from milepost.sinks.records.committables import StagedFile
+from milepost.tables.records.committables import StagedFile
 from milepost_testkit.formats.iceberg_lake import SCHEMA, IcebergLake, lake_on_server, same_rows
 from milepost_testkit.readers.reading_engines import EVERY_ENGINE, CatalogTable, ReadingEngines, Where
 from milepost_testkit.servers.s3_servers import SeaweedTables

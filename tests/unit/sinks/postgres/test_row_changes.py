@@ -18,10 +18,10 @@ from milepost.sinks.formats.postgres import row_changes as changes_of_rows
 from milepost.sinks.formats.postgres.row_changes import RowChanges, row_changes
 from milepost.sinks.formats.postgres.row_lines import lines_of
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import StagedFile, StagingContext
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.table_format import TableMove
 from milepost.storage.open import open_store
+from milepost.tables.records.committables import StagedFile, StagingContext
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 from tests.conformance.sinks.contract.case import deleting, rows

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.content_digests import combined_digest, common_prefix, with_replacement_digests
+from milepost.tables.records.committables import StagedFile
+from milepost.tables.records.content_digests import combined_digest, common_prefix, with_replacement_digests
 from milepost_testkit import profiles
 
 

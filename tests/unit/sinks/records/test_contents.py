@@ -19,12 +19,12 @@ from milepost.errors import StateCorrupt
 from milepost.protocol.records.checkpoints import ObjectHandle
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
-from milepost.sinks.records.committables import JoinedFile, StagedFile, encode_schema
-from milepost.sinks.records.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_keys import staged_prefix
 from milepost.storage.layout import contents_prefix
 from milepost.storage.open import open_store
+from milepost.tables.records.committables import JoinedFile, StagedFile, encode_schema
+from milepost.tables.records.contents import MAX_RECORDS, ContentsChange, ContentsRecords, TableContents
+from milepost.tables.records.table_address import TableAddress
+from milepost.tables.records.table_keys import staged_prefix
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.table_keys import staged_prefix
 from milepost.sinks.table.foreign_commits import follow_foreign_commits
 from milepost.sinks.table_format import ForeignCommit
+from milepost.tables.records.committables import StagedFile
+from milepost.tables.records.table_keys import staged_prefix
 from milepost_testkit import profiles
 
 OURS = ("a", "b", "c")

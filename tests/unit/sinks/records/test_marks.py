@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from milepost.codec.records import encode
 from milepost.protocol.records.layout import mark_key
-from milepost.sinks.records.marks import Mark, MarkRecords
+from milepost.tables.records.marks import Mark, MarkRecords
 from milepost_testkit.stores.memory_store import MemoryStore
 
 

@@ -12,14 +12,14 @@ import pytest
 from milepost.errors import StateCorrupt
 from milepost.protocol.records.locations import file_url
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sinks.records.table_garbage import (
+from milepost.storage.open import open_store
+from milepost.tables.records.table_garbage import (
     TableGarbage,
     TableGarbageList,
     TableGarbageLists,
     list_from_bytes,
     list_to_bytes,
 )
-from milepost.storage.open import open_store
 from milepost_testkit import wording
 
 GOLDEN = Path(__file__).parent / "golden" / "garbage_list.json"

@@ -19,12 +19,12 @@ from milepost.sinks.contract import SinkMode
 from milepost.sinks.parquet_files import table_files
 from milepost.sinks.parquet_files.file_cuts import cut_by_size
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
-from milepost.sinks.records.committables import StagedFile, StagedRows, StagingContext
-from milepost.sinks.records.table_keys import DATA, staged_prefix
 from milepost.sinks.staging import compaction, small_files
 from milepost.sinks.staging.compaction import SHARE, CompactionPlan, compacted_buckets, plan_compaction
 from milepost.sinks.staging.small_files import JoinPlan
 from milepost.storage import object_handles
+from milepost.tables.records.committables import StagedFile, StagedRows, StagingContext
+from milepost.tables.records.table_keys import DATA, staged_prefix
 from milepost_testkit import profiles, wording
 from milepost_testkit.stores.hooked_store import HookedStore
 from milepost_testkit.tasks.staging import HASHER, KEY_GROUPS

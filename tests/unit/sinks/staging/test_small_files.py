@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.table_keys import staged_prefix
 from milepost.sinks.staging import small_files
 from milepost.sinks.staging.small_files import (
     GROWTH,
@@ -21,9 +19,11 @@ from milepost.sinks.staging.small_files import (
     JoinPlan,
     Run,
     plan_joins,
-    rows_identity,
     same_rows,
 )
+from milepost.tables.records.committables import StagedFile
+from milepost.tables.records.row_digests import rows_identity
+from milepost.tables.records.table_keys import staged_prefix
 from tests.conformance.sinks.contract.case import SCHEMA, rows
 from tests.conformance.sinks.formats.local_cases import LocalParquet
 

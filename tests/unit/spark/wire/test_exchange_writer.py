@@ -19,7 +19,6 @@ from milepost.protocol.exchange.channel_check import ChannelCheck
 from milepost.protocol.exchange.declines import Decline
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost.sinks.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost.spark.driver.sql_projection import decode_output, encode_output
 from milepost.spark.task.output_stage import OutputPlan, run_output_stage
 from milepost.spark.wire import combine_buffer
@@ -41,6 +40,7 @@ from milepost.spark.worker.worker_memory import UNLIMITED, MemoryBudget
 from milepost.state.buffers.buffers import Buffer, are_partials, decode_rows, oldest
 from milepost.state.buffers.spill import SpillFile
 from milepost.state.layers.key_groups import key_group, subtask_of_key_group
+from milepost.tables.records.committables import RowsPiece, StagedFile, StagedRows, StagingContext
 from milepost_testkit.rows.key_hashes import KEYED
 
 EDGE = Edge("clean", "carriers", ("k",), ("k", "v"), None, Stamp(7))

@@ -16,7 +16,7 @@ from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobspec.job import Retained
 from milepost.protocol.records import CompletedCheckpoint
 from milepost.protocol.retention import timeline_ancestry
-from milepost.sinks.records import StagedFile
+from milepost.tables.records import StagedFile
 
 AMPLIFIED = 10
 MUCH_BYTES = 10 * 10**9

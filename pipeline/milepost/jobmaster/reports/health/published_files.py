@@ -7,8 +7,8 @@ from contextlib import suppress
 from milepost.errors import EnvironmentUnusable, InvalidRequest, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.table_contents import is_named_by_spec, sink_for
-from milepost.sinks.records import DATA, TableContents
 from milepost.storage.concurrency import prefetch
+from milepost.tables.records import DATA, TableContents
 
 MAX_FILES = 10_000
 """Tables with more files are skipped here, since a listing takes a request per thousand. `verify` checks them."""

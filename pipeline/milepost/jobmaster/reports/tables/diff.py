@@ -33,9 +33,9 @@ from milepost.jobmaster.reports.tables.state_values import drop_total_column, sh
 from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.protocol.records import EXPIRES_COLUMN
 from milepost.sinks import SinkMode
-from milepost.sinks.records import TableContents, decode_schema
 from milepost.sources.planning import load
 from milepost.state.runs import StateHandle
+from milepost.tables.records import TableContents, decode_schema
 
 OPERATOR, SOURCE, SINK = "operator", "source", "sink"
 

@@ -34,10 +34,10 @@ from milepost.protocol.records import (
     format_checkpoints,
 )
 from milepost.protocol.retention import handle_conflicts, open_forks, timeline_ancestry
-from milepost.sinks.records import TableContents, decode_schema
 from milepost.spill import SpilledRows
 from milepost.storage import check_handle, stat_handle
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records import TableContents, decode_schema
 
 _MAX_LISTED = 12
 """Maximum number of problems in the error message. Its details have all."""

@@ -7,8 +7,8 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobspec.job import SinkSpec
 from milepost.protocol.records import TimelineRole
 from milepost.sinks.buckets import BucketPlan
-from milepost.sinks.records import decode_schema
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records import decode_schema
 
 
 def plan_buckets(context: JobContext, opened: OpenedEpoch) -> dict[str, BucketPlan]:

@@ -8,9 +8,9 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobspec.job import SinkSpec
 from milepost.protocol.records import TimelineRole
-from milepost.sinks.records import decode_schema
 from milepost.sinks.staging import JoinPlan, MaintenancePlan, plan_compaction, plan_joins
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records import decode_schema
 
 
 def plan_maintenance(context: JobContext, opened: OpenedEpoch) -> dict[str, MaintenancePlan]:

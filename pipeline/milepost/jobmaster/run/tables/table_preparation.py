@@ -19,8 +19,8 @@ from milepost.jobmaster.run.checkpoint_metadata import write_contents
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.protocol.records import TimelineRole
 from milepost.sinks import PreparedTable, TableRead
-from milepost.sinks.records import Committable, TableContents
 from milepost.storage.concurrency import parallel_map, prefetch
+from milepost.tables.records import Committable, TableContents
 
 _FRESH_S = 5.0
 """A read of a table is reused for this long. Its commit is a compare-and-set on the state that was read."""

@@ -13,21 +13,20 @@ from milepost.sinks.formats.delta.delta_log_faults import LogFault, log_fault, r
 from milepost.sinks.formats.delta.delta_metadata import VARIANT, Protocol
 from milepost.sinks.formats.delta.delta_probe import probe_commits
 from milepost.sinks.formats.delta.delta_types import check_columns, delta_schema
+from milepost.sinks.formats.delta.locations import delta_location
 from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS, OpenDeltaTable, properties_of
-from milepost.sinks.records.reservation import TableOwner
-from milepost.sinks.records.table_keys import OWN
 from milepost.tables.delta import (
     FAULTS,
     FILE_RETENTION,
     LOG,
     LOG_RETENTION,
     DeltaLocation,
-    delta_location,
     duration_ms,
     interval,
     parse_reason,
     translated_errors,
 )
+from milepost.tables.records import OWN, TableOwner
 
 COMMITS_PER_CHECKPOINT = 10
 """Number of commits after which a checkpoint of the log is written. A reader fetches at most as many one by one."""

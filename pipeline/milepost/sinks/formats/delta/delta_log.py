@@ -12,11 +12,10 @@ from urllib.parse import unquote
 
 from milepost.errors import NotFound
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit
 from milepost.storage.concurrency import parallel_map
 from milepost.tables.delta import LOG, parse_actions, read_commit
+from milepost.tables.records import StagedFile, TableOwner
 
 LAST_CHECKPOINT = f"{LOG}_last_checkpoint"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from milepost.protocol.records import ObjectStore
 from milepost.sinks.formats.delta.delta_log import LAST_CHECKPOINT, last_checkpoint
-from milepost.sinks.records.reservation import read_reservation
 from milepost.tables.delta import LOG, log_key
+from milepost.tables.records import read_reservation
 
 _COMMIT = re.compile(rf"{LOG}(\d{{20}})\.json")
 _CHECKPOINT = re.compile(rf"{LOG}(\d{{20}})\.checkpoint\.(?:(\d{{10}})\.(\d{{10}})\.parquet|.*)")

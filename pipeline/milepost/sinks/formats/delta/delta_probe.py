@@ -22,10 +22,11 @@ from milepost.errors import CheckpointError, CommitConflict, EnvironmentUnusable
 from milepost.protocol.records import ObjectStore, child_url
 from milepost.sinks.formats.delta.delta_metadata import commit_body
 from milepost.sinks.formats.delta.delta_types import delta_schema
+from milepost.sinks.formats.delta.locations import delta_location
 from milepost.sinks.formats.delta.open_delta_table import NO_HOOKS
-from milepost.sinks.records.table_keys import OWN
 from milepost.storage import open_store
-from milepost.tables.delta import DeltaLocation, delta_location, log_key, translated_errors
+from milepost.tables.delta import DeltaLocation, log_key, translated_errors
+from milepost.tables.records import OWN
 
 RACERS = 2
 _TIMEOUT_S = 60

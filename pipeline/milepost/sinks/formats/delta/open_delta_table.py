@@ -41,10 +41,9 @@ from milepost.sinks.formats.delta.delta_metadata import (
 )
 from milepost.sinks.formats.delta.delta_types import arrow_schema, delta_field, has_timestamp_ntz
 from milepost.sinks.formats.delta.refusals import TableTraits, check_schema, refuse_traits, short_retentions
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
 from milepost.tables.delta import FAULTS, DeltaLocation, log_key, parse_reason, translated_errors
+from milepost.tables.records import StagedFile, TableOwner, is_same_owner
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Disables what the library does after a commit. An error there would look like an error of the commit."""

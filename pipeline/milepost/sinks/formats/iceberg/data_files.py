@@ -27,8 +27,8 @@ from pyiceberg.types import (
 
 from milepost.errors import StateCorrupt
 from milepost.sinks.formats.iceberg.partitioning import partition_record, partition_values
-from milepost.sinks.records.committables import StagedFile
 from milepost.tables.iceberg import key_below
+from milepost.tables.records import StagedFile
 
 
 def data_file(root: str, file: StagedFile, schema: Schema, spec: PartitionSpec) -> DataFile:

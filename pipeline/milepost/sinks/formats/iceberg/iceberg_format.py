@@ -20,8 +20,8 @@ from milepost.sinks.formats.iceberg.open_table import IcebergTable, TableContext
 from milepost.sinks.formats.iceberg.partitioning import partition_spec
 from milepost.sinks.formats.iceberg.refusals import GC_ENABLED
 from milepost.sinks.formats.iceberg.schemas import to_iceberg
-from milepost.sinks.records.reservation import TableOwner
 from milepost.tables.iceberg import CatalogConfig, normal_location, open_catalog, table_location, translated_errors
+from milepost.tables.records import TableOwner
 
 _PREVIOUS_METADATA = 20
 _MERGED_MANIFESTS = 16

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
-from milepost.sinks.records.reservation import TableOwner
+from milepost.tables.records import TableOwner
 
 JOB, IDENTITY, SINK = "milepost.job", "milepost.identity", "milepost.sink"
 NUMBER, WRITE_ID = "milepost.number", "milepost.write-id"

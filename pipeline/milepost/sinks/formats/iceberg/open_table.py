@@ -61,10 +61,9 @@ from milepost.sinks.formats.iceberg.refusals import (
 from milepost.sinks.formats.iceberg.schemas import to_arrow, to_iceberg
 from milepost.sinks.formats.iceberg.snapshot_summaries import operation_of, summary_of
 from milepost.sinks.formats.refusals import Refusal, refuse_table
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner, is_same_owner
 from milepost.sinks.table_format import ForeignCommit, TableMove
 from milepost.tables.iceberg import CatalogConfig, key_below, translated_errors
+from milepost.tables.records import StagedFile, TableOwner, is_same_owner
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyiceberg.typedef import Record
 
 from milepost.sinks.formats.iceberg.schemas import to_arrow
 from milepost.sinks.parquet_files.partition_values import partition_text, partition_value
-from milepost.sinks.records.committables import PartitionValues
+from milepost.tables.records import PartitionValues
 
 
 def partition_spec(columns: Schema, partition_by: tuple[str, ...]) -> PartitionSpec:

@@ -8,8 +8,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.snapshots import Operation, Summary
 
 from milepost.sinks.formats.iceberg.mark import NUMBER, WRITE_ID
-from milepost.sinks.records.committables import StagedFile
 from milepost.sinks.table_format import TableMove
+from milepost.tables.records import StagedFile
 
 
 def operation_of(added: Sequence[StagedFile], removed: Sequence[StagedFile]) -> Operation:

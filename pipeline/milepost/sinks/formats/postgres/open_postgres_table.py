@@ -30,9 +30,8 @@ from milepost.sinks.formats.postgres.row_changes import (
 from milepost.sinks.formats.postgres.row_lines import copy_bytes, lines_of
 from milepost.sinks.formats.postgres.table_head import TableHead, TableName, move_head, read_head, widen_head
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.reservation import TableOwner
 from milepost.sinks.table_format import ForeignCommit, TableMove
+from milepost.tables.records import StagedFile, TableOwner
 
 _ROWS = sql.Identifier("pg_temp", "milepost_rows")
 _KEYS = sql.Identifier("pg_temp", "milepost_keys")

@@ -24,7 +24,7 @@ from milepost.sinks.formats.postgres.postgres_types import MARK, check_columns, 
 from milepost.sinks.formats.postgres.refusals import KINDS
 from milepost.sinks.formats.postgres.table_head import TableName, add_head, make_heads, read_head
 from milepost.sinks.parquet_files.table_files import TableFiles
-from milepost.sinks.records.reservation import RESERVATION, TableOwner, read_reservation
+from milepost.tables.records import RESERVATION, TableOwner, read_reservation
 
 
 class PostgresFormat:

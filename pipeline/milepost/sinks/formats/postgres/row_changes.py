@@ -25,9 +25,8 @@ from milepost.sinks.parquet_files.deletes import deleted_keys, latest_rows, with
 from milepost.sinks.parquet_files.file_cuts import cut_by_bytes
 from milepost.sinks.parquet_files.table_files import ReadOptions, TableFiles
 from milepost.sinks.parquet_files.table_schema import latest_per_key
-from milepost.sinks.records.committables import StagedFile
-from milepost.sinks.records.content_digests import common_prefix
 from milepost.sinks.table_format import TableMove
+from milepost.tables.records import StagedFile, common_prefix
 
 MOST_ROWS = 1_000_000
 """Maximum number of rows, in files of only one side, that are compared in memory."""

@@ -16,8 +16,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from milepost.sinks.formats.postgres.database import Connection, is_true
-from milepost.sinks.records.committables import decode_schema, encode_schema
-from milepost.sinks.records.reservation import TableOwner
+from milepost.tables.records import TableOwner, decode_schema, encode_schema
 
 HEADS = "milepost_tables"
 

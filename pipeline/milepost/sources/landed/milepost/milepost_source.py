@@ -16,7 +16,6 @@ from milepost.errors import CheckpointError, SourceWentBack
 from milepost.protocol.landed import Identity, Position
 from milepost.protocol.records import ObjectStore
 from milepost.protocol.retention import shared_checkpoint
-from milepost.sinks.records import decode_schema
 from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, PassedFiles, Pull, Reached
 from milepost.sources.landed.milepost.places import Place
 from milepost.sources.landed.milepost.published_table import PublishedTable, TableReader, rows_digest
@@ -25,6 +24,7 @@ from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing,
 from milepost.sources.landed.tables.pulls import take_files
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.tables.records import decode_schema
 
 
 def open_milepost_source(

@@ -13,20 +13,20 @@ from milepost.errors import StateCorrupt
 from milepost.language import check_job_name, check_sink_name
 from milepost.protocol.landed import Identity, SourceBacklog
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, ManifestState, ObjectStore, TimelineId
-from milepost.sinks.formats.parquet import ParquetFormat
-from milepost.sinks.records import (
+from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.tables.table_failures import TableFailures
+from milepost.storage.log import ManifestLog
+from milepost.tables.records import (
     ContentsRecords,
     Mark,
     MarkRecords,
     Reservation,
     StagedFile,
+    newest_head,
     read_reservation,
+    rows_identity,
     staged_by,
 )
-from milepost.sinks.staging import rows_identity
-from milepost.sources.landed.milepost.places import Place
-from milepost.sources.landed.tables.table_failures import TableFailures
-from milepost.storage.log import ManifestLog
 
 _READS = 3
 """How often a table is read whose mark or contents were deleted, because the table moved on, before they were read."""
@@ -150,8 +150,8 @@ class TableReader:
         marks = MarkRecords(job_store, owner.sink)
         number, deleted = 0, None
         for _ in range(_READS):
-            table = ParquetFormat(self.store).open()
-            if table is None or not table.number:
+            table = newest_head(self.store)
+            if table is None:
                 return PublishedTable(reservation.table_id, reservation, job_store, None, ())
             if deleted is not None and table.number == number:
                 raise deleted

@@ -12,8 +12,8 @@ from milepost.epoch.answers import EpochReport
 from milepost.epoch.plan import EpochPlan
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster import Session
-from milepost.sinks.records.reservation import RESERVATION, Reservation, TableOwner, new_reservation, reserve
 from milepost.storage.open import open_store
+from milepost.tables.records.reservation import RESERVATION, Reservation, TableOwner, new_reservation, reserve
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner

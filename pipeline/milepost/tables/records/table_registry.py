@@ -14,7 +14,7 @@ from typing import ClassVar
 from milepost.codec import decode, encode
 from milepost.errors import CommitConflict
 from milepost.protocol.records import ObjectStore, registered_table_key, registered_tables_prefix
-from milepost.sinks.records.table_address import TableAddress
+from milepost.tables.records.table_address import TableAddress
 
 
 @dataclass(frozen=True, slots=True)

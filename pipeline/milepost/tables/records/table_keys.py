@@ -17,7 +17,7 @@ from typing import Annotated
 from milepost.codec import sha256_fault
 from milepost.errors import StateCorrupt
 from milepost.protocol.records import CheckpointId, FencingToken, key_fault
-from milepost.sinks.records.committables import JoinedFile, StagedFile
+from milepost.tables.records.committables import JoinedFile, StagedFile
 
 OWN = "_milepost/"
 DATA = f"{OWN}data/"

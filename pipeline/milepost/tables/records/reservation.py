@@ -26,8 +26,8 @@ from milepost.errors import (
     StateCorrupt,
 )
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.records.table_keys import OWN
 from milepost.storage.concurrency import prefetch
+from milepost.tables.records.table_keys import OWN
 
 RESERVATION = f"{OWN}owner.json"
 SUCCESSORS = f"{OWN}owners/"

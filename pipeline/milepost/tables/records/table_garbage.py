@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar
 from milepost.codec import decode, encode
 from milepost.errors import NotFound, StateCorrupt
 from milepost.protocol.records import ObjectStore
-from milepost.sinks.records.table_keys import OWN, staged_by
+from milepost.tables.records.table_keys import OWN, staged_by
 
 GARBAGE = f"{OWN}garbage/"
 MAX_LISTED = 10_000

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from milepost.sinks.records.committables import StagedFile
+from milepost.tables.records.committables import StagedFile
 
 _MODULUS = 1 << 256
 

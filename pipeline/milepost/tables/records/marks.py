@@ -29,9 +29,9 @@ from weakref import WeakKeyDictionary
 from milepost.codec import decode, encode
 from milepost.errors import CommitConflict, CommitOutcomeUnknown, NotFound, StateCorrupt
 from milepost.protocol.records import ObjectStore, mark_key, marks_prefix
-from milepost.sinks.records.contents import TableContents, identity_of
-from milepost.sinks.records.table_keys import table_key_fault
 from milepost.storage import require_own_key
+from milepost.tables.records.contents import TableContents, identity_of
+from milepost.tables.records.table_keys import table_key_fault
 
 _WRITE_ID = re.compile(r"[0-9a-f]{32}")
 

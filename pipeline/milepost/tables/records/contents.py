@@ -21,11 +21,11 @@ from typing import Annotated, ClassVar
 from milepost.codec import Count, decode, encode
 from milepost.errors import StateCorrupt
 from milepost.protocol.records import ObjectHandle, ObjectStore
-from milepost.sinks.records.committables import JoinedFile, SchemaText, StagedFile
-from milepost.sinks.records.table_address import TableAddress
-from milepost.sinks.records.table_keys import TableFile, TableJoin, table_key_fault
 from milepost.storage import read_handle, stat_handle, write_content_addressed
 from milepost.storage.concurrency import parallel_map
+from milepost.tables.records.committables import JoinedFile, SchemaText, StagedFile
+from milepost.tables.records.table_address import TableAddress
+from milepost.tables.records.table_keys import TableFile, TableJoin, table_key_fault
 
 MAX_RECORDS = 20
 """Maximum number of records of one checkpoint."""
