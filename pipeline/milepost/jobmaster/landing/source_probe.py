@@ -79,7 +79,7 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
         position = newest.record.end
     with lost_hints(context.spec.name, name, source), named_positions(name, position):
         pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
-    notes = source.notes() if isinstance(source, NotedSource) else ()
+    notes = source.notes(None if newest is None else position) if isinstance(source, NotedSource) else ()
     retention = source.file_retention() if isinstance(source, ReferencedSource) else None
     notes += () if retention is None else tuple(retention_notes(context, name, retention))
     failure = last_failure(log, None if newest is None else newest.record)

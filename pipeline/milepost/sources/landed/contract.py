@@ -117,8 +117,12 @@ class Note:
 class NotedSource(Protocol):
     """A source that has more to show than its position."""
 
-    def notes(self) -> tuple[Note, ...]:
-        """Return what to show. It changes nothing, and is called after `identity`."""
+    def notes(self, position: Position | None) -> tuple[Note, ...]:
+        """Return what to show. It changes nothing, and is called after `identity`.
+
+        Args:
+            position: the end of the log; None: nothing was landed yet.
+        """
 
 
 @dataclass(frozen=True, slots=True)

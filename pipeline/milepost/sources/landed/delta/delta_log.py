@@ -93,6 +93,11 @@ class DeltaLog:
         rows = actions.select([name for name in _FILE if name in actions.column_names]).to_pylist()
         return sorted(rows, key=lambda row: (row["modification_time"], row["path"]))
 
+    @staticmethod
+    def count_files(state: TableState) -> int:
+        """Return how many data files a version has."""
+        return pa.table(state.table.get_add_actions()).num_rows
+
     def commits(self, first: int, last: int) -> Iterator[tuple[int, bytes | None, list[dict[str, Any]]]]:
         """Yield the version, object and actions of each commit; None and [] if the log no longer has it.
 

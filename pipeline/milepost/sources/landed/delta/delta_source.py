@@ -18,7 +18,7 @@ import pyarrow as pa
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceWentBack
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
@@ -26,6 +26,7 @@ from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing,
 from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.reading import TableReading
+from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at, upsert_notes
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
 from milepost.tables.delta import FILE_RETENTION, duration_ms
 
@@ -58,8 +59,14 @@ class DeltaSource:
         return {"format": "delta", "table": self._state().id}
 
     @names_outages
+    def notes(self, position: Position | None) -> tuple[Note, ...]:
+        upserts = upsert_notes(reservation_at(self.failures, self.rows.store))
+        return *upserts, *self.reading.start_notes(position, lambda: self.log.count_files(self._state()))
+
+    @names_outages
     def initial_position(self) -> Position:
         state = self._checked()
+        require_appends(self.failures, reservation_at(self.failures, self.rows.store))
         if self.reading.start == "earliest":
             return replace(self._before(state.version + 1), version=state.version, is_initial=True).encode()
         if self.reading.start == "latest":
@@ -95,12 +102,15 @@ class DeltaSource:
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position after the newest file that is lost, or commit whose files are not known."""
+        """Return a position after the newest file that is lost, or commit whose files are not known.
+
+        Raises InvalidRequest: a commit that is not lost deleted or updated rows.
+        """
         place, state = Place.decode(position), self._checked()
         self._require_there(place, state)
-        if where == "latest":
-            return Reached(self._before(state.version + 1).encode(), (), SourceBacklog(0, "version"))
-        since = self.log.first_since(where, state, may_be_cleaned=True) if isinstance(where, int) else 0
+        since = state.version + 1 if where == "latest" else 0
+        if isinstance(where, int):
+            since = self.log.first_since(where, state, may_be_cleaned=True)
         steps = self._steps(place, state.version, over_loss=True)
         end, passed = after_loss(place, steps, lambda at: at.version < since + (not at.file))
         backlog = SourceBacklog(state.version + 1 - end.version, "version")

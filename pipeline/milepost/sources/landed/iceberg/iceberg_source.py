@@ -20,15 +20,24 @@ from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, St
 from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
 from milepost.sources.landed.tables.reading import TableReading
+from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at, upsert_notes
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
-from milepost.tables.iceberg import CatalogConfig, CatalogKind, ReaderFileIO, open_reader_catalog, translated_errors
+from milepost.tables.iceberg import (
+    CatalogConfig,
+    CatalogKind,
+    ReaderFileIO,
+    normal_location,
+    open_reader_catalog,
+    translated_errors,
+)
+from milepost.tables.records import Reservation
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
 """What the library raises for a file that is no manifest."""
@@ -71,9 +80,14 @@ class IcebergSource:
         return {"format": "iceberg", "table": str(uuid), "branch": self.branch}
 
     @names_outages
+    def notes(self, position: Position | None) -> tuple[Note, ...]:
+        return *upsert_notes(self._reservation()), *self.reading.start_notes(position, self._snapshots().count_files)
+
+    @names_outages
     def initial_position(self) -> Position:
         snapshots = self._snapshots()
         snapshots.check()
+        require_appends(self.failures, self._reservation())
         chain = snapshots.chain()
         if not chain:
             if not isinstance(self.reading.start, int):
@@ -123,9 +137,7 @@ class IcebergSource:
         except PositionExpired:
             following, expired = chain, 1
             place = _before(chain[0]) if chain else end
-        if where == "latest":
-            return Reached(end.encode(), (), _backlog(chain, end))
-        since = -1
+        since = end.sequence if where == "latest" else -1
         if isinstance(where, int):
             since = next((_before(each) for each in chain if each.timestamp_ms >= where), end).sequence
         steps = self._steps(place, following, over_loss=True)
@@ -171,6 +183,10 @@ class IcebergSource:
             return None
         stated = self._snapshots().metadata.properties.get(_SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS)
         return FileRetention(_SNAPSHOT_AGE, int(stated) if stated.isdecimal() else None)
+
+    def _reservation(self) -> Reservation | None:
+        """Return which job of Milepost writes the table; None: none does."""
+        return reservation_at(self.failures, self.open_at(normal_location(self._snapshots().metadata.location)))
 
     def _snapshots(self) -> Snapshots:
         """Return the table at the start of the landing. Raises: as `translated_errors`."""

@@ -67,6 +67,14 @@ class Snapshots:
             f"has no branch {self.branch}; it has {', '.join(sorted(self.metadata.refs)) or 'none'}", "correct `branch`"
         )
 
+    def count_files(self) -> int | None:
+        """Return how many data files the branch has; None: its snapshot does not say."""
+        head = self.head()
+        if head is None:
+            return 0
+        stated = None if head.summary is None else head.summary["total-data-files"]
+        return int(stated) if stated and stated.isdecimal() else None
+
     def chain(self) -> list[Snapshot]:
         """Return the snapshots of the branch from the oldest that is not expired to its head."""
         chain: list[Snapshot] = []

@@ -51,10 +51,11 @@ class MilepostSource:
     def identity(self) -> Identity:
         return self._table().identity
 
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self, position: Position | None) -> tuple[Note, ...]:
         table = self._table()
         owner = table.reservation.owner
-        return (Note(f"sink {owner.sink} of job {owner.job} shows {table}"),)
+        shown = Note(f"sink {owner.sink} of job {owner.job} shows {table}")
+        return shown, *self.reading.start_notes(position, lambda: len(table.files))
 
     def initial_position(self) -> Position:
         table = self._checked()

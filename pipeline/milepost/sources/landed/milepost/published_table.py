@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from milepost.errors import StateCorrupt
-from milepost.language import check_job_name, check_sink_name
 from milepost.protocol.landed import Identity, SourceBacklog
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, ManifestState, ObjectStore, TimelineId
 from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at
 from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.storage.log import ManifestLog
 from milepost.tables.records import (
@@ -23,7 +23,6 @@ from milepost.tables.records import (
     Reservation,
     StagedFile,
     newest_head,
-    read_reservation,
     rows_identity,
     staged_by,
 )
@@ -171,26 +170,17 @@ class TableReader:
         )
 
     def _reservation(self) -> Reservation:
-        reservation = read_reservation(self.store)
+        reservation = reservation_at(self.failures, self.store)
         if reservation is None:
             raise self.failures.invalid(
                 "does not exist: nothing there was written by Milepost",
                 "correct `path`: it is that of a sink with `format: parquet`, whose first epoch creates the table",
             )
-        owner, format_ = reservation.owner, reservation.table_format
-        try:
-            check_job_name(owner.job)
-            check_sink_name(owner.sink)
-        except ValueError as error:
-            raise self.failures.invalid(f"names an owner that cannot exist: {error}", "correct `path`") from error
+        format_ = reservation.table_format
         if format_ != "parquet":
             raise self.failures.invalid(
                 f"is of format {format_}, which other engines may write too",
                 f"read it with `format: {format_}`" if format_ in ("delta", "iceberg") else "read what its sink reads",
             )
-        if reservation.mode == "upsert":
-            raise self.failures.invalid(
-                f"has mode: upsert: job {owner.job} replaces and deletes its rows, and a log is only appended to",
-                f"let job {owner.job} write the same rows to another sink, with `mode: changelog`, and read that one",
-            )
+        require_appends(self.failures, reservation)
         return reservation

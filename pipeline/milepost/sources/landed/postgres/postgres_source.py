@@ -248,7 +248,7 @@ class PostgresSource:
             if slot.confirmed < at.lsn:
                 advance_slot(connection, self.slot, at.lsn)
 
-    def notes(self) -> tuple[Note, ...]:
+    def notes(self, position: Position | None) -> tuple[Note, ...]:
         """Return what doctor shows: the slot, and the WAL that it retains."""
         with self.server.reading() as connection:
             facts = read_facts(connection)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType
+from milepost.protocol.landed import Position
+from milepost.sources.landed.contract import Note
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +28,14 @@ class TableReading:
     start: str | int
     max_bytes: int
     by_reference: bool = False
+
+    def start_notes(self, position: Position | None, count_files: Callable[[], int | None]) -> tuple[Note, ...]:
+        """Return what `doctor` says of the rows before the start of a log.
+
+        Args:
+            position: the end of the log; None: nothing was landed yet.
+            count_files: returns how many data files the table has; None: unknown.
+        """
+        if position is not None or self.start != "latest" or (files := count_files()) is None:
+            return ()
+        return (Note(f"data files that `start: latest` skips: {files}"),)

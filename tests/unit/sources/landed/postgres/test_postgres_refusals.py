@@ -193,7 +193,7 @@ def test_a_slot_whose_wal_was_removed_is_an_expired_position(start_server: Start
     log = begun(database)
     source = log.source()
     assert isinstance(source, NotedSource)
-    assert not any("max_slot_wal_keep_size" in note.text for note in source.notes())
+    assert not any("max_slot_wal_keep_size" in note.text for note in source.notes(None))
     database.run("INSERT INTO t VALUES (1, 1)")
     for _ in range(4):
         database.run_as_superuser("SELECT pg_switch_wal()")
@@ -259,14 +259,14 @@ def test_doctor_creates_nothing_and_shows_what_the_slot_retains(database: Databa
     source.identity()
     assert source.next_pull(source.initial_position()) is None
     assert isinstance(source, NotedSource)
-    first, second = source.notes()
+    first, second = source.notes(None)
     assert "is created by the first landing" in first.text and not first.is_warning
     assert "max_slot_wal_keep_size is not set" in second.text and second.is_warning
     assert slots(database) == 0
     log.begin()
     source = log.source(may_create=False)
     assert isinstance(source, NotedSource)
-    assert f"slot {log.slot} is reserved and retains " in source.notes()[0].text
+    assert f"slot {log.slot} is reserved and retains " in source.notes(None)[0].text
     database.run("SELECT pg_drop_replication_slot(%s)", log.slot)
     with pytest.raises(PositionExpired):
         log.source(may_create=False).next_pull(log.position)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from milepost.codec import encode
 from milepost.errors import InvalidRequest, PositionExpired, SourceReplaced, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import parse_type
@@ -31,6 +32,7 @@ from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_source import DeltaSource
 from milepost.sources.landed.tables import pulls
 from milepost.storage.open import open_store
+from milepost.tables.records.reservation import RESERVATION, TableOwner, new_reservation
 from milepost_testkit.jobs.landed_table import TableLog
 
 TYPES = {"k": parse_type("int64"), "v": parse_type("string")}
@@ -422,9 +424,62 @@ def test_a_log_can_go_on_after_the_newest_commit_of_which_a_file_is_lost(table: 
     source: Any = table.open()
     resumed = source.resume_position("earliest", table.log.position)
     assert (resumed.position["version"], resumed.backlog.count) == (3, 1)
-    assert source.resume_position("latest", table.log.position).position["version"] == 4
+    latest = source.resume_position("latest", table.log.position)
+    assert (latest.position, latest.passed) == (source._before(5).encode(), PassedFiles(4, 2))
     pull = table.open().next_pull(resumed.position)
     assert pull is not None and pull.end["version"] == 4
+
+
+def test_a_gap_to_the_newest_commit_passes_no_known_delete(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    table.append(2)
+    (file,) = [action["add"]["path"] for action in table.actions(1) if "add" in action]
+    (table.folder / file).unlink()
+    table.delta.delete("k = 1")
+    for where in ("earliest", "latest"):
+        with pytest.raises(InvalidRequest, match="deleted or updated rows in version 2"):
+            table.open().resume_position(where, table.log.position)
+
+
+def test_doctor_counts_the_files_that_a_start_at_the_newest_commit_skips(table: Table) -> None:
+    table.append(1)
+    table.append(2)
+    (note,) = table.open(start="latest").notes(None)
+    assert note.text == "data files that `start: latest` skips: 2" and not note.is_warning
+    table.log.land(start="latest")
+    assert table.open(start="latest").notes(table.log.position) == table.open().notes(None) == ()
+
+
+def reserve(table: Table, mode: str) -> None:
+    """Let a job write the table with this mode."""
+    owner = TableOwner("totals", "a1b2c3", "by_user")
+    store = open_store(StoreConfig(file_url(table.folder)))
+    store.put(RESERVATION, encode(new_reservation(owner, "delta", mode, ("k",) if mode == "upsert" else ())))
+
+
+@copied_and_by_reference
+def test_a_table_that_a_job_upserts_into_is_refused_before_the_first_record(table: Table) -> None:
+    table.append(1)
+    for mode in ("append", "changelog"):
+        reserve(table, mode)
+        assert table.open().initial_position() and table.open().notes(None) == ()
+    reserve(table, "upsert")
+    refused = table.refusal()
+    assert "has mode: upsert: job totals replaces and deletes its rows" in refused.message
+    assert "`format: milepost`" in refused.hint
+    assert table.log.log.newest() is None
+
+
+def test_a_log_of_a_table_that_a_job_upserts_into_goes_on_with_a_warning(table: Table) -> None:
+    table.append(1)
+    table.log.land()
+    reserve(table, "upsert")
+    table.append(2)
+    table.log.land()
+    assert table.keys() == [1, 2]
+    (note,) = table.open().notes(table.log.position)
+    assert note.is_warning and "job totals writes it with mode: upsert" in note.text
 
 
 def test_a_gap_in_an_initial_copy_passes_the_files_up_to_the_newest_that_is_lost(table: Table) -> None:

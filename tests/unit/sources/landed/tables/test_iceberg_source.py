@@ -20,6 +20,7 @@ from pyiceberg.table import Table as LibraryTable
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, LongType, NestedField, StringType, TimestamptzType, UUIDType
 
+from milepost.codec import encode
 from milepost.errors import (
     CheckpointError,
     InvalidRequest,
@@ -31,9 +32,10 @@ from milepost.errors import (
 from milepost.jobspec.job import CatalogSpec
 from milepost.language import parse_type
 from milepost.protocol.records.object_store import StoreConfig
-from milepost.sources.landed import TableReading, open_iceberg_source
+from milepost.sources.landed import PassedFiles, TableReading, open_iceberg_source
 from milepost.sources.landed.iceberg.iceberg_source import IcebergSource
 from milepost.storage.open import open_store
+from milepost.tables.records.reservation import RESERVATION, TableOwner, new_reservation
 from milepost_testkit.formats.iceberg_lake import lake_on_disk
 from milepost_testkit.formats.iceberg_writers import compact, delete_rows, set_properties
 from milepost_testkit.jobs.landed_table import TableLog
@@ -436,9 +438,31 @@ def test_a_log_can_go_on_after_the_newest_snapshot_of_which_a_file_is_lost(table
     source: Any = table.open()
     resumed = source.resume_position("earliest", table.log.position)
     assert (resumed.position["snapshot"], resumed.backlog.count) == (second, 1)
-    assert source.resume_position("latest", table.log.position).position["snapshot"] == third
+    latest = source.resume_position("latest", table.log.position)
+    lost = PassedFiles(3, 1) if pattern == "data/*.parquet" else PassedFiles(2, 0, 1)
+    assert (latest.position["snapshot"], latest.passed) == (third, lost)
     pull = table.open().next_pull(resumed.position)
     assert pull is not None and pull.end["snapshot"] == third
+
+
+def test_doctor_counts_the_files_that_a_start_at_the_newest_snapshot_skips(table: Table) -> None:
+    (note,) = table.open(start="latest").notes(None)
+    assert note.text.endswith("skips: 0")
+    table.append(1)
+    table.append(2)
+    (note,) = table.open(start="latest").notes(None)
+    assert note.text == "data files that `start: latest` skips: 2"
+    assert table.open().notes(None) == ()
+
+
+def test_a_table_that_a_job_upserts_into_is_refused_before_the_first_record(table: Table) -> None:
+    table.append(1)
+    owner = TableOwner("totals", "a1b2c3", "by_user")
+    store = open_store(StoreConfig(table.library.metadata.location))
+    store.put(RESERVATION, encode(new_reservation(owner, "iceberg", "upsert", ("k",))))
+    assert "has mode: upsert: job totals replaces and deletes its rows" in table.refusal().message
+    (warning,) = table.open().notes({"snapshot": None})
+    assert warning.is_warning
 
 
 def test_a_branch_that_was_rolled_back_went_back(table: Table) -> None:
