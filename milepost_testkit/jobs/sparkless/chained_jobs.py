@@ -14,11 +14,12 @@ import duckdb
 import pyarrow as pa
 
 from milepost.errors import InputVoided
-from milepost.jobmaster import FailedLanding, JobMaster, NothingToDo, Session
+from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.lander import Landing
 from milepost.jobmaster.retention.garbage_collection import collect_garbage
 from milepost.jobspec.load.load import load_job
+from milepost.protocol.landed import LandingFailure
 from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage.open import open_store
@@ -156,7 +157,7 @@ class ChainedJobs:
         assert not report.failed, report.failed
         return report.landed[0]
 
-    def failed_landing(self) -> FailedLanding:
+    def failed_landing(self) -> LandingFailure:
         """Land the table of `orders` for `sales`, which must fail. Returns why."""
         (failed,) = self.master("sales").landings.land().failed
         return failed

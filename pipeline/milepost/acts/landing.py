@@ -82,7 +82,8 @@ LAND = Act(
     "land",
     "Land past lost data, or void false data",
     "Let the log of a source continue after data that the external system deleted before it was landed (a gap), or "
-    "after it went back (void records). The log gets a record of that, and the next landing continues from there.",
+    "after it went back (void records). The log gets a record of that, and the next landing continues from there. "
+    "Fill in exactly one of Resume from, Void from and Accept false rows.",
     (
         Field(
             NAME,
@@ -94,21 +95,20 @@ LAND = Act(
         Field(
             FROM,
             RESUME_FROM,
-            "Where the log continues: at the earliest data that the external system has, at the end of its data, or at "
-            "a time. Kafka partitions that lost nothing stay where they are. Fill in exactly one of Resume from, Void "
-            "from and Accept false rows.",
+            "After PositionExpired: approve a gap. The log continues at the earliest data of the external system, at "
+            "the end of its data, or at a time. Kafka partitions that lost nothing stay where they are.",
             "Resume from",
         ),
         Field(
             VOID,
             VOID_FROM,
-            "The first landed record that is false: auto is the first one that the source finds. A gap that was "
-            "approved by mistake is voided by its number.",
+            "After SourceWentBack: approve that the landed records from there on are void. `auto` is the first false "
+            "one that the source finds. A gap that was approved by mistake is voided by its number.",
             "Void from",
         ),
         switch(
             ACCEPT,
-            "After InputVoided: continue from the live head, and keep the effects of its false rows.",
+            "After InputVoided: continue from the live head, and keep what its false rows changed.",
             "Accept false rows",
         ),
     ),

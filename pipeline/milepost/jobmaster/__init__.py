@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.job.checks.store_checks import local_disks as local_disks
     from milepost.jobmaster.job.checks.store_checks import probe_stores as probe_stores
     from milepost.jobmaster.job.checks.store_checks import probe_tables as probe_tables
-    from milepost.jobmaster.job.landing_failures import FailedLanding as FailedLanding
     from milepost.jobmaster.job.session import Session as Session
     from milepost.jobmaster.job.warm_up import warm_up as warm_up
     from milepost.jobmaster.jobmaster import JobMaster as JobMaster
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost as MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice as UpsertPrice
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
-    from milepost.jobmaster.reports.health.sources import FailedLandingHealth as FailedLandingHealth
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
     from milepost.jobmaster.reports.health.sources import missing_input as missing_input

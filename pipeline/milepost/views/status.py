@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, FailedLandingHealth, JobState, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
 from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import job_badge
 from milepost.views.prices import month_cost_text
@@ -106,7 +106,7 @@ def _landed(name: str, log: LogHealth) -> Row:
     "not landed" is as of the last landing: no report calls the external system.
     """
     if not log.records:
-        remark = f"nothing was landed yet{_failed(log.failed)}"
+        remark = f"nothing was landed yet{_failed(log)}"
         return Row((name, *(UNKNOWN for _ in _LANDED_COLUMNS[1:])), remark)
     behind = UNKNOWN if log.backlog is None else _behind(log.backlog)
     oldest = UNKNOWN if log.oldest_unread is None else Figure(f"{lasting(log.lag_ms)} ago")
@@ -120,12 +120,14 @@ def _landed(name: str, log: LogHealth) -> Row:
         remark += f"; {counted(log.gaps, 'gap')} of lost data"
     if log.voids:
         remark += f"; {counted(log.void_records, 'void record')} of false rows"
-    return Row((name, *landed, *unread, oldest), f"{remark}{_failed(log.failed)}")
+    return Row((name, *landed, *unread, oldest), f"{remark}{_failed(log)}")
 
 
-def _failed(failed: FailedLandingHealth | None) -> str:
+def _failed(log: LogHealth) -> str:
     """Return why the last landing failed, to follow a remark; "": it did not."""
-    return "" if failed is None else f"; failed at {show_time(failed.at)}: {failure_text(failed.error, failed.message)}"
+    if log.failed is None:
+        return ""
+    return f"; failed at {show_time(log.failed_at)}: {failure_text(log.failed.error, log.failed.message)}"
 
 
 def _static_sources(status: Status) -> Iterator[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from milepost.jobmaster import LandingReport
 
 
+def _option_of(name: str) -> Any:
+    """Return the option of a field of the act."""
+    field = next(field for field in LAND.fields if field.name == name)
+    return typer.Option(field.option, metavar=field.kind.metavar or None, help=field.help)
+
+
 def register(app: typer.Typer) -> None:
     """Add these commands to the group."""
     app.command()(land)
@@ -40,30 +46,9 @@ def land(
             autocompletion=source_names,
         ),
     ] = None,
-    resume_from: Annotated[
-        str | None,
-        typer.Option(
-            "--resume-from",
-            metavar="earliest|latest|TIME",
-            help="After PositionExpired: approve a gap, so that the log of --source continues there. Lands nothing.",
-        ),
-    ] = None,
-    void_from: Annotated[
-        str | None,
-        typer.Option(
-            "--void-from",
-            metavar="auto|RECORD",
-            help="After SourceWentBack: approve that the landed records of --source from there on are void. `auto`: "
-            "the source finds the first one. Lands nothing.",
-        ),
-    ] = None,
-    accept_void: Annotated[
-        bool,
-        typer.Option(
-            "--accept-void",
-            help="After InputVoided: continue from the live head, and keep what its false rows changed. Lands nothing.",
-        ),
-    ] = False,
+    resume_from: Annotated[str | None, _option_of("resume_from")] = None,
+    void_from: Annotated[str | None, _option_of("void_from")] = None,
+    accept_void: Annotated[bool, _option_of("accept_void")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
@@ -72,6 +57,8 @@ def land(
     """Land new rows of external systems now. Epochs read them afterwards.
 
     If sources fail, the others are landed. The exit code is that of the errors, or 1 if they have different ones.
+    With --resume-from, --void-from or --accept-void nothing is landed: the log of --source gets a record that a person
+    approved.
     """
     output: Output = ctx.obj
     approvals = {"resume_from": resume_from, "void_from": void_from, "accept_void": accept_void}

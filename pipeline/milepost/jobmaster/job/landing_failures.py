@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from milepost.codec import decode, encode
 from milepost.errors import Action, CheckpointError, CommitConflict, NotFound, StateCorrupt
-from milepost.protocol.landed import LandingError, LandingFailure, LogRecord, landing_failure
+from milepost.protocol.landed import FailureRecord, LandingFailure, LogRecord, failure_record
 from milepost.protocol.records import landing_failure_key
 from milepost.runbook import page_of
 from milepost.storage.log import SourceLog
@@ -16,20 +15,12 @@ _UNEXPECTED = "unexpected error: see the log of the landing"
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FailedLanding(LandingError):
-    """A source that was not landed, and why. Earlier records of its log are unchanged. exit_code: of the error."""
-
-    source: str
-    exit_code: int
-
-    @classmethod
-    def of(cls, source: str, error: Exception) -> FailedLanding:
-        """Return the failure of a source. Of an unexpected error, the message is left out: it may hold anything."""
-        name, page = type(error).__name__, page_of(error)
-        if not isinstance(error, CheckpointError):
-            return cls(name, _UNEXPECTED, "", page, False, source, CheckpointError.exit_code)
-        return cls(name, error.message, error.hint, page, error.action is Action.RETRY, source, error.exit_code)
+def failure_of(source: str, error: Exception) -> LandingFailure:
+    """Return the failure of a source. Of an unexpected error, the message is left out: it may hold anything."""
+    name, page = type(error).__name__, page_of(error)
+    if not isinstance(error, CheckpointError):
+        return LandingFailure(source, name, _UNEXPECTED, "", page, may_pass=False)
+    return LandingFailure(source, name, error.message, error.hint, page, error.action is Action.RETRY)
 
 
 def store_failure(log: SourceLog, error: Exception) -> None:
@@ -42,7 +33,7 @@ def store_failure(log: SourceLog, error: Exception) -> None:
     try:
         newest = log.newest()
         record, now_ms = None if newest is None else newest.record, log.store.clock_ms()
-        failure = landing_failure(record, now_ms, FailedLanding.of(log.source, error))
+        failure = failure_record(record, now_ms, failure_of(log.source, error))
         log.store.put(landing_failure_key(log.stored_as), encode(failure))
     except CheckpointError as problem:
         _LOG.warning("source %s: its failure could not be stored for `status`: %s", log.source, problem.message)
@@ -60,7 +51,7 @@ def delete_failure(log: SourceLog) -> None:
         _LOG.warning("source %s: its last failure could not be deleted: %s", log.source, problem.message)
 
 
-def last_failure(log: SourceLog, newest: LogRecord | None) -> LandingFailure | None:
+def last_failure(log: SourceLog, newest: LogRecord | None) -> FailureRecord | None:
     """Return why the last landing failed; None: it succeeded.
 
     Args:
@@ -68,7 +59,7 @@ def last_failure(log: SourceLog, newest: LogRecord | None) -> LandingFailure | N
     """
     key = landing_failure_key(log.stored_as)
     try:
-        failure = decode(LandingFailure, log.store.get(key), key)
+        failure = decode(FailureRecord, log.store.get(key), key)
     except NotFound:
         return None
     except StateCorrupt as damage:  # the next failure overwrites it

@@ -14,7 +14,7 @@ from milepost.jobmaster.job.checks.landed_source_checks import require_no_unread
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import read_table_files
-from milepost.jobmaster.job.landing_failures import FailedLanding, delete_failure, store_failure
+from milepost.jobmaster.job.landing_failures import delete_failure, failure_of, store_failure
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.landed_rows import LandedRows, read_landed_rows
@@ -24,7 +24,7 @@ from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobspec.job import LandedSourceSpec
 from milepost.language import to_arrow
-from milepost.protocol.landed import LogPosition
+from milepost.protocol.landed import LandingFailure, LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
 from milepost.sources.landed import MESSAGE_SCHEMA, GivenRows
@@ -40,17 +40,13 @@ class LandingReport:
     Attributes:
         failed: sources that failed. The others were landed all the same.
         not_due: why nothing was landed; None: it was due.
+        exit_code: of the errors, if all have the same; 1 if they differ; 0 if no source failed.
     """
 
     landed: tuple[Landing, ...] = ()
-    failed: tuple[FailedLanding, ...] = ()
+    failed: tuple[LandingFailure, ...] = ()
     not_due: str | None = None
-
-    @property
-    def exit_code(self) -> int:
-        """The code of the errors if all have the same; 1 if they differ; 0 if no source failed."""
-        codes = {failed.exit_code for failed in self.failed}
-        return codes.pop() if len(codes) == 1 else int(bool(codes))
+    exit_code: int = 0
 
 
 class Landings:
@@ -160,7 +156,8 @@ class Landings:
 
     def _land_each(self, names: Sequence[str], progress: Callable[[str], None] | None) -> LandingReport:
         landed: list[Landing] = []
-        failed: list[FailedLanding] = []
+        failed: list[LandingFailure] = []
+        codes: set[int] = set()
         if not names:
             return LandingReport()
         state = self._leadership.head_or_create()
@@ -171,8 +168,9 @@ class Landings:
                 landed.append(self._land(name, state))
             except CheckpointError as error:  # one source that does not answer must not keep the others back
                 _LOG.info("source %s was not landed: %s", name, error.message)
-                failed.append(FailedLanding.of(name, error))
-        return LandingReport(tuple(landed), tuple(failed))
+                failed.append(failure_of(name, error))
+                codes.add(error.exit_code)
+        return LandingReport(tuple(landed), tuple(failed), exit_code=max(codes, default=0) if len(codes) < 2 else 1)
 
     @use_case
     def rows(self, source: str, at: int | None = None, limit: int | None = None) -> LandedRows:

@@ -83,7 +83,9 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
     retention = source.file_retention() if isinstance(source, ReferencedSource) else None
     notes += () if retention is None else tuple(retention_notes(context, name, retention))
     failure = last_failure(log, None if newest is None else newest.record)
-    failed = [] if failure is None else [f"the last landing failed at {iso_ms(failure.failed_at_ms)}: {failure.text}"]
+    failed = []
+    if failure is not None:
+        failed = [f"the last landing failed at {iso_ms(failure.failed_at_ms)}: {failure.failure_of(name).text}"]
     texts = _log(newest), *failed, _ahead(name, position, pull), *(note.text for note in notes)
     is_suspicious = failure is not None or any(note.is_warning for note in notes)
     return "; ".join((f"{spec.location} is opened", *texts)), is_suspicious

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.continuations import continuing_record as continuing_record
     from milepost.protocol.landed.continuations import copied_record as copied_record
     from milepost.protocol.landed.continuations import is_continued_by as is_continued_by
-    from milepost.protocol.landed.failures import LandingError as LandingError
+    from milepost.protocol.landed.failures import FailureRecord as FailureRecord
     from milepost.protocol.landed.failures import LandingFailure as LandingFailure
-    from milepost.protocol.landed.failures import landing_failure as landing_failure
+    from milepost.protocol.landed.failures import failure_record as failure_record
     from milepost.protocol.landed.files import LandedObject as LandedObject
     from milepost.protocol.landed.files import ReferencedFile as ReferencedFile
     from milepost.protocol.landed.files import is_reference as is_reference

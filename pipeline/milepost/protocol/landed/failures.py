@@ -20,24 +20,30 @@ MESSAGE_CHARACTERS, HINT_CHARACTERS = 1_000, 500
 
 
 @dataclass(frozen=True, slots=True)
-class LandingError:
-    """Why a source was not landed.
+class LandingFailure:
+    """Why a source was not landed. Earlier records of its log are unchanged.
 
     Attributes:
         error: name of the error's class. runbook: name of its page.
         may_pass: whether landing again may succeed although nothing was corrected.
     """
 
+    source: Text
     error: Text
     message: Text
     hint: str
     runbook: Text
     may_pass: bool
 
+    @property
+    def text(self) -> str:
+        """The error with its message, on one line."""
+        return f"{self.error}: {' '.join(self.message.split())}"
+
 
 @dataclass(frozen=True, slots=True)
-class LandingFailure(LandingError):
-    """Why the last landing of a source failed. Its texts are shortened.
+class FailureRecord:
+    """The last failure of a source, as it is stored. Its texts are shortened.
 
     Attributes:
         log, sequence: id of the log, and its newest record then. None and 0: there was no log yet.
@@ -46,14 +52,18 @@ class LandingFailure(LandingError):
 
     stored_format: ClassVar[str] = "milepost.landing-failure/1"
 
+    error: Text
+    message: Text
+    hint: str
+    runbook: Text
+    may_pass: bool
     log: Text | None
     sequence: Count
     failed_at_ms: Count
 
-    @property
-    def text(self) -> str:
-        """The error with its message, on one line."""
-        return f"{self.error}: {' '.join(self.message.split())}"
+    def failure_of(self, source: str) -> LandingFailure:
+        """Return the failure. source: the name that the spec has for it now."""
+        return LandingFailure(source, self.error, self.message, self.hint, self.runbook, self.may_pass)
 
     def is_current(self, newest: LogRecord | None) -> bool:
         """Return whether nothing was appended since.
@@ -64,14 +74,14 @@ class LandingFailure(LandingError):
         return (self.log, self.sequence) == ((None, 0) if newest is None else (newest.log, newest.sequence))
 
 
-def landing_failure(newest: LogRecord | None, now_ms: int, error: LandingError) -> LandingFailure:
-    """Return the failure to store. newest: record of the log; None: nothing was landed yet."""
-    return LandingFailure(
-        error.error,
-        _shortened(error.message, MESSAGE_CHARACTERS) or error.error,
-        _shortened(error.hint, HINT_CHARACTERS),
-        error.runbook,
-        error.may_pass,
+def failure_record(newest: LogRecord | None, now_ms: int, failure: LandingFailure) -> FailureRecord:
+    """Return the record to store. newest: record of the log; None: nothing was landed yet."""
+    return FailureRecord(
+        failure.error,
+        _shortened(failure.message, MESSAGE_CHARACTERS) or failure.error,
+        _shortened(failure.hint, HINT_CHARACTERS),
+        failure.runbook,
+        failure.may_pass,
         log=None if newest is None else newest.log,
         sequence=0 if newest is None else newest.sequence,
         failed_at_ms=now_ms,

@@ -44,7 +44,10 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class LogFloor(LogPosition):
-    """Where the retained records of one source's log begin. Records below it are deleted, or will be."""
+    """Where the retained records of one source's log begin. Records below it are deleted, or will be.
+
+    It extends a position because the stored manifest has all fields of a floor on one level.
+    """
 
     source: Text
 

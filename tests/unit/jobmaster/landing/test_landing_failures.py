@@ -10,11 +10,11 @@ import pytest
 
 from milepost.codec import to_json
 from milepost.errors import CommitConflict, InvalidRequest, SourceUnreachable
-from milepost.jobmaster import Condition, FailedLandingHealth
+from milepost.jobmaster import Condition
 from milepost.jobmaster.job.landing_failures import last_failure, store_failure
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
 from milepost.jobmaster.metrics.samples import samples_of
-from milepost.protocol.landed.failures import HINT_CHARACTERS, MESSAGE_CHARACTERS
+from milepost.protocol.landed.failures import HINT_CHARACTERS, MESSAGE_CHARACTERS, LandingFailure
 from milepost.protocol.records.layout import landing_failure_key
 from milepost.spark import driver
 from milepost.storage.log import SourceLog
@@ -42,7 +42,7 @@ def bring_back(job: LandedJob) -> None:
     (job.folder / "away.json").rename(job.folder / "feed.json")
 
 
-def shown(job: LandedJob) -> FailedLandingHealth | None:
+def shown(job: LandedJob) -> LandingFailure | None:
     sources = job.master.reports.status().sources
     assert sources is not None and sources["feed"].log is not None
     return sources["feed"].log.failed

@@ -23,7 +23,7 @@ from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
 from milepost.jobspec.load import LoadedJob
-from milepost.protocol.landed import LandingError, LandingFailure, SourceBacklog, live_sequences, totals_read
+from milepost.protocol.landed import FailureRecord, LandingFailure, SourceBacklog, live_sequences, totals_read
 from milepost.protocol.records import CheckpointFailureReason, ManifestState
 from milepost.sources import BadInput
 from milepost.sources.planning import SourcePlan
@@ -47,13 +47,6 @@ class BadRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedLandingHealth(LandingError):
-    """Why the last landing of a source failed. at: when."""
-
-    at: str
-
-
-@dataclass(frozen=True, slots=True)
 class LogHealth:
     """The log of a landed source, how much of it the head has not read, and how far landing was behind.
 
@@ -71,7 +64,7 @@ class LogHealth:
         gaps: records of the whole log by which it continues after lost data.
         voids: records of the whole log that say that records before them were false. void_records: how many records
             are void.
-        failed: why the last landing failed; omitted if it succeeded.
+        failed, failed_at: why and when the last landing failed; omitted if it succeeded.
     """
 
     records: int
@@ -91,7 +84,8 @@ class LogHealth:
     voids: int
     void_records: int
     backlog: OmitNone[SourceBacklog] = None
-    failed: OmitNone[FailedLandingHealth] = None
+    failed: OmitNone[LandingFailure] = None
+    failed_at: OmitNone[str] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +190,7 @@ def failed_landing(job: str, sources: Mapping[str, SourceHealth]) -> str | None:
             step = failed.hint or f"fix the cause, then: {command}"
             if failed.may_pass:
                 step = f"the next landing tries again; to try now: {command}"
-            return f"source {name}: the last landing failed at {failed.at} ({failed.error}): {step}"
+            return f"source {name}: the last landing failed at {source.log.failed_at} ({failed.error}): {step}"
     return None
 
 
@@ -275,20 +269,15 @@ def _sources(
     return health
 
 
-def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, FailedLandingHealth]:
+def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, FailureRecord]:
     """Return why the last landing failed, by landed source."""
 
-    def read(name: str) -> LandingFailure | None:
+    def read(name: str) -> FailureRecord | None:
         log = plans[name].log
         return None if log is None else last_failure(context.source_log(name), log.newest)
 
     failures = zip(plans, parallel_map(context.store, read, list(plans)), strict=True)
-    return {name: _reported(failure) for name, failure in failures if failure is not None}
-
-
-def _reported(failure: LandingFailure) -> FailedLandingHealth:
-    error = failure.error, failure.message, failure.hint, failure.runbook, failure.may_pass
-    return FailedLandingHealth(*error, at=iso_ms(failure.failed_at_ms))
+    return {name: failure for name, failure in failures if failure is not None}
 
 
 def _log_health(
@@ -296,13 +285,15 @@ def _log_health(
     name: str,
     plan: SourcePlan,
     held_by: str | None,
-    failed: FailedLandingHealth | None,
+    failure: FailureRecord | None,
     now_ms: int,
 ) -> LogHealth | None:
     """Return the health of a landed source's log; None: the source is files."""
     if plan.log is None:
         return None
     newest, position = plan.log.newest, plan.log.position
+    failed = None if failure is None else failure.failure_of(name)
+    failed_at = None if failure is None else iso_ms(failure.failed_at_ms)
     if newest is None:
         return LogHealth(
             records=0,
@@ -322,6 +313,7 @@ def _log_health(
             voids=0,
             void_records=0,
             failed=failed,
+            failed_at=failed_at,
         )
     oldest_ms, floor = plan.oldest_new_ms, context.source_log(name).floor
     return LogHealth(
@@ -343,6 +335,7 @@ def _log_health(
         voids=len(newest.voids),
         void_records=sum(span.end - span.first for span in newest.voids),
         failed=failed,
+        failed_at=failed_at,
     )
 
 
