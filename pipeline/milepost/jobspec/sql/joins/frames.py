@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from milepost.jobspec.sql.emit import Column, Emitter, described
 from milepost.jobspec.sql.joins.join_times import Within, check_match, read_within, reversed_bound
 from milepost.jobspec.sql.joins.joined_keys import unique_columns
+from milepost.jobspec.sql.joins.scalar_filters import scalar_filters
 from milepost.jobspec.sql.joins.sides import (
     RIGHT_UNMATCHED,
     Frame,
@@ -21,13 +22,11 @@ from milepost.jobspec.sql.names import Reference, Scope, comparison, equality, m
 from milepost.jobspec.sql.text import (
     AGGREGATES,
     VALUE,
-    Expression,
     Fragment,
     Scalar,
     Tokens,
     conjuncts,
     edited,
-    is_null_with,
     shared_conjuncts,
 )
 from milepost.language.sql import quote
@@ -146,7 +145,7 @@ class FrameCompiler:
         how = {"comma": "inner"}.get(item.join, item.join)
         conditions = [*conjuncts(item.on), *item.conditions] if item.join not in _INNER else []
         if item.scalar is not None:
-            conditions = self._filters(item.scalar, frame, joined, index)
+            conditions = scalar_filters(self.emitter, self.scope, frame, joined, index)
             how = "semi" if conditions else "left"
             frame.where = [run for run in frame.where if run not in conditions]
         elif item.join in _INNER:
@@ -159,7 +158,7 @@ class FrameCompiler:
         if item.equals is not None:
             pairs.append((item.equals, (index, relation.columns[0])))
         pairs += [(run, (index, column)) for run, column in relation.pairs]
-        within = None if how.startswith("asof") else self._within(frame, joined, index, how, conditions)
+        within = self._within(frame, joined, index, how, conditions, has_pairs=bool(pairs))
         compared: list[tuple[Tokens, str, Tokens]] = []
         of_left: list[Tokens] = []
         for run in conditions:
@@ -191,45 +190,30 @@ class FrameCompiler:
             self._value(item.scalar, frame, index)
 
     def _within(
-        self, frame: Frame, joined: set[int], index: int, how: str, conditions: Sequence[Tokens]
+        self, frame: Frame, joined: set[int], index: int, how: str, conditions: Sequence[Tokens], *, has_pairs: bool
     ) -> Within | None:
-        """Return the time bounds of a join, or None. A warning names the order of relations that would have some."""
+        """Return the time bounds of a join, or None. A warning names the order of relations that would have some.
+
+        A left column bounds only joins that the operator can have: with an equality, and without other comparisons.
+        """
+        if how.startswith("asof"):
+            return None
         read = self.emitter, self.scope, frame, index, conditions
         within, relation = read_within(*read), self.scope.relations[index]
-        if how == "inner":
-            if within is None and (bound := reversed_bound(*read)) is not None:
-                message = f"this join stores all rows; name {relation.alias} first, so that {bound} bounds them"
-                self.warnings.append((relation.item.keyword, message))
+        if how == "inner" and within is None and (bound := reversed_bound(*read)) is not None:
+            message = f"this join stores all rows; name {relation.alias} first, so that {bound} bounds them"
+            self.warnings.append((relation.item.keyword, message))
+        if within is None or not within.is_of_row:
             return within
-        others = [run for run in conditions if within is not None and run.start not in within.runs]
-        is_of_row = within is not None and within.is_of_row
-        return None if is_of_row and not all(self._takes(run, how, joined, index) for run in others) else within
+        others = [run for run in conditions if run.start not in within.runs]
+        is_keyed = has_pairs or any(equality(self.scope, run, joined, index) for run in others)
+        return within if is_keyed and all(self._takes(run, how, joined, index) for run in others) else None
 
     def _takes(self, run: Tokens, how: str, joined: set[int], index: int) -> bool:
-        """Return whether an outer, semi or anti join with time bounds can have a condition."""
+        """Return whether a join with time bounds can have a condition."""
         owners = {number for number, _ in self.scope.references(run)}
         of_one_side = owners <= joined if how == "right" else owners <= {index} and how != "full"
-        return of_one_side or equality(self.scope, run, joined, index) is not None
-
-    def _filters(self, scalar: Scalar, frame: Frame, joined: set[int], index: int) -> list[Tokens]:
-        """Return the conditions of WHERE that compare a query's value, if nothing else reads it; otherwise [].
-
-        A semi join then emits only rows whose comparison has another result, whenever the value changes.
-        """
-        runs = [run for run in frame.where if index in {owner for owner, _ in self.scope.references(run)}]
-        if not (scalar.only_filters and scalar.is_null_if_empty):
-            return []
-        compared = [comparison(self.scope, run, joined, index) for run in runs]
-        pairs = [(one[0], one[2]) for one in compared if one is not None and self._is_false_without_row(one, index)]
-        sides = [both_sides(self.emitter, self.scope, frame, index, pair) for pair in pairs]
-        return runs if len(pairs) == len(runs) and all(one.is_comparable for one in sides) else []
-
-    def _is_false_without_row(self, compared: tuple[Tokens, str, Tokens], index: int) -> bool:
-        """Return whether a comparison never holds where a correlated query has no row."""
-        _, symbol, side = compared
-        scalar = self.scope.relations[index].item.scalar
-        is_strict = is_null_with(Expression(side).tree, lambda node: scalar is not None and node.name == scalar.name)
-        return not self.scope.relations[index].pairs or (symbol != "<=>" and is_strict)
+        return how == "inner" or of_one_side or equality(self.scope, run, joined, index) is not None
 
     def _value(self, scalar: Scalar, frame: Frame, index: int) -> None:
         """Add the step that computes a query's value from its aggregates. Those of no rows are null, and counts 0."""
