@@ -60,7 +60,7 @@ _ROWS: dict[str, tuple[_Panel, ...]] = {
     "Rows of the newest epoch": (
         _Panel("Read", "source", ("numRecordsIn",), _STACKED, 6),
         _Panel("Published", "sink", ("numRecordsSend",), _STACKED, 6),
-        _Panel("Late", "operator", ("numLateRecordsDropped",), _STACKED, 6),
+        _Panel("Late", "operator", ("numLateRecords", "numLateRecordsDropped"), _STACKED, 6),
         _Panel("Unreadable", "source", ("numRecordsInErrors",), _STACKED, 6),
     ),
     "State": (

@@ -81,6 +81,7 @@ HEADINGS = {
     "FailureRateRestart": "checkpointing.restart: failure_rate",
     "SparkSpec": "spark",
     "ScheduleSpec": "schedule",
+    "HealthSpec": "health",
     "PricesSpec": "prices",
     "AirflowSpec": "airflow",
     "NotifierSpec": "airflow.on_failure",

@@ -64,7 +64,7 @@ def _carry_out(context: ActContext) -> BackfillResult:
 
 def _epochs(done: BackfillResult) -> Iterator[str]:
     for epoch in done.epochs:
-        rows = show_rows(epoch.rows_in, epoch.rows_out, epoch.late_rows)
+        rows = show_rows(epoch)
         yield f"checkpoint {epoch.checkpoint_id}: epoch {epoch.epoch}, {rows}, quality {epoch.quality}"
 
 

@@ -123,6 +123,7 @@ class OperatorSnapshot:
         firing: firing watermarks.
         channels: rows in flight. None for a subtask that left none.
         processed_bytes: size of the buffers that a subtask processed.
+        dropped_rows: late rows that no sink publishes. None if an older version wrote the checkpoint.
     """
 
     tables: Mapping[str, StateTableSnapshot]
@@ -132,6 +133,7 @@ class OperatorSnapshot:
     rows_in: Count
     rows_out: Count
     late_rows: Count
+    dropped_rows: Count | None
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -331,7 +333,8 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
     try:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
-        whole = {"plan": expand_handles(document["plan"]), "sources": sources, "tables": tables}
+        operators = {uid: {"dropped_rows": None, **item} for uid, item in document["operators"].items()}
+        whole = {"plan": expand_handles(document["plan"]), "sources": sources, "tables": tables, "operators": operators}
         whole |= {
             "tasks": [_completed(task) for task in unpack(document["tasks"])],
             "shares": unpack(document["shares"]),

@@ -23,6 +23,7 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "rows_out": sum(sink.rows for sink in metadata.sinks.values()),
         "bad_records": sum(source.bad.records for source in metadata.sources.values()),
         "late_rows": late_rows_of(metadata),
+        "dropped_rows": dropped_rows_of(metadata),
         "objects": sum(source.objects for source in metadata.sources.values()),
         "acks": len(metadata.acknowledged),
         "checkpointed_bytes": sum(run.size for run in runs if own in run.key),
@@ -45,13 +46,25 @@ def late_rows_of(metadata: CheckpointMetadata) -> int:
 
         hours      late 5, reads a      sessions   late 3, reads a      pairs   late 4, reads b      -> 5 + 4 = 9
     """
+    return _count_once(metadata, {uid: operator.late_rows for uid, operator in metadata.operators.items()})
+
+
+def dropped_rows_of(metadata: CheckpointMetadata) -> int | None:
+    """Return the number of late rows that no sink publishes, counted like `late_rows_of`; None: it is not recorded."""
+    counts = {uid: operator.dropped_rows for uid, operator in metadata.operators.items()}
+    known = {uid: count for uid, count in counts.items() if count is not None}
+    return _count_once(metadata, known) if len(known) == len(counts) else None
+
+
+def _count_once(metadata: CheckpointMetadata, counts: Mapping[str, int]) -> int:
+    """Return the sum over operators. Of those that share a source, only the largest count is added."""
     every = frozenset(metadata.sources)
     recorded = metadata.signatures.get("operators", {})
     rows, counted = 0, frozenset[str]()
-    for uid, operator in sorted(metadata.operators.items(), key=lambda item: -item[1].late_rows):
+    for uid, count in sorted(counts.items(), key=lambda item: -item[1]):
         sources = _sources_of(recorded.get(uid, {})) or every
         if not counted & sources:
-            rows, counted = rows + operator.late_rows, counted | sources
+            rows, counted = rows + count, counted | sources
     return rows
 
 

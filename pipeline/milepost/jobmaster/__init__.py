@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.sources import source_checks as source_checks
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth as StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status as Status
+    from milepost.jobmaster.reports.health.verdict import Grade as Grade
+    from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
     from milepost.jobmaster.reports.history.page import HistoryPage as HistoryPage
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of

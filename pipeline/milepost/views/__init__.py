@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
     from milepost.views.text import STATES as STATES
-    from milepost.views.text import late_by_operator as late_by_operator
     from milepost.views.text import printable as printable
     from milepost.views.text import show_bytes as show_bytes
     from milepost.views.text import show_count as show_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from milepost.jobmaster import Condition, Status
+from milepost.jobmaster import Condition, Grade, Status
 from milepost.views.text import failure_text
 from milepost.views.tree import Meaning
 
@@ -26,7 +26,13 @@ class JobBadge:
 def job_badge(status: Status) -> JobBadge:
     """Return the badge for the condition of a job."""
     tone, reason = _BADGES[status.condition]
+    if status.condition in _OF_TABLES and status.verdict is not None:
+        tone = grade_meaning(status.verdict.grade)
     return JobBadge(tone, status.condition.value.replace("-", " "), reason(status))
+
+
+def grade_meaning(grade: Grade) -> Meaning:
+    return _GRADES[grade]
 
 
 def _failure(status: Status) -> str:
@@ -49,10 +55,29 @@ def _landing_failed(status: Status) -> str:
     return " ".join((*failed, "Epochs process the input that was landed before."))
 
 
+def _unusual(status: Status) -> str:
+    """Return the findings that are not good, with their questions."""
+    verdict = status.verdict
+    if verdict is None:
+        return ""
+    findings = {"Freshness": verdict.fresh, "Completeness": verdict.complete, "Rules": verdict.right}
+    return ". ".join(f"{name}: {one.text}" for name, one in findings.items() if one.grade > Grade.GOOD)
+
+
 def _frozen(status: Status) -> str:
     until = "" if status.frozen is None else f" until {status.frozen.until}"
     return f"A backfill blocks new checkpoints{until}."
 
+
+_GRADES = {
+    Grade.UNKNOWN: Meaning.CALM,
+    Grade.GOOD: Meaning.GOOD,
+    Grade.WARNING: Meaning.WARN,
+    Grade.BAD: Meaning.BAD,
+}
+
+_OF_TABLES = (Condition.STALE, Condition.ROWS_MISSING, Condition.RULES_UNMET)
+"""Conditions whose color is that of the job's verdict."""
 
 _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
     Condition.FAILED: (
@@ -83,6 +108,9 @@ _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
     Condition.LANDING_FAILED: (Meaning.BAD, _landing_failed),
     Condition.OVERDUE: (Meaning.WARN, _overdue),
     Condition.LATE: (Meaning.WARN, lambda status: status.next_step),
+    Condition.STALE: (Meaning.WARN, _unusual),
+    Condition.ROWS_MISSING: (Meaning.WARN, _unusual),
+    Condition.RULES_UNMET: (Meaning.WARN, _unusual),
     Condition.NO_INPUT: (Meaning.WARN, lambda status: status.next_step),
     Condition.RUNNING: (Meaning.BUSY, lambda status: ""),
     Condition.FROZEN: (Meaning.BUSY, _frozen),

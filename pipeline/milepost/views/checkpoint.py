@@ -17,7 +17,6 @@ from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
     counts,
     failure_text,
-    late_by_operator,
     printable,
     show_bytes,
     show_count,
@@ -96,7 +95,7 @@ def _facts(report: CheckpointReport) -> Iterator[Fact]:
     took = "" if report.duration_ms is None else f"took {lasting(report.duration_ms)} to its {end}"
     yield Fact("triggered", show_time(report.trigger_time), took)
     if isinstance(report.rows_in, int):
-        rows = show_rows(report.rows_in, report.rows_out, report.late_rows) + late_by_operator(report)
+        rows = show_rows(report)
         read = (report.objects, "object"), (report.bad_records, "bad record")
         yield Fact(
             "rows",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status
 from milepost.protocol.landed import SourceBacklog, position_text
-from milepost.views.badge import job_badge
+from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.text import counts, failure_text, show_bytes, show_count, show_time
@@ -51,7 +51,16 @@ def _heads(timeline: str | None, head: int | None, pending: int | None, in_fligh
     yield Fact("in progress", "nothing" if pending is None else f"checkpoint {pending}", in_flight)
 
 
+def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
+    """Yield the answers that a reader of the tables wants first."""
+    for question in ("fresh", "complete", "right"):
+        finding = getattr(verdict, question)
+        yield Fact(question, Text(finding.text, grade_meaning(finding.grade)))
+
+
 def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
+    if status.verdict is not None:
+        yield from _verdict(status.verdict)
     if status.last_failure is not None:
         yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
     yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")

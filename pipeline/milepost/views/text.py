@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from milepost.epoch import counted
 from milepost.views.tree import UNKNOWN, Figure, Meaning, Text
@@ -79,17 +79,34 @@ def sizes(*values: object) -> Iterator[str]:
     return map(show_bytes, values)
 
 
-def show_rows(rows_in: object, rows_out: object, late_rows: object) -> str:
-    """Return the known numbers of rows in, rows out and late rows."""
-    parts = []
-    for figure, words in ((rows_in, " in"), (rows_out, " out"), (late_rows, None)):
-        if isinstance(figure, int):
-            parts.append(f"{figure:,} late" if words is None else f"{counted(figure, 'row')}{words}")
+class EpochRows(Protocol):
+    """Figures of an epoch; not an `int`: unknown."""
+
+    @property
+    def rows_in(self) -> object: ...
+    @property
+    def rows_out(self) -> object: ...
+    @property
+    def late_rows(self) -> object: ...
+    @property
+    def dropped_rows(self) -> object: ...
+
+
+def show_rows(epoch: EpochRows) -> str:
+    """Return the known counts of an epoch: `58,500 rows in, 40 rows out, 9 late (hours 7, pairs 2), 2 of them dropped`.
+
+    Late rows are given per operator if several had some. Dropped are those that no sink publishes.
+    """
+    counts = ((epoch.rows_in, " in"), (epoch.rows_out, " out"))
+    parts = [f"{counted(count, 'row')}{words}" for count, words in counts if isinstance(count, int)]
+    if isinstance(epoch.late_rows, int):
+        parts.append(f"{epoch.late_rows:,} late{_late_by_operator(epoch)}")
+    if isinstance(epoch.dropped_rows, int) and epoch.dropped_rows:
+        parts.append(f"{epoch.dropped_rows:,} of them dropped")
     return ", ".join(parts)
 
 
-def late_by_operator(report: object) -> str:
-    """Return the late rows per operator, if several operators had some; otherwise ""."""
-    operators: Mapping[str, Any] = getattr(report, "operators", {})
+def _late_by_operator(epoch: object) -> str:
+    operators: Mapping[str, Any] = getattr(epoch, "operators", {})
     late = [f"{uid} {show_count(one.late_rows)}" for uid, one in operators.items() if one.late_rows]
     return f" ({', '.join(late)})" if len(late) > 1 else ""

@@ -66,8 +66,8 @@ ABORT = "abort_checkpoint"
 BEFORE_THE_COMMIT_POINT = (TRIGGER, RUN, VALIDATE, COMPLETE)
 
 _LOGGED_FIGURES = (
-    "rows_in", "rows_out", "late_rows", "bad_records", "full_bytes", "checkpointed_bytes", "in_flight_bytes",
-    "watermark", "sync_ms", "async_ms", "alignment_ms",
+    "rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records", "full_bytes", "checkpointed_bytes",
+    "in_flight_bytes", "watermark", "sync_ms", "async_ms", "alignment_ms",
 )  # fmt: skip
 """The figures of a completed checkpoint that the task logs."""
 
@@ -198,11 +198,13 @@ class RunEpochOperator(CheckpointOperator):
 
 
 def epoch_figures(metadata: CheckpointMetadata) -> str:
-    """Return the figures of an epoch on one line: `1,200 rows in, 40 out, 0 late, 0 bad, lag 5 min`."""
+    """Return the figures of an epoch on one line: `1,200 rows in, 40 out, 3 late (1 dropped), 0 bad, lag 5 min`."""
     from milepost.epoch import summary_of, watermark_of
 
     of = summary_of(metadata)
-    counts = f"{of['rows_in']:,} rows in, {of['rows_out']:,} out, {of['late_rows']:,} late, {of['bad_records']:,} bad"
+    counts = f"{of['rows_in']:,} rows in, {of['rows_out']:,} out, {of['late_rows']:,} late"
+    dropped = f" ({of['dropped_rows']:,} dropped)" if of["dropped_rows"] else ""
+    counts += f"{dropped}, {of['bad_records']:,} bad"
     watermark_us = watermark_of(metadata)
     if watermark_us is None or metadata.final or metadata.started_ms is None:
         return counts

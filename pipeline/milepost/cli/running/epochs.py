@@ -14,7 +14,7 @@ from milepost.cli.terminal.output import Output
 from milepost.epoch import counted
 from milepost.errors import Busy, CheckpointError, InvalidRequest, StateCorrupt
 from milepost.protocol.failure import RestartAfter
-from milepost.views import late_by_operator, show_count, show_rows
+from milepost.views import show_count, show_rows
 
 if TYPE_CHECKING:
     from milepost.cli.terminal.progress import EpochProgress
@@ -221,7 +221,7 @@ def _wait_for_restart(error: CheckpointError, recovery: Recovery, output: Output
 def _show_epoch(result: CheckpointReport, output: Output) -> None:
     from milepost.jobmaster import CheckpointDetails
 
-    counts = show_rows(result.rows_in, result.rows_out, result.late_rows) + late_by_operator(result)
+    counts = show_rows(result)
     seconds = f" in {result.duration_ms / 1000:.1f} s" if result.duration_ms is not None else ""
     what = f"checkpoint {result.checkpoint_id} {result.status}: epoch {result.epoch}"
     if result.in_flight_bytes:

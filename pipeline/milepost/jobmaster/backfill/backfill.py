@@ -40,6 +40,7 @@ class ReplayedEpoch:
     rows_in: object
     rows_out: object
     late_rows: object
+    dropped_rows: object
     quality: object
 
 
@@ -163,7 +164,7 @@ def _quiet(step: str) -> None:
 def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: CheckpointId) -> BackfillResult:
     state = context.head().state
     own = [one for one in state.checkpoints if one.timeline == fork and one.checkpoint_id <= tip]
-    figures = ("rows_in", "rows_out", "late_rows", "quality")
+    figures = ("rows_in", "rows_out", "late_rows", "dropped_rows", "quality")
     return BackfillResult(
         outcome="fast_forwarded",
         job=state.job,

@@ -221,7 +221,7 @@ def _continued(
 def _quiet_operator(item: OperatorSnapshot) -> OperatorSnapshot:
     """Return an operator's state and rows in flight, with zero counts because no epoch ran."""
     idle = (0,) * len(item.processed_bytes)
-    return replace(item, processed_bytes=idle, rows_in=0, rows_out=0, late_rows=0)
+    return replace(item, processed_bytes=idle, rows_in=0, rows_out=0, late_rows=0, dropped_rows=0)
 
 
 def _result(plan: MigrationPlan, outcome: str, checkpoint_id: int) -> MigratedTable:

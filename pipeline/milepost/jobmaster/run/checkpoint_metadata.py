@@ -313,6 +313,7 @@ def _operator_snapshots(
             rows_in=sum(ack["rows_in"] for ack in acks),
             rows_out=sum(ack["rows_out"] for ack in acks),
             late_rows=sum(ack["late_rows"] for ack in acks),
+            dropped_rows=sum(ack["dropped_rows"] for ack in acks),
         )
     return snapshots
 

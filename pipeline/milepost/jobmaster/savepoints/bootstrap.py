@@ -185,6 +185,7 @@ def _snapshot(
         rows_in=0,
         rows_out=0,
         late_rows=0,
+        dropped_rows=0,
     )
 
 

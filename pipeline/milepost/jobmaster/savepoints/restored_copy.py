@@ -149,6 +149,7 @@ class SavepointCopier:
             rows_in=0,
             rows_out=0,
             late_rows=0,
+            dropped_rows=0,
         )
 
     def _table(self, pending: PendingCheckpoint, name: str, table: SavedTable) -> TableContents:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.environment import referenced_variables as referenced_variables
     from milepost.jobspec.job.environment import resolve_sink as resolve_sink
     from milepost.jobspec.job.event_time_spec import EventTimeSpec as EventTimeSpec
+    from milepost.jobspec.job.health_spec import HealthSpec as HealthSpec
     from milepost.jobspec.job.notifier_spec import NotifierSpec as NotifierSpec
     from milepost.jobspec.job.prices_spec import PricesSpec as PricesSpec
     from milepost.jobspec.job.sources.delta_source import DeltaSourceSpec as DeltaSourceSpec

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
 from milepost.jobspec.job.catalog_spec import CatalogSpec, QualifiedName
 from milepost.jobspec.job.checkpointing_spec import MAX_KEY_GROUPS, CheckpointingSpec
+from milepost.jobspec.job.health_spec import HealthSpec
 from milepost.jobspec.job.notifier_spec import NotifierSpec
 from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
@@ -265,6 +266,7 @@ class JobSpec(SpecModel):
         checkpointing: retention, time limits and restarts.
         spark: the Spark session that runs an epoch.
         schedule: when Airflow starts an epoch. null: only on request.
+        health: how old and how incomplete the tables may be before `status` says so.
         prices: what storage and machines cost. null: no cost estimate.
         airflow: settings of the job's Airflow DAGs.
     """
@@ -283,6 +285,7 @@ class JobSpec(SpecModel):
     checkpointing: CheckpointingSpec = CheckpointingSpec()
     spark: SparkSpec = SparkSpec()
     schedule: ScheduleSpec | None = None
+    health: HealthSpec = HealthSpec()
     prices: PricesSpec | None = None
     airflow: AirflowSpec = AirflowSpec()
 

@@ -249,6 +249,7 @@ class OperatorSubtask:
             "rows_in": work.rows.rows_in,
             "rows_out": work.rows.rows_out,
             "late_rows": work.rows.late_rows,
+            "dropped_rows": work.rows.dropped_rows,
             "firing_us": work.rows.fired_us,
             "state": {name: to_json(handle) for name, handle in snapshot.upload.result().items()},
             "channel": to_json(self._resources.files.handle(self.uid)),

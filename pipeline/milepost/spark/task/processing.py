@@ -78,7 +78,7 @@ class Processing:
         is_upstream_settled: bool,
     ) -> None:
         self.fired_us = self._previous_us = item.previous_firing_us(key_groups)
-        self.rows_in = self.rows_out = self.late_rows = 0
+        self.rows_in = self.rows_out = self.late_rows = self.dropped_rows = 0
         self.slices: int | None = None
         self._item, self._own, self._plan = item, key_groups, plan
         self._open, self._memory = open_slice, memory
@@ -212,6 +212,7 @@ class Processing:
         self.rows_in += count_rows(rows)
         for output in opened.run.rows(position, rows, stamp_us):
             self.late_rows += output.late.num_rows
+            self.dropped_rows += output.late.num_rows if own.drops_late else 0
             yield from self._emit(output.rows, stamp_us, part)
             if output.late.num_rows:
                 yield Rows(own.late, output.late.select(user_columns(output.late.column_names)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,20 +110,30 @@ class InputPlan:
         schema: schema of its rows.
         routing_key: columns by which its rows are exchanged.
         late: output of its late rows.
+        drops_late: whether no sink publishes that output.
     """
 
     edge: str
     schema: pa.Schema
     routing_key: tuple[str, ...]
     late: str
+    drops_late: bool
 
 
 def input_plans(
-    uid: str, edges: Sequence[str], schemas: Sequence[pa.Schema], keys: Sequence[tuple[str, ...]]
+    uid: str,
+    edges: Sequence[str],
+    schemas: Sequence[pa.Schema],
+    keys: Sequence[tuple[str, ...]],
+    published: Collection[str] = (),
 ) -> tuple[InputPlan, ...]:
-    """Return the inputs of an operator in the order of the spec. Each of several inputs has its own late output."""
+    """Return the inputs of an operator in the order of the spec. Each of several inputs has its own late output.
+
+    Args:
+        published: outputs that sinks publish.
+    """
     late = [late_output(uid, edges, position) for position in range(len(edges))]
-    return tuple(map(InputPlan, edges, schemas, keys, late))
+    return tuple(map(InputPlan, edges, schemas, keys, late, (name not in published for name in late)))
 
 
 @dataclass(frozen=True, slots=True)

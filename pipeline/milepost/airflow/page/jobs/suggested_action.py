@@ -111,6 +111,12 @@ _ACTIONS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
     ),
     Condition.OVERDUE: ("", _fixed("Check what writes this source. Its next object is read as usual.")),
     Condition.LATE: (EPOCH, _fixed("Run epochs until the job has caught up, or check what writes the source.")),
+    Condition.STALE: (EPOCH, _fixed("Check what writes the sources, and run an epoch.")),
+    Condition.ROWS_MISSING: (
+        "",
+        _fixed("Find out why rows are late or unreadable: the newest checkpoint has counts by operator and source."),
+    ),
+    Condition.RULES_UNMET: ("", _fixed("Look at the rule's counts in the newest checkpoint. Its rows are published.")),
     Condition.NO_INPUT: ("", _fixed("Write objects there, or correct the path of the source.")),
     Condition.RUNNING: ("", lambda status: f"Wait: checkpoint {status.pending} is running."),
     Condition.FROZEN: ("", _fixed("Wait: the backfill ends this by itself.")),

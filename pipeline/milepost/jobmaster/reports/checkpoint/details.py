@@ -98,6 +98,7 @@ class OperatorDetails:
     rows_in: int | None
     rows_out: int | None
     late_rows: int | None = None
+    dropped_rows: int | None = None
     state_rows: int | None = None
     full_bytes: int | None = None
     uploaded_bytes: int | None = None
@@ -267,6 +268,7 @@ def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: 
         rows_in=item.rows_in,
         rows_out=item.rows_out,
         late_rows=item.late_rows,
+        dropped_rows=item.dropped_rows,
         state_rows=sum(handle.live_rows for handle in item.handles),
         full_bytes=sum({run.key: run.size for handle in item.handles for run in handle.runs}.values()),
         uploaded_bytes=uploaded_bytes(metadata, item.handles),

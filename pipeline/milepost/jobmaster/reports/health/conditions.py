@@ -17,6 +17,8 @@ class Condition(Enum):
         UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: a checkpoint is pending, its lease has expired.
         LANDING_FAILED: the last landing of a source failed. Epochs process the input that was landed before.
         OVERDUE: a source has no new objects for longer than expected. LATE: input is older than the given bound.
+        STALE: the tables are older than usual. ROWS_MISSING: more rows than usual are late, dropped or unreadable.
+        RULES_UNMET: rows of the newest epoch break a rule that only warns.
         NO_INPUT: the path of a source has never matched an object.
         RUNNING: an epoch is running. FROZEN: a backfill that is about to switch blocks other triggers.
         BACKFILL_UNFINISHED: a backfill waits to be continued.
@@ -36,6 +38,9 @@ class Condition(Enum):
     LANDING_FAILED = "landing-failed"
     OVERDUE = "overdue"
     LATE = "late"
+    STALE = "stale"
+    ROWS_MISSING = "rows-missing"
+    RULES_UNMET = "rules-unmet"
     NO_INPUT = "no-input"
     RUNNING = "running"
     FROZEN = "frozen"

@@ -16,6 +16,7 @@ from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.jobmaster.reports.health.sources import (
+    Backlog,
     SourceHealth,
     backlog,
     failed_landing,
@@ -25,9 +26,18 @@ from milepost.jobmaster.reports.health.sources import (
 )
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
+from milepost.jobmaster.reports.health.verdict import (
+    Grade,
+    JobVerdict,
+    epoch_counts,
+    judge_completeness,
+    judge_freshness,
+    judge_rules,
+)
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.protocol.manifest.transaction import LeaseFacts, LeaseStatus, active_freeze, lease_status
 from milepost.protocol.records import CheckpointFailureReason, CleanUp, JobStatus, ManifestState
+from milepost.protocol.retention import timeline_ancestry
 from milepost.runbook import address
 
 
@@ -51,6 +61,7 @@ class Status(JobReport):
         month: cost per month, at the spec's prices.
         incomplete: SQL statements that do not equal their queries -> the checkpoint before which they do not. None: all
             do.
+        verdict: whether the tables are fresh, complete and right; None: the job has never run.
         condition: the most urgent one. runbook: address of its page.
         exit_code: see DESIGN 8.2; healthy: whether it is 0.
     """
@@ -82,6 +93,7 @@ class Status(JobReport):
     next_step: str = ""
     month: OmitNone[MonthCost] = None
     incomplete: OmitNone[Mapping[str, int]] = None
+    verdict: OmitNone[JobVerdict] = None
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
@@ -120,6 +132,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
+        verdict=None if state is None else _verdict(context, state, base, unread, now_ms),
     )
     condition, exit_code, step = _assess(status, max_lag_ms)
     return replace(
@@ -138,6 +151,30 @@ def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str |
     if base is None or not refused:
         return None
     return f"the spec does not fit checkpoint {base.checkpoint_id}: {'; '.join(refused)}"
+
+
+def _verdict(
+    context: JobContext, state: ManifestState, base: CheckpointMetadata | None, unread: Backlog, now_ms: int
+) -> JobVerdict:
+    epochs = [epoch_counts(item) for item in timeline_ancestry(state, state.timeline())]
+    return JobVerdict(
+        judge_freshness(epochs, context.spec.health, now_ms, overdue_source(unread.sources or {})),
+        judge_completeness(epochs, context.spec.health),
+        judge_rules(epochs, base, state.failures.last_reason, state.failures.last_detail),
+    )
+
+
+def _unusual(job: str, verdict: JobVerdict) -> tuple[Condition, int, str] | None:
+    """Return the condition of a job whose tables are not fresh, complete and right; None: they are."""
+    if verdict.fresh.grade > Grade.GOOD:
+        step = f"the tables are {verdict.fresh.text}: see what writes the sources, and that epochs run"
+        return Condition.STALE, 6, step
+    if verdict.complete.grade > Grade.GOOD:
+        step = f"{verdict.complete.text}: milepost show {job} says which operator or source"
+        return Condition.ROWS_MISSING, 6, step
+    if verdict.right.grade > Grade.GOOD:
+        return Condition.RULES_UNMET, 6, f"{verdict.right.text}: milepost show {job} has the counts"
+    return None
 
 
 def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -> str | None:
@@ -195,6 +232,9 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
     too_old = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if too_old is not None:
         return Condition.LATE, 6, too_old
+    unusual = _unusual(job, status.verdict) if status.verdict is not None else None
+    if unusual is not None:
+        return unusual
     missing = missing_input(status.sources or {})
     if missing is not None and (status.head is not None or max_lag_ms is not None):
         return Condition.NO_INPUT, 0 if max_lag_ms is None else 6, missing

@@ -191,6 +191,7 @@ def _limits(plan: EpochPlan) -> BufferLimits:
 def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nodes: PlannedNodes) -> LevelPlan:
     parallelism = plan.spec.spark.parallelism
     whole, fill = nodes_with_whole_output(plan), nodes_with_fill_output(plan)
+    published = {sink.output for sink in plan.graph.sink_inputs.values()}
     operators_of_level = tuple(
         OperatorPlan(
             operator=nodes.operators[node.uid],
@@ -199,6 +200,7 @@ def _stateful(plan: EpochPlan, level: int, source_subtasks: int, slots: int, nod
                 edge_names(node.inputs),
                 [input_.schema for input_ in nodes.inputs[node.uid]],
                 nodes.operators[node.uid].routing_keys,
+                published,
             ),
             tables=plan.tables(nodes.operators[node.uid]),
             firing=plan.firing.get(node.uid, ()),

@@ -1,0 +1,221 @@
+"""Judge a job's tables: are they fresh, complete and right?
+
+Each answer has a grade. It compares the newest epochs with a bound of the spec (`health`), or with what is usual for
+the job: the median of its past epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+from statistics import median
+
+from milepost.epoch import CheckpointMetadata, counted, lasting, watermark_text, watermark_us
+from milepost.jobspec.job import HealthSpec
+from milepost.protocol.exchange import END_OF_TIME_US
+from milepost.protocol.records import QUALITY_GATE_REASONS, CompletedCheckpoint
+from milepost.quality import VerdictStatus
+
+RECENT_MS = 3_600_000
+"""Epochs that completed within this time before the newest one are judged together, besides the newest one alone."""
+
+USUAL_EPOCHS, USUAL_SPAN_MS = 20, 86_400_000
+"""An age is compared with the past only if that has so many epochs and lasted so long. Shorter ones have no nights."""
+
+_FEW_ROWS = 10
+"""Fewer rows than this are too few for a share above the bound to mean something, unless it is most rows."""
+
+_MOST = 0.5
+_TIMES_USUAL, _HIGHEST_BOUND = 3, 0.1
+_WORDS = {"bad": "unreadable"}
+_LEAST_BOUNDS = {"late": 0.01, "dropped": 0.001, "bad": 0.01}
+
+
+class Grade(Enum):
+    """How good an answer is, the worst last. UNKNOWN: there is nothing to judge it by, so it decides nothing."""
+
+    UNKNOWN = "unknown"
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+    def __lt__(self, other: Grade) -> bool:
+        grades = list(Grade)
+        return grades.index(self) < grades.index(other)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer to one question about a job's tables. text: the answer in words, for one line."""
+
+    grade: Grade
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobVerdict:
+    """The answers about a job's tables.
+
+    Attributes:
+        fresh: how old the data is. complete: how many rows are late, dropped or unreadable. right: what the quality
+            gate said.
+    """
+
+    fresh: Finding
+    complete: Finding
+    right: Finding
+
+    @property
+    def grade(self) -> Grade:
+        """The worst of the three."""
+        return max(self.fresh.grade, self.complete.grade, self.right.grade)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochCounts:
+    """What a verdict needs of a completed epoch.
+
+    Attributes:
+        rows: rows and unreadable records that it read.
+        late, dropped, bad: as in `CheckpointReport`; None: not recorded.
+        watermark_us: None: it has none, or the job is drained.
+    """
+
+    completed_ms: int
+    rows: int
+    late: int | None
+    dropped: int | None
+    bad: int | None
+    watermark_us: int | None
+    quality: str | None
+
+
+def epoch_counts(checkpoint: CompletedCheckpoint) -> EpochCounts:
+    """Return what the manifest has of a checkpoint."""
+    rows, late, dropped, bad = (
+        value if isinstance(value := checkpoint.summary.get(name), int) else None
+        for name in ("rows_in", "late_rows", "dropped_rows", "bad_records")
+    )
+    watermark, quality = checkpoint.summary.get("watermark"), checkpoint.summary.get("quality")
+    time_us = watermark_us(watermark) if isinstance(watermark, str) else None
+    return EpochCounts(
+        completed_ms=checkpoint.completed_time_ms,
+        rows=(rows or 0) + (bad or 0),
+        late=late,
+        dropped=dropped,
+        bad=bad,
+        watermark_us=None if time_us == END_OF_TIME_US else time_us,
+        quality=quality if isinstance(quality, str) else None,
+    )
+
+
+def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: int, overdue: str | None) -> Finding:
+    """Return how old the event time is up to which the tables are complete.
+
+    Example: the past epochs completed 5 min after their watermarks, hourly. So readers saw data of up to 65 min, and a
+    watermark of 3 h ago is a warning: it is more than twice that.
+
+    Args:
+        epochs: completed ones, oldest first; the last is the head.
+        overdue: why input is missing, if a source says so.
+    """
+    if overdue is not None:
+        return Finding(Grade.WARNING, overdue)
+    timed = [(one.completed_ms, one.watermark_us // 1000) for one in epochs if one.watermark_us is not None]
+    if not epochs or epochs[-1].watermark_us is None or not timed:
+        return Finding(Grade.UNKNOWN, "no event time says how old the rows are")
+    newest_ms = timed[-1][1]
+    age_ms = max(0, now_ms - newest_ms)
+    past = timed[:-1]
+    usual = f", usually {lasting(round(median(done - mark for done, mark in past)))}" if past else ""
+    time = str(watermark_text(newest_ms * 1000)).removesuffix("+00:00").replace("T", " ")
+    text = f"{lasting(age_ms)} old (event time {time} UTC{usual})"
+    bound_ms = _age_bound_ms(timed) if bounds.max_age is None else round(bounds.max_age.total_seconds() * 1000)
+    if bound_ms is None:
+        return Finding(Grade.UNKNOWN, text)
+    return (
+        Finding(Grade.GOOD, text)
+        if age_ms <= bound_ms
+        else Finding(Grade.WARNING, f"{text}, more than {lasting(bound_ms)}")
+    )
+
+
+def _age_bound_ms(timed: Sequence[tuple[int, int]]) -> int | None:
+    """Return twice the greatest age that readers saw: that of an epoch's data when the next one completed."""
+    if len(timed) < USUAL_EPOCHS or timed[-1][0] - timed[0][0] < USUAL_SPAN_MS:
+        return None
+    return 2 * max(after - mark for (_, mark), (after, _) in pairwise(timed))
+
+
+def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec) -> Finding:
+    """Return how many rows of the newest epochs are late, dropped or unreadable.
+
+    The newest epoch with input is judged alone, and the last hour as one; the worse answer counts. So a flood of late
+    rows is seen for an hour, and one late row of a small epoch is not a flood.
+
+    Args:
+        epochs: completed ones, oldest first.
+    """
+    read = [one for one in epochs if one.rows]
+    if not read:
+        return Finding(Grade.UNKNOWN, "no epoch has read rows")
+    recent = [one for one in read if one.completed_ms > read[-1].completed_ms - RECENT_MS]
+    alone = _complete("in the newest epoch", read[-1:], read[:-1], bounds)
+    together = _complete(f"in the last {counted(len(recent), 'epoch')}", recent, read, bounds)
+    return max(alone, together, key=lambda finding: finding.grade)
+
+
+def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochCounts], bounds: HealthSpec) -> Finding:
+    """Return the finding of some epochs together. others: the epochs whose median share is the usual one."""
+    rows = sum(one.rows for one in judged)
+    counts = {kind: sum(getattr(one, kind) or 0 for one in judged) for kind in _LEAST_BOUNDS}
+    usual = {kind: median([(getattr(one, kind) or 0) / one.rows for one in others] or [0.0]) for kind in counts}
+    limits = {"late": bounds.max_late_ratio, "dropped": bounds.max_dropped_ratio, "bad": bounds.max_bad_ratio}
+    grades = {
+        kind: _grade(count, rows, _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit)
+        for kind, count in counts.items()
+    }
+    text = f"{counts['late']:,} of {counted(rows, 'row')} late"
+    text += f", {counts['dropped']:,} dropped" if counts["late"] else ""
+    text += f", {counts['bad']:,} unreadable" if counts["bad"] else ""
+    unusual = [f"{usual[kind]:.1%} {_WORDS.get(kind, kind)}" for kind, grade in grades.items() if grade > Grade.GOOD]
+    return Finding(max(grades.values()), f"{text}, {where}" + (f" (usually {', '.join(unusual)})" if unusual else ""))
+
+
+def _bound(kind: str, usual: float) -> float:
+    return min(_HIGHEST_BOUND, max(_LEAST_BOUNDS[kind], _TIMES_USUAL * usual))
+
+
+def _grade(count: int, rows: int, bound: float) -> Grade:
+    """Return the grade of `count` of `rows`. 20 of 30 are bad, 9 of 9 are a warning, and 2 of 20 too few to say."""
+    share = count / rows
+    if share <= bound or (count < _FEW_ROWS and share <= _MOST):
+        return Grade.GOOD
+    return Grade.BAD if share > _MOST and count >= _FEW_ROWS else Grade.WARNING
+
+
+def judge_rules(
+    epochs: Sequence[EpochCounts], head: CheckpointMetadata | None, last_failure: str | None, detail: str | None
+) -> Finding:
+    """Return what the quality gate said of the newest epochs.
+
+    Args:
+        head: the newest completed epoch. last_failure, detail: of the epoch after it, if that failed.
+    """
+    if last_failure in _GATE_REASONS:
+        return Finding(Grade.BAD, f"the quality gate refused the last epoch: {detail or last_failure}")
+    results = [] if head is None else [(one.sink, rule) for one in head.verdict.verdicts for rule in one.expectations]
+    if not results:
+        return Finding(Grade.UNKNOWN, "no rule checks the rows")
+    unmet = [f"sink {sink}: {rule.describe()}" for sink, rule in results if not rule.success]
+    met = f"{len(results) - len(unmet)} of {counted(len(results), 'rule')} met"
+    if unmet:
+        return Finding(Grade.WARNING, f"{met}: {unmet[0]}")
+    warned = sum(one.quality == VerdictStatus.WARNING.value for one in epochs)
+    earlier = f"; {warned} of the last {len(epochs)} epochs had a warning" if warned else ""
+    return Finding(Grade.GOOD, f"{met}{earlier}")
+
+
+_GATE_REASONS: Mapping[str, None] = dict.fromkeys(reason.value for reason in QUALITY_GATE_REASONS)
