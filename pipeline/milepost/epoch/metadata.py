@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from milepost.codec import (
     Count,
+    OmitNone,
     StoredAs,
     StoredName,
     dump,
@@ -133,7 +134,7 @@ class OperatorSnapshot:
     rows_in: Count
     rows_out: Count
     late_rows: Count
-    dropped_rows: Count | None
+    dropped_rows: OmitNone[Count]
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""

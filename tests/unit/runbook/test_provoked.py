@@ -439,6 +439,27 @@ def is_late(folder: Path, patch: Patch) -> SparklessJob:
     return job
 
 
+def is_stale(folder: Path, patch: Patch) -> SparklessJob:
+    """The keys are seconds of 1970."""
+    event_time = "settle: 0s\n    event_time: {column: k, unit: s}"
+    return with_an_epoch(folder, {"settle: 0s": event_time, "checkpointing:": "health: {max_age: 1d}\ncheckpointing:"})
+
+
+def is_rows_missing(folder: Path, patch: Patch) -> SparklessJob:
+    job = with_an_epoch(folder, {"settle: 0s": "settle: 0s\n    bad_records: dead_letter", "last: 1": "last: 5"})
+    job.land("2.csv", "k,v\nx,a\n")
+    run(job)
+    return job
+
+
+def is_rules_unmet(folder: Path, patch: Patch) -> SparklessJob:
+    warning = GATE.replace("max_value: 90", "max_value: 90, severity: warning")
+    job = with_an_epoch(folder, {"checkpointing:": f"{warning}checkpointing:", "last: 1": "last: 5"})
+    job.land("2.csv", "k,v\n99,a\n")
+    run(job)
+    return job
+
+
 def is_no_input(folder: Path, patch: Patch) -> SparklessJob:
     job = SparklessJob.create(folder, {"settle: 0s": "settle: 0s\n    start: latest"})
     run(job)
@@ -491,6 +512,9 @@ STATES: dict[Condition, Callable[[Path, Patch], SparklessJob]] = {
         is_landing_failed,
         is_overdue,
         is_late,
+        is_stale,
+        is_rows_missing,
+        is_rules_unmet,
         is_no_input,
         is_running,
         is_frozen,

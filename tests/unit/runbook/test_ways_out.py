@@ -153,6 +153,11 @@ def interrupted_backfill(folder: Path, patch: Patch) -> None:
         back_fill(job.master, SparklessRunner(before=die), from_checkpoint=0, session=session)
 
 
+def relax_and_land(job: SparklessJob) -> None:
+    edit_spec(spec_of(job), {"max_value: 90": "max_value: 99"})
+    job.land("a.csv")
+
+
 def correct_and_land(job: SparklessJob) -> None:
     edit_spec(spec_of(job), {"storages:": "storage:"})
     job.land("a.csv")
@@ -199,6 +204,9 @@ SITUATIONS: dict[str, tuple[Situation, ...]] = {
     "no-input": (Situation(provoked.is_no_input, land("a.csv")),),
     "landing-failed": (Situation(provoked.is_landing_failed, provoked.answer),),
     "overdue": (Situation(provoked.is_overdue, land("a.csv")),),
+    "stale": (Situation(provoked.is_stale, edit("max_age: 1d", "max_age: 36500d")),),
+    "rows-missing": (Situation(provoked.is_rows_missing, land("a.csv")),),
+    "rules-unmet": (Situation(provoked.is_rules_unmet, relax_and_land),),
     "spec-refused": (
         Situation(provoked.is_spec_refused, ANOTHER_KEY, {"backfill": begin_another_table}),
         Situation(renamed),

@@ -76,6 +76,7 @@ def snapshot(job: SparklessJob, uid: str = "latest", in_flight: int = 0) -> Oper
         rows_in=1,
         rows_out=1,
         late_rows=0,
+        dropped_rows=0,
     )
 
 

@@ -83,7 +83,7 @@ def test_names_are_one_per_metric_and_labels_never_grow_with_time() -> None:
     assert len(SERIES) == len({metric.full_name for metric in METRICS}) == len(METRICS)
     assert all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*", name) for name in SERIES)
     bounded = {"job", "operator", "source", "sink", "phase", "status", "reason", "verdict", "state", "currency"}
-    bounded |= {"condition", "unit", "error"}
+    bounded |= {"condition", "unit", "error", "grade"}
     assert {label for metric in METRICS for label in metric.labels} == bounded
 
 

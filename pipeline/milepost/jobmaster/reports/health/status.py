@@ -164,16 +164,18 @@ def _verdict(
     )
 
 
-def _unusual(job: str, verdict: JobVerdict) -> tuple[Condition, int, str] | None:
+def _unusual(status: Status, verdict: JobVerdict) -> tuple[Condition, int, str] | None:
     """Return the condition of a job whose tables are not fresh, complete and right; None: they are."""
+    look = f"milepost show {status.job} has the counts by operator, source and rule"
+    if status.unread_objects:
+        look = f"{counted(status.unread_objects, 'unread object')}: milepost run {status.job}"
     if verdict.fresh.grade > Grade.GOOD:
-        step = f"the tables are {verdict.fresh.text}: see what writes the sources, and that epochs run"
-        return Condition.STALE, 6, step
+        step = look if status.unread_objects else "see what writes the sources"
+        return Condition.STALE, 6, f"the tables are {verdict.fresh.text}; {step}"
     if verdict.complete.grade > Grade.GOOD:
-        step = f"{verdict.complete.text}: milepost show {job} says which operator or source"
-        return Condition.ROWS_MISSING, 6, step
+        return Condition.ROWS_MISSING, 6, f"{verdict.complete.text}; {look}"
     if verdict.right.grade > Grade.GOOD:
-        return Condition.RULES_UNMET, 6, f"{verdict.right.text}: milepost show {job} has the counts"
+        return Condition.RULES_UNMET, 6, f"{verdict.right.text}; {look}"
     return None
 
 
@@ -232,7 +234,7 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
     too_old = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
     if too_old is not None:
         return Condition.LATE, 6, too_old
-    unusual = _unusual(job, status.verdict) if status.verdict is not None else None
+    unusual = _unusual(status, status.verdict) if status.verdict is not None else None
     if unusual is not None:
         return unusual
     missing = missing_input(status.sources or {})
