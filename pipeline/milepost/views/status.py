@@ -59,10 +59,10 @@ def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
 
 
 def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
-    if status.verdict is not None:
-        yield from _verdict(status.verdict)
     if status.last_failure is not None:
         yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
+    if status.verdict is not None:
+        yield from _verdict(status.verdict)
     yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
     in_flight = f"{show_bytes(status.in_flight_bytes)} in flight" if status.in_flight_bytes else ""
     yield from _heads(status.timeline, status.head, status.pending, in_flight)

@@ -38,7 +38,7 @@ def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
 @pytest.mark.parametrize(
     ("epochs", "grade", "text"),
     [
-        ([{}] * 5, "good", "0 of 1,000 rows late, in the newest epoch"),
+        ([{}] * 5, "good", "1,000 rows in the newest epoch, none late or unreadable"),
         ([{"late": 1}] * 5, "good", "1 of 1,000 rows late, 0 dropped, in the newest epoch"),
         ([{}, {"rows": 58_500, "late": 56_009, "dropped": 120}], "bad",
          "56,009 of 58,500 rows late, 120 dropped, in the newest epoch (usually 0.0% late, 0.0% dropped)"),
@@ -49,7 +49,7 @@ def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
         ([{"late": 110}] * 50, "warning", "110 of 1,000 rows late, 0 dropped, in the newest epoch (usually 11.0% late)"),
         ([{}] * 5 + [{"late": 500}] + [{}] * 3, "warning",
          "500 of 9,000 rows late, 0 dropped, in the last 9 epochs (usually 0.0% late)"),
-        ([{}] * 5 + [{"late": 500}] + [{}] * 60, "good", "0 of 1,000 rows late, in the newest epoch"),
+        ([{}] * 5 + [{"late": 500}] + [{}] * 60, "good", "1,000 rows in the newest epoch, none late or unreadable"),
         ([{"rows": 20, "late": 1}] * 3, "good", "1 of 20 rows late, 0 dropped, in the newest epoch"),
         ([{"rows": 9, "late": 9}], "warning", "9 of 9 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),
         ([{"rows": 10, "late": 10}], "bad", "10 of 10 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),

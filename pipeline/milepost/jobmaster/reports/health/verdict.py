@@ -177,6 +177,8 @@ def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochC
         kind: _grade(count, rows, _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit)
         for kind, count in counts.items()
     }
+    if not any(counts.values()):
+        return Finding(Grade.GOOD, f"{counted(rows, 'row')} {where}, none late or unreadable")
     text = f"{counts['late']:,} of {counted(rows, 'row')} late"
     text += f", {counts['dropped']:,} dropped" if counts["late"] else ""
     text += f", {counts['bad']:,} unreadable" if counts["bad"] else ""
