@@ -89,7 +89,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "jobspec": ("job", "graph", "column_lineage sql", "load picture"),
     "jobspec.job": (
         "catalog_spec event_time_spec",
-        "checkpointing_spec connections notifier_spec prices_spec sources sql_spec",
+        "checkpointing_spec connections health_spec notifier_spec prices_spec sources sql_spec",
         "spec",
         "environment",
     ),
