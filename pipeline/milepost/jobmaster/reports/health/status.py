@@ -160,7 +160,7 @@ def _verdict(
     return JobVerdict(
         judge_freshness(epochs, context.spec.health, now_ms, overdue_source(unread.sources or {})),
         judge_completeness(epochs, context.spec.health),
-        judge_rules(epochs, base, state.failures.last_reason, state.failures.last_detail),
+        judge_rules(epochs, base, state.failures.last_reason),
     )
 
 

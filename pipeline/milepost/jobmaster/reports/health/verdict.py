@@ -198,16 +198,14 @@ def _grade(count: int, rows: int, bound: float) -> Grade:
     return Grade.BAD if share > _MOST and count >= _FEW_ROWS else Grade.WARNING
 
 
-def judge_rules(
-    epochs: Sequence[EpochCounts], head: CheckpointMetadata | None, last_failure: str | None, detail: str | None
-) -> Finding:
+def judge_rules(epochs: Sequence[EpochCounts], head: CheckpointMetadata | None, last_failure: str | None) -> Finding:
     """Return what the quality gate said of the newest epochs.
 
     Args:
-        head: the newest completed epoch. last_failure, detail: of the epoch after it, if that failed.
+        head: the newest completed epoch. last_failure: reason of the epoch after it, if that failed.
     """
     if last_failure in _GATE_REASONS:
-        return Finding(Grade.BAD, f"the quality gate refused the last epoch: {detail or last_failure}")
+        return Finding(Grade.BAD, "the quality gate refused the last epoch")
     results = [] if head is None else [(one.sink, rule) for one in head.verdict.verdicts for rule in one.expectations]
     if not results:
         return Finding(Grade.UNKNOWN, "no rule checks the rows")
