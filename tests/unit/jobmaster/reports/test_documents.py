@@ -38,6 +38,7 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"), "<time>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\b[0-9a-f]{12,}\b"), "<hash>"),
+    (re.compile(r"\b[\d,]+ d( \d+ h)?\b"), "<age>"),
 )
 _FIXED = re.compile(r"(20(23|24)|2999)-\d\d-\d\dT")
 """Event times of the data are the same in every run."""
