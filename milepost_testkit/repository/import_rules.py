@@ -63,6 +63,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "state": ("layers", "runs statistics", "buffers cache", "keyed"),
     "jobmaster": (
         "job",
+        "figures",
         "compatibility observers retention",
         "leadership reports",
         "rollback run metrics landing",
@@ -70,7 +71,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "jobmaster",
     ),
     "jobmaster.reports": (
-        "job_report jobs timings tables",
+        "job_report jobs tables",
         "cost",
         "checkpoint",
         "health history",

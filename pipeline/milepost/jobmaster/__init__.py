@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.advice import advice as advice
     from milepost.jobmaster.compatibility.edits.edit_rows import statement_edits as statement_edits
     from milepost.jobmaster.compatibility.spec_check import report_lines as report_lines
+    from milepost.jobmaster.figures.timings import PHASE_GROUPS as PHASE_GROUPS
+    from milepost.jobmaster.figures.timings import time_by_phase_group as time_by_phase_group
     from milepost.jobmaster.job.checks.expectation_suites import suite_problems as suite_problems
     from milepost.jobmaster.job.checks.store_checks import local_disks as local_disks
     from milepost.jobmaster.job.checks.store_checks import probe_stores as probe_stores
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of
     from milepost.jobmaster.reports.history.series import EpochFigures as EpochFigures
+    from milepost.jobmaster.reports.history.series import FiguresSeries as FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState as JobState
     from milepost.jobmaster.reports.job_report import TimelineReport as TimelineReport
     from milepost.jobmaster.reports.jobs import jobs_in_storage_of as jobs_in_storage_of
@@ -66,8 +69,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.tables.diff import Difference as Difference
     from milepost.jobmaster.reports.tables.state_sizes import StateSize as StateSize
     from milepost.jobmaster.reports.tables.tables import VerifiedObjects as VerifiedObjects
-    from milepost.jobmaster.reports.timings import PHASE_GROUPS as PHASE_GROUPS
-    from milepost.jobmaster.reports.timings import time_by_phase_group as time_by_phase_group
     from milepost.jobmaster.retention.fsck import Audit as Audit
     from milepost.jobmaster.retention.fsck import StoredObject as StoredObject
     from milepost.jobmaster.retention.garbage_collection import Collection as Collection

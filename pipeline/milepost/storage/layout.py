@@ -18,6 +18,7 @@ The functions for the keys of control objects are in `protocol/records/layout.py
     sinks/<sink>/marks/<number>.json                    the contents that a table has
     sinks/<sink>/tables/<location>.json                 a table from before or after a migration
     sinks/<sink>/files/                                 data files behind a table in a database; as below a path
+    figures/<day>/<version>-<write id>.parquet          figures of the epochs that completed on that day
     garbage/<sha256>.json                               a list of garbage that a manifest entry names
     savepoints/<name>/<creation>/                       root of a savepoint; keys in it repeat these
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster import Session, Triggered
-from milepost.jobmaster.reports.timings import REQUEST_PHASES
+from milepost.jobmaster.figures.timings import REQUEST_PHASES
 from milepost.protocol.records.object_store import StoreConfig
 from milepost.storage.open import open_store
 from milepost.storage.requests import REQUEST_COUNTER, RequestClass, StoreRequests, class_of

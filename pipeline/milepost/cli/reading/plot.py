@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from milepost.cli.terminal.output import WIDTH, Output, terminal_width, use_colo
 from milepost.cli.terminal.tables import new_file
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest
+from milepost.language.times import in_ms, parse_duration
 from milepost.views import show_bytes, show_count, show_time
 
 if TYPE_CHECKING:
@@ -50,7 +52,14 @@ def register(app: typer.Typer) -> None:
 def plot(
     ctx: typer.Context,
     job: Job,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Draw the newest N epochs.")] = _NEWEST,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help=f"The newest N epochs; {_NEWEST} without --since."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="DURATION", help="Epochs triggered within it, for example 24h or 7d."),
+    ] = None,
     file: Annotated[Path | None, typer.Option("--output", metavar="FILE.svg", help="Draw to a new file.")] = None,
     as_json: Json = False,
     verbose: Verbose = False,
@@ -59,7 +68,10 @@ def plot(
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
     output: Output = ctx.obj
-    figures = open_job(job, ahead=True).reports.series(limit)
+    since_ms = None if since is None else time.time_ns() // 1_000_000 - in_ms(parse_duration(since))
+    most = limit or (_NEWEST if since is None else sys.maxsize)
+    series = open_job(job, ahead=True).reports.series(most, since_ms=since_ms)
+    figures = series.epochs
     if file is not None and figures:
         svg = _svg(figures, job)
         with new_file(file) as stream:
@@ -67,7 +79,11 @@ def plot(
     if output.json:
         from milepost.jobmaster import percentiles_of
 
-        return output.document({"epochs": figures, "percentiles": percentiles_of(figures)})
+        return output.document(
+            {"epochs": figures, "percentiles": percentiles_of(figures), "unreadable": series.unreadable}
+        )
+    for problem in series.unreadable:
+        output.note(problem)
     if not figures:
         return output.note("there are none")  # of the live timeline
     for one in figures:

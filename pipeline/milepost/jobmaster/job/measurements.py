@@ -84,23 +84,26 @@ def _steps_of_phases(steps: Iterable[str]) -> dict[str, list[str]]:
     return by_phase
 
 
+def with_own_requests(context: JobContext, times: PostCommitTimes, others: StoreRequests) -> PostCommitTimes:
+    """Return the times, including the request that stores them, and others that follow the last step."""
+    if not times.requests:
+        return times
+    last = [*times.requests][-1]
+    return replace(times, requests={**times.requests, last: times.requests[last] + own_put(context.store) + others})
+
+
 def store_post_commit_times(
     context: JobContext, checkpoint_id: CheckpointId, token: FencingToken, by: str, times: PostCommitTimes
-) -> PostCommitTimes:
+) -> None:
     """Store the times after the commit, in one request. Errors are only logged: the epoch is complete.
 
     Args:
         by: the step or steps of the epoch that the process ran. A later try of them replaces the object.
-    Returns: the times, including this request.
     """
-    if times.requests:
-        last = [*times.requests][-1]
-        times = replace(times, requests={**times.requests, last: times.requests[last] + own_put(context.store)})
     try:
         context.store.put(after_commit_key(checkpoint_id, token, by), encode(times))
     except CheckpointError as error:
         _LOG.warning("checkpoint %s: cannot store the times of %s: %s", checkpoint_id, by, error.message)
-    return times
 
 
 def read_post_commit_times(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
     from milepost.jobmaster.reports.health.status import Status
     from milepost.jobmaster.reports.history.page import HistoryPage
-    from milepost.jobmaster.reports.history.series import EpochFigures
+    from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.tables.diff import Difference
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
@@ -225,15 +225,16 @@ class Reports:
             diff = Diff(self._context, before, after, limit)
             return diff.all() if only is None else [diff.one(*only)]
 
-    def series(self, limit: int, most_read: int | None = None) -> list[EpochFigures]:
+    def series(self, limit: int, most_read: int | None = None, since_ms: int | None = None) -> FiguresSeries:
         """Return figures of the newest completed epochs of the live lineage, oldest first.
 
         Args:
             most_read: maximum number of retained checkpoints whose measurements are read, newest first; None: all.
+            since_ms: only epochs that were triggered at that time or later, in ms since the epoch; None: all.
         """
         from milepost.jobmaster.reports.history.series import series_of
 
-        return series_of(self._context, limit, most_read)
+        return series_of(self._context, limit, most_read, since_ms)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""

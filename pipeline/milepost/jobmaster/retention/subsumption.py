@@ -14,6 +14,7 @@ from functools import partial
 
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import CheckpointError, StateCorrupt
+from milepost.jobmaster.figures.update import FiguresUpdate
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import delete_unnamed_lists, fold_garbage, read_list, write_if_large
@@ -76,6 +77,7 @@ class SubsumptionPlan:
     Attributes:
         is_pruning_due: whether the tables are pruned after it; decided by what was retained before it.
         compacted: up to this version all entries of the log are tombstones.
+        figures: the rows of figures that are missing, among them those of checkpoints that are dropped.
         request: the transition; None if there is none yet, or nothing to subsume.
         is_final: if there is no request, there is nothing to subsume, and it is not planned again.
         subsumed: checkpoints that were subsumed with the confirmation.
@@ -83,6 +85,7 @@ class SubsumptionPlan:
 
     is_pruning_due: bool
     compacted: int
+    figures: FiguresUpdate
     request: SubsumeRequest | None
     is_final: bool = False
     subsumed: tuple[CheckpointId, ...] = ()
@@ -106,10 +109,13 @@ def plan_during_commits(
     Args:
         state: of the completion.
     """
+    figures = FiguresUpdate(context, state, completed.checkpoint_id)
     wait_for_request = prefetch(
         context.store, lambda: _plan_after_confirmation(context, session_id, state, completed), "subsumption"
     )
-    return SubsumptionPlan(pruning_due(state, context.timeout_ms), compact_some(context, state), wait_for_request())
+    return SubsumptionPlan(
+        pruning_due(state, context.timeout_ms), compact_some(context, state), figures, wait_for_request()
+    )
 
 
 def _plan_after_confirmation(
@@ -134,6 +140,7 @@ def confirm_and_subsume(
     if plan is None or plan.request is None:
         context.record(confirms)
         return plan
+    plan.figures.store_before_drop(plan.request.checkpoint_ids)
     try:
         outcome = context.record(replace(plan.request, compacted=plan.compacted, confirms=confirms))
     except CheckpointError as error:  # confirm alone; the subsumption is planned again
@@ -150,9 +157,10 @@ def plan_subsumption(context: JobContext, session_id: SessionId) -> SubsumptionP
     A stale head is safe: what is compactable at one head is so at every later one, and the transition checks the plan.
     """
     state = context.recent_state()
+    figures = FiguresUpdate(context, state)
     planned = prefetch(context.store, lambda: _plan(context, session_id, state), "subsumption")
     return SubsumptionPlan(
-        pruning_due(state, context.timeout_ms), compact_some(context, state), planned(), is_final=True
+        pruning_due(state, context.timeout_ms), compact_some(context, state), figures, planned(), is_final=True
     )
 
 
@@ -170,6 +178,7 @@ def subsume_old(context: JobContext, session_id: SessionId, plan: SubsumptionPla
     if request is None and not plan.is_final:
         request = _plan(context, session_id, state)
     if request is not None:
+        plan.figures.store_before_drop(request.checkpoint_ids)
         outcome = context.record(replace(request, compacted=plan.compacted))
         if isinstance(outcome, Transition):
             return request.checkpoint_ids

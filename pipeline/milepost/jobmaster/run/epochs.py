@@ -9,6 +9,7 @@ Order of writes of an epoch (DESIGN 3):
 5. Sink commits.
 6. Confirmation and subsumption (manifest).
 7. Deletion. Publish before delete, always.
+8. Measurements of these steps, and the row of figures that stays.
 The next start first finishes whatever an earlier run left incomplete after the commit point.
 """
 
@@ -23,10 +24,16 @@ from milepost.epoch import EpochReport, EpochRunner
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError
 from milepost.jobmaster.compatibility.spec_check import OnReport
+from milepost.jobmaster.figures.update import FiguresUpdate
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import LogBounds
-from milepost.jobmaster.job.measurements import post_commit_times, store_post_commit_times
+from milepost.jobmaster.job.measurements import (
+    PostCommitTimes,
+    post_commit_times,
+    store_post_commit_times,
+    with_own_requests,
+)
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.fork_sweep import sweep_forks
@@ -62,7 +69,7 @@ from milepost.protocol.records import (
 )
 from milepost.quality import GateVerdict
 from milepost.storage import NO_REQUESTS, StoreRequests
-from milepost.storage.concurrency import prefetch
+from milepost.storage.concurrency import parallel_map, prefetch
 
 _LOG = logging.getLogger(__name__)
 
@@ -96,6 +103,7 @@ class Epochs:
     def __init__(self, context: JobContext, leadership: Leadership, lifecycle: Lifecycle, trigger: Trigger) -> None:
         self._context, self._leadership, self._lifecycle = context, leadership, lifecycle
         self._trigger = trigger
+        self._figures: FiguresUpdate | None = None  # of the last subsumption, stored with its measurements
 
     @suggest_rollback
     @use_case
@@ -206,6 +214,7 @@ class Epochs:
         sweep_forks(context, session)
         if plan is None:
             plan = plan_subsumption(context, session.session_id)
+        self._figures = plan.figures
         subsumed = subsume_old(context, session.session_id, plan)
         deleted = delete_garbage(context, session.session_id, timeout_ms)
         pruned = prune_tables(context, session.session_id, timeout_ms) if plan.is_pruning_due else 0
@@ -304,7 +313,7 @@ class Epochs:
         except CheckpointError as error:  # the epoch is complete and published; the next run subsumes
             _LOG.warning("checkpoint %s: nothing was subsumed: %s", checkpoint_id, error.message)
         measured = post_commit_times(clock, report.write_ms, report.unrecorded)
-        times = store_post_commit_times(self._context, completed.checkpoint_id, completed.token, "run", measured)
+        times = self._store_times(completed.checkpoint_id, completed.token, "run", measured)
         if self._context.metadata(completed).final:
             clock("finish")
             self._lifecycle.finish(session, completed.checkpoint_id)
@@ -349,13 +358,28 @@ class Epochs:
     ) -> None:
         """Store what a task measured of the steps after the commit point, for `show`. Never fails.
 
+        After `subsume` it also stores the row of figures.
+
         Args:
             token: of the checkpoint. clock: its steps have the names that `run` uses.
             unrecorded: requests of earlier tasks that are not recorded yet.
         """
         times = post_commit_times(clock, unrecorded=unrecorded)
         by = "-".join(clock.steps).replace(" ", "-")
-        store_post_commit_times(self._context, CheckpointId(checkpoint_id), FencingToken(token), by, times)
+        self._store_times(CheckpointId(checkpoint_id), FencingToken(token), by, times)
+
+    def _store_times(
+        self, checkpoint_id: CheckpointId, token: FencingToken, by: str, measured: PostCommitTimes
+    ) -> PostCommitTimes:
+        """Store the times after the commit and, at the same time, the missing rows of figures. Never fails."""
+        context, figures = self._context, self._figures
+        self._figures = None
+        times = with_own_requests(context, measured, NO_REQUESTS if figures is None else figures.requests)
+        writes = [partial(store_post_commit_times, context, checkpoint_id, token, by, times)]
+        if figures is not None:
+            writes.append(partial(figures.store, {checkpoint_id: times}))
+        parallel_map(context.store, lambda write: write(), writes)
+        return times
 
     def _abort_after(self, session: Session, triggered: Triggered, error: BaseException, *, will_restart: bool) -> None:
         """Abort after a failed step. If that made the job FAILED, the error's hint says how to resume."""

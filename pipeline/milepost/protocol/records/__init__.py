@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.ids import checkpoint_name as checkpoint_name
     from milepost.protocol.records.ids import format_checkpoints as format_checkpoints
     from milepost.protocol.records.ids import session_digest as session_digest
+    from milepost.protocol.records.layout import FIGURES_PREFIX as FIGURES_PREFIX
     from milepost.protocol.records.layout import INPUTS_PREFIX as INPUTS_PREFIX
     from milepost.protocol.records.layout import LANDED_PREFIX as LANDED_PREFIX
     from milepost.protocol.records.layout import MANIFEST_PREFIX as MANIFEST_PREFIX
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from milepost.protocol.records.layout import checkpoint_of_key as checkpoint_of_key
     from milepost.protocol.records.layout import checkpoint_prefix as checkpoint_prefix
     from milepost.protocol.records.layout import copy_pin_name as copy_pin_name
+    from milepost.protocol.records.layout import figures_key as figures_key
+    from milepost.protocol.records.layout import figures_place as figures_place
+    from milepost.protocol.records.layout import figures_prefix as figures_prefix
     from milepost.protocol.records.layout import garbage_list_key as garbage_list_key
     from milepost.protocol.records.layout import heartbeat_key as heartbeat_key
     from milepost.protocol.records.layout import is_job_directory as is_job_directory

@@ -44,6 +44,9 @@ LANDED_PREFIX = "landed/"
 * ``failure.json``: why the last landing failed. Each failure overwrites the one before.
 """
 
+FIGURES_PREFIX = "figures/"
+"""Followed by ``<day>/<version>-<write id>.parquet``: rows of figures of past epochs, stored permanently."""
+
 PROBE_PREFIX = "_probe/"
 """Where the start-up probe writes and deletes its objects. Nothing ever refers to them."""
 
@@ -64,6 +67,7 @@ _LANDED_OBJECT_KEY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/[^/
 _LANDED_DIRECTORY = re.compile(rf"{LANDED_PREFIX}([^/]+)/objects/(\d{{20}})/")
 _LANDING_FAILURE = re.compile(rf"{LANDED_PREFIX}[^/]+/failure\.json")
 _VETO_KEY = re.compile(rf"{VETOES_PREFIX}\d{{20}}\.json")
+_FIGURES_KEY = re.compile(rf"{FIGURES_PREFIX}(\d{{4}}-\d\d-\d\d)/(\d{{20}})-[0-9a-f]{{32}}\.parquet")
 _SAVEPOINT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SAVEPOINT_ROOT = re.compile(rf"{SAVEPOINTS_PREFIX}[a-z0-9][a-z0-9_-]{{0,62}}/[0-9a-f]{{32}}/")
 
@@ -255,6 +259,27 @@ def veto_key(checkpoint_id: CheckpointId) -> str:
 def is_veto_key(key: str) -> bool:
     """Return whether `veto_key` makes this key."""
     return _VETO_KEY.fullmatch(key) is not None
+
+
+def figures_prefix(day: str) -> str:
+    """Return the prefix of the figures of one day. day: of the completion in UTC, ``2026-11-30``."""
+    return f"{FIGURES_PREFIX}{day}/"
+
+
+def figures_key(day: str, version: int, write_id: str) -> str:
+    """Return the key of an object of figures.
+
+    Args:
+        version: every checkpoint that completed up to this manifest version has its row in this or another object.
+        write_id: 32 hexadecimal digits, new for each write, so that no writer overwrites the rows of another.
+    """
+    return f"{figures_prefix(day)}{version:0{_DIGITS}d}-{write_id}.parquet"
+
+
+def figures_place(key: str) -> tuple[str, int] | None:
+    """Return the day and the version of a `figures_key`; None for any other key."""
+    match = _FIGURES_KEY.fullmatch(key)
+    return None if match is None else (match[1], int(match[2]))
 
 
 def savepoint_name_fault(name: str) -> str | None:

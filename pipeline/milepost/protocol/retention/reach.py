@@ -24,6 +24,7 @@ from milepost.protocol.records.layout import (
     checkpoint_of_key,
     checkpoint_prefix,
     copy_pin_name,
+    figures_place,
     garbage_list_key,
     heartbeat_key,
     is_landing_failure_key,
@@ -61,6 +62,7 @@ class ObjectStatus(Enum):
     UNREACHABLE = "nothing refers to it, and nothing can refer to it again"
     KEPT = "retained: part of a table whose needs are not known now, or about to be published"
     EXPIRED = "failing rows of a vetoed epoch, past their retention time and no longer referenced"
+    FIGURES = "rows of figures of past epochs, stored permanently"
     PROBE = "left by a killed start-up probe; nothing ever refers to it"
     LOST_LANDING = "written by a landing that lost: another one appended the record for which it was written"
     REPLACED_LIST = "garbage list that no version names any longer, or that is about to be named"
@@ -124,6 +126,8 @@ def object_status(
         return ObjectStatus.REFERENCED
     if is_mark_key(key) or is_registered_table_key(key):
         return ObjectStatus.LOG
+    if figures_place(key) is not None:
+        return ObjectStatus.FIGURES
     if key.startswith(PROBE_PREFIX):
         return ObjectStatus.PROBE
     if is_veto_key(key):

@@ -11,7 +11,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart, ceiling
 from milepost.airflow.page.frame.filters import duration
 from milepost.airflow.page.routes.charts import phases_in_groups
-from milepost.jobmaster.reports.timings import PHASE_GROUPS, PHASES
+from milepost.jobmaster.figures.timings import PHASE_GROUPS, PHASES
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -37,7 +37,7 @@ def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkey
     page = client.get(CHARTS).text
     wording.matches("page_charts", page_text(page, "h2", ".legend"), replace=FIGURES)
     assert page.count('role="group"') == 5, "it has no event time"
-    series = job.master.reports.series(60)
+    series = job.master.reports.series(60).epochs
     kept = [one for one in series if one.phases is not None]
     assert 0 < len(kept) < len(series)
     first = first_chart(page)
@@ -87,7 +87,7 @@ def test_of_epochs_whose_log_is_compacted_both_pages_say_that_there_are_no_figur
     assert [len(lines) for lines in after] == [len(lines) + 1 for lines in before]
     wording.matches("page_charts", after[0])
     wording.matches("page_summary", after[1])
-    known = len(job.master.reports.series(60))
+    known = len(job.master.reports.series(60).epochs)
     assert 2 <= known < 7 and charts.count("<tr><td") == known
     assert re.findall(r"\d+", after[1][0]) == [str(known)]
 

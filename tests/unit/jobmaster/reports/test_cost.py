@@ -67,7 +67,7 @@ def test_the_cost_of_a_month_is_that_of_scheduled_epochs_and_of_storage(job: Cou
     month = job.master.reports.month_cost()
     assert month is not None and month.by_schedule and month.measured == EPOCHS
     assert month.epochs == pytest.approx(24 * DAYS_OF_MONTH)
-    figures = job.master.reports.series(10)
+    figures = job.master.reports.series(10).epochs
     mean = sum(one.cost.compute for one in figures if one.cost is not None and one.cost.compute) / EPOCHS
     assert month.compute == pytest.approx(mean * month.epochs)
     assert (month.requests, month.transfer) == (None, None), "they have no price"

@@ -55,4 +55,4 @@ def test_plot_prints_percentiles_of_the_epochs_that_it_draws(tmp_path: Path) -> 
     rows = document["percentiles"]["rows_in"]
     assert (rows["epochs"], rows["min"], rows["p50"], rows["max"]) == (3, 2, 3, 4)
     assert {"duration_ms", "state_bytes", "checkpointed_bytes", "total_ms"} <= document["percentiles"].keys()
-    assert document["percentiles"] == to_json(percentiles_of(job.master.reports.series(3)))
+    assert document["percentiles"] == to_json(percentiles_of(job.master.reports.series(3).epochs))

@@ -15,8 +15,8 @@ from milepost.epoch.timing.step_clock import StepClock
 from milepost.epoch.timing.task_times import JOB_PHASES, TaskTimes, divided
 from milepost.errors import StateCorrupt
 from milepost.jobmaster import Session, Triggered
+from milepost.jobmaster.figures.timings import phases_of
 from milepost.jobmaster.job.measurements import PostCommitTimes, decode_post_commit_times, read_post_commit_times
-from milepost.jobmaster.reports.timings import phases_of
 from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
 from milepost_testkit import wording

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.errors import NotFound
-from milepost.jobmaster import EpochFigures
+from milepost.jobmaster import EpochFigures, FiguresSeries
 
 MAX_EPOCHS_READ = 40
 """Most epochs whose measurements one page load reads from the store. Cached ones do not count."""
@@ -17,11 +17,13 @@ class ShownSeries:
     """Figures of the newest epochs, oldest first, and which figures are missing.
 
     Attributes:
-        compacted: whether there were older epochs, whose figures the compacted log no longer has.
+        compacted: whether there were older epochs, of which neither the log nor a stored row has figures.
+        unreadable_days: why stored figures of past epochs cannot be read, one line per object.
     """
 
     epochs: tuple[EpochFigures, ...]
     compacted: bool
+    unreadable_days: tuple[str, ...] = ()
 
     @property
     def unreadable(self) -> list[EpochFigures]:
@@ -37,8 +39,9 @@ class ShownSeries:
 def read_series(job_page: JobPage, limit: int) -> ShownSeries:
     """Return the figures of the newest `limit` epochs; none for a job that has never run."""
     try:
-        epochs = job_page.query(lambda master: master.reports.series(limit, MAX_EPOCHS_READ))
+        series = job_page.query(lambda master: master.reports.series(limit, MAX_EPOCHS_READ))
     except NotFound:
-        epochs = []
+        series = FiguresSeries()
+    epochs = series.epochs
     compacted = 0 < len(epochs) < limit and (epochs[0].epoch or 0) > 1
-    return ShownSeries(tuple(epochs), compacted)
+    return ShownSeries(tuple(epochs), compacted, series.unreadable)

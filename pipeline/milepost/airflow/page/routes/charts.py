@@ -20,7 +20,7 @@ SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)
 
 WHOLE = "whole"
-"""CSS class of a bar with a single part, such as an epoch that is not retained: only its total time is known."""
+"""CSS class of a bar with a single part, such as an epoch without measurements: only its total time is known."""
 
 router = APIRouter()
 
@@ -79,7 +79,7 @@ def _charts(job_page: JobPage, series: Sequence[EpochFigures]) -> Iterator[Chart
 
 
 def phases_in_groups(epoch: EpochFigures) -> dict[str, float]:
-    """Return the milliseconds of an epoch by group of phases, or in total if its checkpoint is not retained."""
+    """Return the milliseconds of an epoch by group of phases, or in total if they were not measured."""
     if epoch.phases is None:
         return {} if epoch.duration_ms is None else {WHOLE: epoch.duration_ms}
     return dict(time_by_phase_group(epoch.phases))

@@ -10,6 +10,7 @@ from typing import Any
 from milepost.codec import OmitNone
 from milepost.epoch import SINK, CheckpointMetadata, SourceSnapshot, iso_ms, watermark_text
 from milepost.epoch.timing import TaskTimes
+from milepost.jobmaster.figures.timings import StepTimes, notify_times_by_sink, phases_of, requests_of, steps_of
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
@@ -20,7 +21,6 @@ from milepost.jobmaster.reports.checkpoint.sinks import SinkDetails, sink_confir
 from milepost.jobmaster.reports.checkpoint.static_sources import StaticSourceDetails, static_source_details
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads, uploaded_bytes
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, epoch_cost
-from milepost.jobmaster.reports.timings import StepTimes, notify_times_by_sink, phases_of, requests_of, steps_of
 from milepost.protocol.exchange import find_recreated_subtasks
 from milepost.protocol.records import CheckpointId, CompletedCheckpoint, SubtaskKey
 from milepost.quality import GateVerdict

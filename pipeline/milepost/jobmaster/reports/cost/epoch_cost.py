@@ -66,12 +66,16 @@ def epoch_cost(
     Example: at 0.005 per 1,000 puts and 0.0004 per 1,000 gets, 400 puts and 1,000 gets cost 0.0024. At 0.05 per core
     hour, tasks of 720,000 ms in total cost 0.01.
     """
+    return cost_of(prices, sum(requests.values(), StoreRequests()), sum(task.total_ms for task in tasks))
+
+
+def cost_of(prices: PricesSpec | None, usage: StoreRequests, task_ms: int) -> EpochCost | None:
+    """Return the cost of an epoch from its totals; None without prices. task_ms: run time of all its tasks."""
     if prices is None:
         return None
-    usage = sum(requests.values(), StoreRequests())
     request_cost = total([_cost(prices.put_per_1000, usage.puts, _PER), _cost(prices.get_per_1000, usage.gets, _PER)])
     transfer = _cost(prices.out_per_gb, usage.received_bytes, GB)
-    compute = _cost(prices.core_hour, sum(task.total_ms for task in tasks), _MS_PER_HOUR)
+    compute = _cost(prices.core_hour, task_ms, _MS_PER_HOUR)
     return EpochCost(prices.currency, request_cost, transfer, compute, total([request_cost, transfer, compute]) or 0.0)
 
 

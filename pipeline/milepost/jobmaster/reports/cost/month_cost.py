@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from milepost.jobmaster.figures.timings import requests_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import read_post_commit_times
 from milepost.jobmaster.reports.cost.epoch_cost import GB, EpochCost, MonthCost, epoch_cost, total
 from milepost.jobmaster.reports.cost.pace import MEASURED_EPOCHS, pace_of
-from milepost.jobmaster.reports.timings import requests_of
 from milepost.language.times import DAYS_OF_MONTH
 from milepost.protocol.records import CompletedCheckpoint
 from milepost.protocol.retention import timeline_ancestry

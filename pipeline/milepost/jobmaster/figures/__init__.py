@@ -1,0 +1,1 @@
+"""Figures of epochs: their phases, and one permanent row per epoch."""

@@ -1,0 +1,133 @@
+"""Read the permanent rows of past epochs, and follow a lineage through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
+from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_table
+from milepost.protocol.records import CheckpointStatus, ObjectStore
+from milepost.storage import OBJECT_CACHE
+from milepost.storage.concurrency import parallel_map
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_MAX_TIME_MS = 253_402_300_800_000
+"""Start of the year 10,000, in ms since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """The row of a completed epoch, as far as a series shows it. Times are in ms since the epoch; None: unknown."""
+
+    checkpoint_id: int
+    epoch: int | None
+    timeline: str
+    parent: int
+    version: int
+    trigger_time: int | None
+    duration_ms: int | None
+    phases: dict[str, int] | None
+    rows_in: int | None
+    rows_out: int | None
+    late_rows: int | None
+    checkpointed_bytes: int | None
+    state_bytes: int | None
+    in_flight_bytes: int | None
+    lag_ms: int | None
+    requests: dict[str, int] | None
+    task_ms: int | None
+
+
+class StoredRows:
+    """The rows of a job, read day by day from the newest one on.
+
+    Attributes:
+        unreadable: why an object that was to be read could not be; one line each.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.unreadable: list[str] = []
+
+    def days(self, first_day: str = "") -> Iterator[list[StoredRow]]:
+        """Yield the completed epochs of each day, newest first. An earlier day is read when it is asked for."""
+        objects = by_day(list_objects(self._store, first_day))
+        for day in sorted(objects, reverse=True):
+            yield self._day(day, objects[day])
+
+    def _day(self, day: str, objects: Sequence[FiguresObject]) -> list[StoredRow]:
+        for _ in range(MAX_LISTINGS):
+            try:
+                read = parallel_map(self._store, self._rows, objects)
+            except NotFound:  # an epoch has merged it
+                objects = [item for item in list_objects(self._store, day) if item.day == day]
+                continue
+            self.unreadable += [rows.message for rows in read if isinstance(rows, StateCorrupt)]
+            found = {
+                (row.checkpoint_id, row.timeline, row.version): row
+                for rows in read
+                if not isinstance(rows, StateCorrupt)
+                for row in rows
+            }
+            return sorted(found.values(), key=lambda row: row.version, reverse=True)
+        raise StoreUnavailable(
+            f"the figures of {day} were merged by an epoch during each of {MAX_LISTINGS} readings. Try again."
+        )
+
+    def _rows(self, item: FiguresObject) -> list[StoredRow] | StateCorrupt:
+        """Return the rows of an object, which is never changed and therefore cached; or why it is unreadable."""
+        try:
+            return OBJECT_CACHE.read(
+                self._store,
+                ("figures", item.stat.key, item.stat.etag),
+                item.stat.size,
+                lambda: _completed(read_table(self._store, item), item.stat.key),
+            )
+        except StateCorrupt as error:
+            return error
+
+
+def _completed(table: pa.Table, key: str) -> list[StoredRow]:
+    """Return the completed epochs of a table. Raises StateCorrupt: a value cannot be represented."""
+    import pyarrow as pa
+
+    names = [field.name for field in fields(StoredRow)]
+    times = table.column("trigger_time").cast(pa.int64())
+    table = table.set_column(table.column_names.index("trigger_time"), "trigger_time", times)
+    done = [status == CheckpointStatus.COMPLETED.value for status in table.column("status").to_pylist()]
+    try:
+        rows = table.select(names).filter(pa.array(done, pa.bool_())).to_pylist(maps_as_pydicts="strict")
+    except (KeyError, ValueError) as error:
+        raise StateCorrupt(f"object {key} with figures of past epochs: {error!r}", key=key) from error
+    for row in rows:
+        time, requests = row["trigger_time"], row["requests"]
+        if time is not None and not 0 <= time < _MAX_TIME_MS:
+            raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
+        row["requests"] = None if requests is None or None in requests.values() else requests
+    return [StoredRow(**row) for row in rows]
+
+
+def lineage(days: Iterable[Sequence[StoredRow]], checkpoint_id: int, timeline: str) -> Iterator[StoredRow]:
+    """Yield the rows of a checkpoint and its ancestors, newest first. Rows that are missing are skipped.
+
+    The rows of one timeline are a chain. So below a missing row the next one of its child's timeline continues it:
+
+        1 main, 2 main, 3 main; a rollback to 2; 4 t9, 5 t9      from 5: 5, 4, 2, 1
+        the same without the row of 4                            from 5: 5, and no other: 4 has no row
+
+    Args:
+        days: newest first, each in descending order of version.
+    """
+    for rows in days:
+        for row in rows:
+            is_next = row.checkpoint_id == checkpoint_id
+            if is_next or (row.timeline == timeline and row.checkpoint_id < checkpoint_id):
+                yield row
+                checkpoint_id, timeline = row.parent, row.timeline
+                if not checkpoint_id:
+                    return
