@@ -68,7 +68,7 @@ def plot(
     if file is not None and file.suffix != ".svg":
         raise InvalidRequest(f"{file} is no .svg: a chart is drawn as SVG. Nothing was written.")
     output: Output = ctx.obj
-    since_ms = None if since is None else time.time_ns() // 1_000_000 - in_ms(parse_duration(since))
+    since_ms = None if since is None else _since_ms(since)
     most = limit or (_NEWEST if since is None else sys.maxsize)
     series = open_job(job, ahead=True).reports.series(most, since_ms=since_ms)
     figures = series.epochs
@@ -92,6 +92,14 @@ def plot(
     if file is not None:
         return output.note(f"{counted(len(figures), 'epoch')} drawn to {file}")
     return _print(figures)
+
+
+def _since_ms(duration: str) -> int:
+    """Return the time so long ago, in ms since the epoch. Raises InvalidRequest: not a duration."""
+    try:
+        return time.time_ns() // 1_000_000 - in_ms(parse_duration(duration))
+    except ValueError as problem:
+        raise InvalidRequest(f"--since: {problem}.") from None
 
 
 def _print(figures: Sequence[EpochFigures]) -> None:

@@ -71,8 +71,9 @@ def table_of(rows: Sequence[Row]) -> pa.Table:
 def encode_rows(table: pa.Table) -> bytes:
     """Return the rows as Parquet."""
     sink = pa.BufferOutputStream()
-    tagged = table.replace_schema_metadata({"format": FORMAT})
-    pq.write_table(tagged, sink, compression="zstd", write_statistics=False, store_schema=False)
+    with pq.ParquetWriter(sink, table.schema, compression="zstd", write_statistics=False, store_schema=False) as file:
+        file.write_table(table)
+        file.add_key_value_metadata({"format": FORMAT})
     return bytes(sink.getvalue())
 
 
