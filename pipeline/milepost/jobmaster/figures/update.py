@@ -18,7 +18,7 @@ import logging
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from milepost.errors import CheckpointError, NotFound, StateCorrupt, StoreUnavailable
@@ -27,7 +27,7 @@ from milepost.jobmaster.figures.row import Row, aborted_row, completed_row, day_
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import PostCommitTimes, read_post_commit_times
 from milepost.protocol.manifest.transaction import CheckpointAborted
-from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, figures_key
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, cached_property, figures_key
 from milepost.storage import NO_REQUESTS, StoreRequests
 from milepost.storage.concurrency import parallel_map, prefetch
 

@@ -28,13 +28,14 @@ from milepost.errors import (
     StateCorrupt,
     Subsumed,
 )
+from milepost.jobmaster.figures.update import store_aborted
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session, is_provably_dead
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, NothingAborted
 from milepost.jobmaster.leadership.sink_commits import Completion, SinkCommits
 from milepost.jobmaster.retention.discard import OwnTables, discard, discard_staged
-from milepost.jobmaster.retention.vetoes import with_veto
+from milepost.jobmaster.retention.vetoes import vetoing_rules, with_veto
 from milepost.language.times import in_ms
 from milepost.protocol.failure import UNCONFIRMED_WRITE_ERRORS, detail_for, reason_for, with_reason
 from milepost.protocol.manifest import decide
@@ -354,6 +355,7 @@ class Leadership:
         event = result.outcome.event
         assert isinstance(event, CheckpointAborted)
         discard_staged(self.context, event.pending, AbortNotice(event.reason, event.pending.base))
+        store_aborted(self.context, event, result.outcome.state.version, vetoing_rules(self.context, event.veto))
         return AbortedCheckpoint(
             outcome="aborted",
             checkpoint_id=int(event.pending.checkpoint_id),

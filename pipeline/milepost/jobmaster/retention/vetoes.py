@@ -80,6 +80,12 @@ def read_veto(context: JobContext, handle: ObjectHandle) -> dict[str, Any]:
         return {"problem": f"{error.message} Failing rows are retained for {days} days.", "refusals": []}
 
 
+def vetoing_rules(context: JobContext, handle: ObjectHandle | None) -> list[str]:
+    """Return the names of the rules that vetoed an epoch, with their sinks; [] without a readable veto."""
+    refusals = [] if handle is None else read_veto(context, handle)["refusals"]
+    return [f"{one['sink']}: {one['type']}{'(' + one['column'] + ')' if one['column'] else ''}" for one in refusals]
+
+
 def is_expired(context: JobContext, last_modified_ms: int, now_ms: int) -> bool:
     """Return whether a veto of this age has expired."""
     return now_ms - last_modified_ms >= veto_retention_ms(context.spec.checkpointing.retained.daily)
