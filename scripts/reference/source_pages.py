@@ -18,7 +18,8 @@ _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 
 STORED = """\
 Everything lies below two places: the job's folder, `<storage>/<job>/`, and the path of each sink. What decides
-anything is JSON, with its format's name and version in the field `format`; state is Parquet, rows in flight are Arrow.
+anything is JSON, with its format's name and version in the field `format`; state and figures are Parquet, rows in
+flight are Arrow.
 Nothing is a pickle. An object that lies where one of ours should and does not say so is refused by name.
 
 But for a heartbeat, objects are written once and never changed. What refers to an object names it with its size and

@@ -107,7 +107,7 @@ def test_a_span_of_time_has_the_epochs_that_were_triggered_within_it(job: Counte
     document = milepost("plot", job.spec_path, "--since", "1ms", "--json").document()
     assert [epoch["checkpoint_id"] for epoch in document["epochs"]] == [*range(2, EPOCHS + 1)], "stores were ahead"
     refused = milepost("plot", job.spec_path, "--since", "soon")
-    assert refused.returncode == 2 and "--since" in refused.stderr
+    assert refused.exit_code == 2 and "--since" in refused.stderr
 
 
 def test_retained_epochs_beyond_the_limit_of_reads_have_the_figures_of_their_rows(tmp_path: Path) -> None:
