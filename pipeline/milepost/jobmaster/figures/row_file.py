@@ -86,8 +86,12 @@ def decode_rows(body: bytes, key: str) -> pa.Table:
                 raise _unreadable(key, f"its format is {written_as!r}, expected {FORMAT!r}")
             table = _bounded(file, key)
         table.validate(full=True)
+        return _with_all_columns(table, key)
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(key, str(error)) from error
+
+
+def _with_all_columns(table: pa.Table, key: str) -> pa.Table:
     for field in SCHEMA:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
@@ -120,11 +124,15 @@ def _unreadable(key: str, problem: str) -> StateCorrupt:
 
 
 def union(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return each row once, in the order of completion. Of equal identities the first row counts.
+    """Return each row of decoded tables once, in the order of completion. Of equal identities the first row counts.
 
     Example: tables with checkpoints 1, 2 and 2, 3 give 1, 2, 3, with the row of the first table for 2.
     """
-    joined = pa.concat_tables([SCHEMA.empty_table(), *tables], promote_options="default")
+    every = [SCHEMA.empty_table(), *tables]
+    try:
+        joined = pa.concat_tables(every, promote_options="default")
+    except (pa.ArrowException, KeyError):  # columns that are not ours contradict each other
+        joined = pa.concat_tables(table.select(SCHEMA.names) for table in every)
     identities = zip(*(joined.column(name).to_pylist() for name in _IDENTITY), strict=True)
     first: dict[tuple[object, ...], int] = {}
     for position, identity in enumerate(identities):

@@ -40,6 +40,20 @@ def test_a_column_that_an_older_object_lacks_is_null_and_one_of_a_later_version_
     assert decode_rows(encode_rows(joined), KEY).column("mood").to_pylist() == [None, "good"]
 
 
+def test_columns_of_others_that_contradict_each_other_are_dropped() -> None:
+    tables = [
+        table_of([{**ROW, "token": number}]).append_column("mood", pa.array([mood]))
+        for number, mood in ((1, 1), (2, "b"))
+    ]
+    joined = union(tables)
+    assert joined.schema == SCHEMA and joined.column("token").to_pylist() == [1, 2]
+
+
+def twice() -> bytes:
+    table = table_of([ROW])
+    return parquet(table.append_column("rows_in", table.column("rows_out")), format=row_file.FORMAT)
+
+
 def parquet(table: pa.Table, **tags: str) -> bytes:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression="zstd") as file:
@@ -75,6 +89,7 @@ def growing() -> bytes:
         (other("timeline", [None]), "column 'timeline'"),
         (other("version", pa.array([None], pa.int64()).to_pylist()), "column 'version'"),
         (growing, "more than"),
+        (twice, "cannot be read"),
     ],
 )
 def test_an_object_that_is_not_ours_is_refused_by_name(

@@ -96,7 +96,7 @@ def series_of(
     stored = StoredRows(context.store)
     rows: dict[int, StoredRow] = {}
     if state.timeline().head != NO_CHECKPOINT and (by_row or not is_complete):
-        days = stored.days("" if since_ms is None else day_of(since_ms))
+        days = stored.days("" if since_ms is None else day_of(max(0, since_ms)))
         shown = {report.checkpoint_id for report in reports}
         for row in lineage(days, state.timeline().head, state.live):
             is_older = row.checkpoint_id not in shown
