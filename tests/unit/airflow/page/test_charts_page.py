@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,9 @@ def test_every_phase_of_an_epoch_is_in_one_group() -> None:
 
 
 def test_the_page_draws_each_figure_and_has_it_as_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an epoch that is not retained the whole time alone is known, and is drawn as such."""
-    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 1": "last: 2"})
+    """Of an epoch without measurements the whole time alone is known, and is drawn as such."""
+    job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 2"})
+    forget_figures(job)
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
     page = client.get(CHARTS).text
     wording.matches("page_charts", page_text(page, "h2", ".legend"), replace=FIGURES)
@@ -72,24 +74,46 @@ def test_a_checkpoint_that_cannot_be_read_is_named_with_why_and_hides_no_other(
     wording.matches("page_summary", over)
 
 
-def test_of_epochs_whose_log_is_compacted_both_pages_say_that_there_are_no_figures(
+def test_epochs_whose_log_is_compacted_are_drawn_from_their_rows_and_without_rows_both_pages_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 1": "last: 2"})
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 2"})
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
     addresses = (CHARTS, CHARTS.replace("charts", "summary"))
     before = [page_text(client.get(address).text, "p.soft").splitlines() for address in addresses]
     job.land(range(3, 8))
     job.run(5)
+    assert job.small.context.head().state.compacted > 0
     charts, summary = (client.get(address).text for address in addresses)
     after = [page_text(page, "p.soft").splitlines() for page in (charts, summary)]
-    assert job.small.context.head().state.compacted > 0
+    assert [len(lines) for lines in after] == [len(lines) for lines in before]
+    assert charts.count("<tr><td") == 7 and re.findall(r"\d+", after[1][0]) == ["7"]
+    forget_figures(job)
+    charts, summary = (client.get(address).text for address in addresses)
+    after = [page_text(page, "p.soft").splitlines() for page in (charts, summary)]
     assert [len(lines) for lines in after] == [len(lines) + 1 for lines in before]
     wording.matches("page_charts", after[0])
     wording.matches("page_summary", after[1])
     known = len(job.master.reports.series(60).epochs)
     assert 2 <= known < 7 and charts.count("<tr><td") == known
     assert re.findall(r"\d+", after[1][0]) == [str(known)]
+
+
+def forget_figures(job: CountedJob) -> None:
+    """As of a job that ran before figures were stored."""
+    shutil.rmtree(job.small.folder / "store" / "small" / "figures")
+
+
+def test_stored_figures_that_cannot_be_read_are_named_on_both_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 7, {"last: 20": "last: 2"})
+    client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
+    for damaged in (job.small.folder / "store" / "small" / "figures").rglob("*.parquet"):
+        damaged.write_bytes(b"<script>")
+    for address in (CHARTS, CHARTS.replace("charts", "summary")):
+        answer = client.get(address)
+        assert answer.status_code == 200 and damaged.name in page_text(answer.text, ".banner")
 
 
 def test_before_the_first_epoch_there_is_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
