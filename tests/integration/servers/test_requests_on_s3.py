@@ -37,8 +37,9 @@ def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> Sparkles
 
 
 def seen_by(proxy: RecordingProxy) -> Counter[RequestClass]:
-    """Return what the server was asked until the last measurement was put: then the report is read."""
-    last = max(at for at, (_, path) in enumerate(proxy.requests) if "/metrics/after-" in path)
+    """Return the requests until the measurements and the row of figures are stored: then the report is read."""
+    last_writes = ("/metrics/after-", "/figures/", "?delete")
+    last = max(at for at, (_, path) in enumerate(proxy.requests) if any(part in path for part in last_writes))
     return Counter(class_of(method, path) for method, path in proxy.requests[: last + 1])
 
 

@@ -34,11 +34,11 @@ from milepost_testkit.stores.request_chain import RequestChain, longest_chain
 
 T = TypeVar("T")
 
-IN_LINE = 13
+IN_LINE = 14
 """Of driver and tasks, with two operators and sinks, a gate, and a checkpoint that is subsumed: head and listing,
 input record, trigger; source object, its measurements; runs of state and staged files; staged rows, metadata;
-completion; head and mark, table; confirmation with subsumption, measurements. More of them need a reason: see the
-decision on what goes beside what."""
+completion; head and mark, table; confirmation with subsumption, measurements and the row of figures, deletion of the
+object that it replaces. More of them need a reason: see the decision on what goes beside what."""
 
 TASKS, IN_TASKS = "data plane", 4
 """Of them, of an epoch that joins small files, which are read side by side before what they become is written."""
@@ -46,14 +46,15 @@ TASKS, IN_TASKS = "data plane", 4
 JOINING = 6
 """The epoch that does is the sixth behind the first: from seven epochs each subtask has so many files."""
 
-COLD = {"trigger": 6, "run_epoch": 11, "validate": 3, "complete": 6, "notify": 8, "subsume": 11}
+COLD = {"trigger": 6, "run_epoch": 11, "validate": 3, "complete": 6, "notify": 8, "subsume": 12}
 """Of each task of such an epoch in a process of its own, which begins with the head, listed and read. `trigger`: its
 metadata; runs of consumed objects, beside them the listing; input record, transition. `run_epoch`: rebind; input
 record, beside it what the epoch continues; whose the tables are; the tasks; staged rows, else runs of consumed objects
 that become one; metadata. `validate`: metadata. `complete`: metadata; completion; what the trigger's token staged;
 measurements. `notify`: metadata, beside it the mark; records of contents; the files that are added; the table's head;
-confirmation; measurements. `subsume`: metadata, beside it all listings; list of garbage, transition; measurements. When
-garbage is folded, a list and a transition more; when lists of it are, also these, the head and a deletion."""
+confirmation; measurements. `subsume`: metadata, beside it all listings; list of garbage, transition; measurements and
+the row of figures, deletion of the object that it replaces. When garbage is folded, a list and a transition more; when
+lists of it are, also these, the head and a deletion."""
 
 COLD_EPOCHS = 4
 """So many in a row: one folds entries, one folds lists, one makes one of all runs of consumed objects."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class _Plan:
 
     Attributes:
         version: up to which every completed checkpoint has a row already. days: ascending.
-        after: times after the commit of missing checkpoints, as far as they are stored.
+        after: stored times after the commit of missing checkpoints.
     """
 
     version: int
@@ -172,9 +172,14 @@ class FiguresUpdate:
         """List and read what is stored. Repeated if another writer merges it meanwhile."""
         if not self._state.checkpoints:
             return _Plan(0, [], {})
+        newest = max(self._state.checkpoints, key=lambda item: item.version)  # usually the one whose row is missing
+        times_of_newest = prefetch(self._context.store, partial(self._stored_times, [newest]), "figures-times")
         for _ in range(MAX_LISTINGS):
             try:
-                return self._plan_of(self._list())
+                plan = self._plan_of(self._list())
+                others = [item for item in plan.missing if item is not newest]
+                after = times_of_newest() if len(others) < len(plan.missing) else {}
+                return replace(plan, after={**after, **self._stored_times(others)})
             except NotFound:
                 continue
         raise StoreUnavailable(
@@ -213,7 +218,6 @@ class FiguresUpdate:
             for day, update in sorted(updates.items())
             if update.missing or (day < newest_day and len(merged[day]) > 1)
         }
-        after_of = prefetch(store, partial(self._stored_times, [*written.values()]), "figures-times")
         for item, rows in read_objects(store, [item for day in written for item in merged[day]]):
             if isinstance(rows, StateCorrupt):
                 _LOG.warning("%s", rows.full_message())
@@ -221,20 +225,22 @@ class FiguresUpdate:
             else:
                 written[item.day].merged.append(item.stat.key)
                 written[item.day].rows.append(rows)
-        return _Plan(version, [*written.values()], after_of())
+        return _Plan(version, [*written.values()], {})
 
     def _add_lost(self, update: _DayUpdate) -> None:
         """Store the rows of the retained checkpoints of a day again. `union` drops those that another object has."""
         update.missing = [item for item in self._state.checkpoints if day_of(item.completed_time_ms) == update.day]
 
-    def _stored_times(self, days: Sequence[_DayUpdate]) -> Mapping[CheckpointId, tuple[PostCommitTimes, ...]]:
-        missing = [item for day in days for item in day.missing if item.checkpoint_id != self._measured_here]
+    def _stored_times(
+        self, checkpoints: Iterable[CompletedCheckpoint]
+    ) -> dict[CheckpointId, tuple[PostCommitTimes, ...]]:
+        elsewhere = [item for item in checkpoints if item.checkpoint_id != self._measured_here]
         times = parallel_map(
             self._context.store,
             lambda item: read_post_commit_times(self._context, item.checkpoint_id, item.token),
-            missing,
+            elsewhere,
         )
-        return {item.checkpoint_id: of for item, of in zip(missing, times, strict=True)}
+        return {item.checkpoint_id: of for item, of in zip(elsewhere, times, strict=True)}
 
 
 def store_aborted(context: JobContext, event: CheckpointAborted, version: int, refused_by: Sequence[str] = ()) -> None:

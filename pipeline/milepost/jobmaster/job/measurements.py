@@ -110,13 +110,16 @@ def read_post_commit_times(
     context: JobContext, checkpoint_id: CheckpointId, token: FencingToken
 ) -> tuple[PostCommitTimes, ...]:
     """Return the times after the commit, without unreadable objects, which are logged."""
-    times = []
-    for stat in context.store.list(after_commit_prefix(checkpoint_id, token)):
+
+    def read(key: str) -> PostCommitTimes | None:
         try:
-            times.append(decode_post_commit_times(context.store.get(stat.key), stat.key))
+            return decode_post_commit_times(context.store.get(key), key)
         except CheckpointError as error:
             _LOG.warning("checkpoint %s: %s", checkpoint_id, error.message)
-    return tuple(times)
+            return None
+
+    keys = [stat.key for stat in context.store.list(after_commit_prefix(checkpoint_id, token))]
+    return tuple(times for times in parallel_map(context.store, read, keys) if times is not None)
 
 
 def decode_post_commit_times(body: bytes, key: str) -> PostCommitTimes:
