@@ -35,6 +35,7 @@ from milepost.protocol.records import Credentials, Names, ObjectStat, StoreConfi
 from milepost.storage.keys import is_loopback, s3_root, validate_key, validate_prefix
 from milepost.storage.requests import count_requests
 from milepost.storage.s3.errors import S3Errors, http_status
+from milepost.storage.s3.long_waits import long_waits
 
 _FAULTS = (BotoCoreError, ClientError)
 _DELETE_BATCH = 1000
@@ -114,6 +115,7 @@ def _shared_client(process: int, attempts: int, reached: StoreConfig, chain: Has
     client.meta.events.unregister("before-call.s3", add_expect_header)
     client.meta.events.register("before-call.s3", _ask_before_a_large_body)
     count_requests(client)
+    long_waits(process).observe(client)
     return client
 
 
@@ -282,7 +284,8 @@ class S3Store:
             raise self._unread(error, key) from error
         self._note_date(reply)
         try:
-            body: bytes = reply["Body"].read()
+            with long_waits(os.getpid()).reading_body(f"s3://{self._bucket}/{name}"):
+                body: bytes = reply["Body"].read()
         except (BotoCoreError, HTTPError, OSError) as error:
             raise _BrokenBody(
                 f"object {key!r} could not be read from {self._errors.where}: its body broke off "
