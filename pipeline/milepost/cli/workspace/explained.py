@@ -67,7 +67,7 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
             [state["name"], *(of_state.get(name, "") for name in shown), state["bound"]]
             for state, of_state in zip(states, figures, strict=True)
         ]
-        columns = ["state", *shown, "bound (W: its watermark)"]
+        columns = ["state", *shown, "bound"]
         output.table(columns, rows, notes=[state["holds"] for state in states], figures=shown)
     late = [late for node in report["nodes"] for late in node["late"]]
     if late:

@@ -134,7 +134,10 @@ def _bound(state: Mapping[str, Any]) -> tuple[str, str]:
     prefix = f"{state['table']}: " if state["table"] else ""
     if state["grows_with"] is not None:
         return "grows", f"▲ {prefix}grows with {state['grows_with']}"
-    return "good", f"● {prefix}" + ("bounded" if state["until"] is None else f"until {state['until']}")
+    if state["until"] is None:
+        return "good", f"● {prefix}bounded"
+    until = str(state["until"]).removeprefix("the watermark ").removeprefix("passes ").removeprefix("reaches ")
+    return "good", f"● {prefix}until {until}"
 
 
 def _dropped(node: Mapping[str, Any]) -> list[str]:

@@ -64,10 +64,11 @@ class AsofOperator(PairedOperator):
         rows, versions = self.inputs
         key = column_list([right for _, right in self.key])
         return (
-            StateBound("left", f"rows of {rows}", "event time < W"),
+            StateBound("left", f"rows of {rows}", "the watermark passes event time"),
             StateBound(
                 "right",
-                f"the newest row of {versions} per {key}, and older ones until event time of the next one ≤ W",
+                f"the newest row of {versions} per {key}, and older ones until the watermark reaches event time of the "
+                "next one",
                 grows_with=f"distinct {key}",
             ),
         )

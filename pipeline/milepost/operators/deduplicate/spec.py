@@ -69,4 +69,6 @@ class DeduplicateOperator(KeyedOperator):
     def state_bounds(self) -> tuple[StateBound, ...]:
         if self.ttl is None:
             return (bound_per_key("a key", self.key),)
-        return (StateBound("", f"a key per {column_list(self.key)}", f"event time{plus(self.ttl)} < W"),)
+        return (
+            StateBound("", f"a key per {column_list(self.key)}", f"the watermark passes event time{plus(self.ttl)}"),
+        )

@@ -184,11 +184,11 @@ class JoinOperator(PairedOperator):
         if self.within is None:
             return self.bounds_by_input([InputMode(name, is_append=True) for name in self.inputs])
         low, high = self.bounds
-        until = f"{high.column} < W" if isinstance(high, RowBound) else f"event time{plus(high)} < W"
+        until = f"the watermark passes {high.column if isinstance(high, RowBound) else f'event time{plus(high)}'}"
         unmatched = " without a match so far" if self.how in LEFT_ALONE else ""
         return (
             StateBound("left", f"rows of {self.inputs[0]}{unmatched}", until),
-            StateBound("right", f"rows of {self.inputs[1]}", f"event time{plus(-low)} < W"),
+            StateBound("right", f"rows of {self.inputs[1]}", f"the watermark passes event time{plus(-low)}"),
         )
 
     def bounds_by_input(self, inputs: Sequence[InputMode]) -> tuple[StateBound, ...]:

@@ -147,7 +147,7 @@ class LatestOperator(KeyedOperator):
         if self.tombstone_ttl is None:
             holds = f"a row per {key}, including deleted ones"
             return (StateBound("", holds, grows_with=f"distinct {key}, including deleted ones"),)
-        holds = f"a row per {key}; a deleted one until event time{plus(self.tombstone_ttl)} < W"
+        holds = f"a row per {key}; a deleted one until the watermark passes event time{plus(self.tombstone_ttl)}"
         return (StateBound("", holds, grows_with=f"distinct {key} that are not deleted"),)
 
     def _ttl_problems(self, name: str, rows: OutputRows, path: Path) -> Iterator[Problem]:

@@ -304,12 +304,12 @@ class WindowOperator(KeyedOperator):
         windows, lateness = self.window, plus(self.allowed_lateness)
         per_key = f" and {column_list(self.key)}" if self.key else ""
         if windows.session is not None:
-            until = f"its last event time{plus(windows.session.gap)}{lateness} ≤ W"
+            until = f"the watermark reaches its last event time{plus(windows.session.gap)}{lateness}"
             return self._bounds_per(f"session that may grow{per_key}", until)
         if windows.sliding is not None:
-            until = f"start of the pane + {length_text(windows.sliding.size)}{lateness} ≤ W"
+            until = f"the watermark reaches start of the pane + {length_text(windows.sliding.size)}{lateness}"
             return self._bounds_per(f"pane of {length_text(windows.sliding.slide)}{per_key}", until)
-        return self._bounds_per(f"window{per_key}", f"window_end{lateness} ≤ W")
+        return self._bounds_per(f"window{per_key}", f"the watermark reaches window_end{lateness}")
 
     def _bounds_per(self, what: str, until: str) -> tuple[StateBound, ...]:
         values = [
@@ -319,4 +319,6 @@ class WindowOperator(KeyedOperator):
         return (StateBound("", f"a row per {what}", until), *values)
 
     def output_bound(self, output_key: Sequence[str]) -> StateBound | None:
-        return StateBound(OUTPUT_TABLE, "emitted windows", f"window_end{plus(self.allowed_lateness)} ≤ W")
+        return StateBound(
+            OUTPUT_TABLE, "emitted windows", f"the watermark reaches window_end{plus(self.allowed_lateness)}"
+        )

@@ -83,7 +83,7 @@ def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("operator", "bounds"),
     [
-        ("kind: deduplicate, key: [k], ttl: 3d", ["bounded: until event time + 3d < W"]),
+        ("kind: deduplicate, key: [k], ttl: 3d", ["bounded: until the watermark passes event time + 3d"]),
         ("kind: deduplicate, key: [k, v]", ["grows without bound with: distinct k, v"]),
         ("kind: latest, key: [k], sequence_by: [v]", ["grows without bound with: distinct k"]),
         (
@@ -97,19 +97,19 @@ def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:
         ("kind: aggregate, key: [k], aggregates: {n: count(*)}", ["grows without bound with: distinct k"]),
         (
             "kind: window, key: [k], window: {tumbling: 1h}, aggregates: {n: count(*)}, allowed_lateness: 2h",
-            ["bounded: until window_end + 2h ≤ W"],
+            ["bounded: until the watermark reaches window_end + 2h"],
         ),
         (
             "kind: window, key: [k], window: {sliding: {size: 1h, slide: 5m}}, aggregates: {n: count(*)}",
-            ["bounded: until start of the pane + 1h ≤ W"],
+            ["bounded: until the watermark reaches start of the pane + 1h"],
         ),
         (
             "kind: window, key: [k], window: {session: {gap: 30m}}, aggregates: {n: count(*)}",
-            ["bounded: until its last event time + 30m ≤ W"],
+            ["bounded: until the watermark reaches its last event time + 30m"],
         ),
         (
             "kind: window, key: [k], window: {session: {gap: 1m}}, aggregates: {n: count(distinct v)}",
-            ["bounded: until its last event time + 1m ≤ W"] * 2,
+            ["bounded: until the watermark reaches its last event time + 1m"] * 2,
         ),
     ],
 )
@@ -121,8 +121,8 @@ def test_each_side_of_a_join_has_its_own_bound() -> None:
     operator = "kind: join, key: [k], within: [-1h, 2h], columns: {w: right.v, then: right.at}"
     node = explained(operator, "rows, rows")
     assert [(state["name"], state["bound"]) for state in node["state"]] == [
-        ("kept.left", "bounded: until event time + 2h < W"),
-        ("kept.right", "bounded: until event time + 1h < W"),
+        ("kept.left", "bounded: until the watermark passes event time + 2h"),
+        ("kept.right", "bounded: until the watermark passes event time + 1h"),
     ]
     assert (node["mode"], node["event_time"], node["holds_back"]) == ("append", "at", "2h")
     assert [(late["output"], late["sinks"]) for late in node["late"]] == [
@@ -134,7 +134,7 @@ def test_each_side_of_a_join_has_its_own_bound() -> None:
 def test_an_as_of_join_removes_rows_and_keeps_the_newest_version_of_a_key() -> None:
     node = explained("kind: asof, key: [{k: v}], columns: {k2: right.k, since: right.at}", "rows, rows")
     assert [(state["name"], state["bound"]) for state in node["state"]] == [
-        ("kept.left", "bounded: until event time < W"),
+        ("kept.left", "bounded: until the watermark passes event time"),
         ("kept.right", "grows without bound with: distinct v"),
     ]
 

@@ -36,8 +36,8 @@ def test_it_shows_mode_event_time_holdback_bound_and_dropped_rows_of_each_node()
         "upsert(carrier)",
         "time time_hour, holds back 2h",
         "▲ grows with distinct carrier",
-        "● until window_end ≤ W",
-        "● left: until event time + 30m < W",
+        "● until window_end",
+        "● left: until event time + 30m",
         "late.unique: dropped",
         "reads overtaken.late.unique.2",
     ):

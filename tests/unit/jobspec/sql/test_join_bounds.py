@@ -53,7 +53,10 @@ def test_a_bound_that_is_no_column_is_computed_before_the_join() -> None:
     loaded = job(f"CREATE STREAMING TABLE v AS {DUE}SELECT o.id FROM o JOIN payments p ON {condition}")
     assert "`due` + INTERVAL 599999999 MICROSECONDS AS `bound_" in loaded.spec.operator("v__left_payments").sql
     (statement,) = lint_report(loaded)["statements"]
-    assert [state["until"] for state in statement["state"]] == ["due + 10m < W", "event time < W"]
+    assert [state["until"] for state in statement["state"]] == [
+        "the watermark passes due + 10m",
+        "the watermark passes event time",
+    ]
 
 
 def test_an_outer_join_with_another_comparison_keeps_its_rows() -> None:

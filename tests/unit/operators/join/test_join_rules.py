@@ -254,7 +254,7 @@ def test_an_upper_bound_may_be_a_column_of_the_left_row_and_the_output_has_no_ev
     node = build_graph(job).nodes["pairs"]
     assert (node.event_time, node.output_kind, node.holdback_us, node.shift_us) == (None, "append", 0, 0)
     states = explained_node(job, build_graph(job), node)["state"]
-    assert [one["until"] for one in states] == ["expires < W", "event time + 5m < W"]
+    assert [one["until"] for one in states] == ["the watermark passes expires", "the watermark passes event time + 5m"]
     operator = JoinOperator.model_validate(join(**OWN))
     assert operator.model_dump(mode="json")["within"] == ["-5m", "expires - t"]
     assert JoinOperator.model_validate(operator.model_dump(mode="json")) == operator

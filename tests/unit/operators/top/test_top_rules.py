@@ -148,7 +148,7 @@ def test_windows_with_updates_store_emitted_rows_if_an_operator_reads_them() -> 
     graph = build_graph(job)
     assert graph.nodes["totals"].retracts and not graph.nodes["first"].deletes, "a window stays"
     tables = {state["table"]: state for state in explained_node(job, graph, graph.nodes["totals"])["state"]}
-    assert tables["output"]["bound"] == tables[""]["bound"] == "bounded: until window_end + 1h ≤ W"
+    assert tables["output"]["bound"] == tables[""]["bound"] == "bounded: until the watermark reaches window_end + 1h"
     early = {**WINDOWS, "emit": "early", "allowed_lateness": "0s"}
     assert build_graph(spec(RANKS, early)).nodes["totals"].read == "totals.retract"
     alone = spec(WINDOWS)
