@@ -14,14 +14,19 @@ from typing import Any
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
 from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_source_names, with_updates_of
 from milepost.jobspec.job import JobSpec
+from milepost.jobspec.sql import former_uids
 from milepost.operators.base import RowWiseSpec
 
 
 def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
-    """Yield (former uid, uid) of each renamed operator."""
+    """Yield (former uid, uid) of each renamed operator, the newest former uid first.
+
+    A checkpoint before several renames of a statement has the oldest one.
+    """
     for operator in spec.operators:
         if not isinstance(operator, RowWiseSpec) and operator.renamed_from is not None:
-            yield operator.renamed_from, operator.uid
+            formers = former_uids(operator.uid, operator.renamed_from, spec.renamed)
+            yield from ((former, operator.uid) for former in formers)
 
 
 def with_names_of(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.renames import add_former_uids as add_former_uids
     from milepost.jobspec.sql.renames import first_name as first_name
     from milepost.jobspec.sql.renames import former_uid as former_uid
+    from milepost.jobspec.sql.renames import former_uids as former_uids
     from milepost.jobspec.sql.renames import rename_problems as rename_problems
     from milepost.jobspec.sql.text.expressions import parsed_expression as parsed_expression
 else:

@@ -75,6 +75,14 @@ def former_uid(uid: str, renamed: Mapping[str, str]) -> str:
     return "__".join([renamed.get(statement, statement), *read])
 
 
+def former_uids(uid: str, newest: str, renamed: Mapping[str, str]) -> list[str]:
+    """Return the former uids of an operator, newest first: under `{c: b, b: a}`, c__agg has b__agg and a__agg."""
+    formers = [newest]
+    while (former := former_uid(formers[-1], renamed)) not in (uid, *formers):
+        formers.append(former)
+    return formers
+
+
 def _former_relation(step: str, statement: str, renamed: Mapping[str, str]) -> str:
     prefix = _JOIN if step.startswith(_JOIN) else ""
     relation = step.removeprefix(prefix)
