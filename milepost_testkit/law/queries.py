@@ -128,8 +128,6 @@ class _History:
         if options["from_now_on"]:
             return "from now on", options
         outcomes = {row["outcome"] for row in report}
-        if "new" in outcomes or any("publishes every key" in row["detail"] for row in report):
-            self.job.land()  # a new table, or one that was a temporary view, is no reason for an epoch by itself
         return "refill" if outcomes & {"refilled", "new"} else "unchanged", options
 
     def _epoch(self, **options: bool) -> None:

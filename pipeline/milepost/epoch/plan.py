@@ -24,7 +24,15 @@ from milepost.operators import StatefulOperator
 from milepost.operators.base import OUTPUT_TABLE
 from milepost.operators.process import ProcessFunction
 from milepost.protocol.landed import LandedRange
-from milepost.protocol.records import CheckpointId, Epoch, FencingToken, StoreConfig, SubtaskKey, TimelineId
+from milepost.protocol.records import (
+    CheckpointFailureReason,
+    CheckpointId,
+    Epoch,
+    FencingToken,
+    StoreConfig,
+    SubtaskKey,
+    TimelineId,
+)
 from milepost.protocol.subtask import Notifications
 from milepost.sinks.buckets import BucketPlan
 from milepost.sinks.staging import MaintenancePlan
@@ -32,7 +40,7 @@ from milepost.sources import ObjectPart, SourceObject
 from milepost.sources.planning import ForgottenRows, ReferencedFiles, SourcePlan, assign_splits
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.layers import KeyHash
-from milepost.state.runs import evolve_schema
+from milepost.state.runs import evolve_schema, new_name_hint
 
 _WHAT = "input record"
 
@@ -328,8 +336,9 @@ class EpochPlan:
         if not are_continued(recorded, operator.tables):
             raise InvalidRequest(
                 f"operator {operator.uid}: {other_tables(recorded, operator.tables)}. Nothing was published.",
-                hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
+                hint=new_name_hint(operator.uid),
                 uid=operator.uid,
+                reason=CheckpointFailureReason.SPEC_REFUSED.value,
             )
         tables = {}
         for name, table in operator.tables.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from milepost.jobmaster.compatibility.filled_sinks import can_be_filled
 from milepost.jobmaster.compatibility.source_changes import changed_sources
 from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
 from milepost.jobspec.graph import (
@@ -66,6 +67,13 @@ def _steps(
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
     statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
     noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
+    changelogs = [row["name"] for row in refused if _begins_anew(graph, row)]
+    if len(changelogs) == len(refused):
+        renamed_sinks = f"give {_sinks(changelogs)} a new name and path"
+        yield f"begin a new table with all current rows: {renamed_sinks}, then {retry_command}"
+        if len(lacking) == len(refused):
+            yield f"let {_sinks(changelogs)} continue without deletes of the former rows: {retry_command} --from-now-on"
+        return
     if lacking and all(row["verdict"] in (FROM_NOW_ON, NON_RESTORED) for row in refused):
         others = [row["uid"] for row in lacking if all(statement_of(spec, one) is None for one in _names(graph, [row]))]
         lack = " and ".join([*([noun] if statements else []), *others])
@@ -126,6 +134,13 @@ def _renamed_text(spec: JobSpec, renamed: Sequence[Row]) -> str:
         return f"the query was only renamed, write `renamed: {{{entries}}}` in the spec"
     lines = "; ".join(f"write `renamed_from: {row['name']}` at operator {row['renamed_to']}" for row in renamed)
     return f"the operator was only renamed, {lines}"
+
+
+def _begins_anew(graph: JobGraph, row: Row) -> bool:
+    """Return whether a refused row is of a changelog that could begin with all current rows under another name."""
+    rows = graph.sink_inputs.get(row["name"]) if row["kind"] == "sink" else None
+    is_edited = row["verdict"] in (FROM_NOW_ON, NEW_TABLE_OR_BACKFILL)
+    return rows is not None and is_edited and rows.mode == "changelog" and can_be_filled(rows, graph)
 
 
 def _names(graph: JobGraph, refused: Sequence[Row]) -> Iterator[str]:

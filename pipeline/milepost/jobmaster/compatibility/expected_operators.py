@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from milepost.jobmaster.compatibility.derived_types import DerivedTypes
 from milepost.jobmaster.compatibility.recorded_types import recorded_types
 from milepost.jobmaster.compatibility.rows_in_flight import has_known_columns
 from milepost.jobmaster.job.code import LoadedCode
@@ -14,13 +15,17 @@ from milepost.jobspec.graph import JobGraph
 from milepost.language import ColumnType, to_arrow
 from milepost.operators import BuildOptions, OperatorInput, StatefulOperator, build_operator
 from milepost.operators.aggregation import VALUE_COLUMN
-from milepost.operators.base import StatefulSpec
+from milepost.operators.base import Columns, StatefulSpec
 from milepost.operators.process import ProcessOperator
 from milepost.protocol.records import WEIGHT_COLUMN
 
 
 def expected_operator(
-    recorded: Mapping[str, pa.Schema], spec: StatefulSpec, graph: JobGraph, loaded: LoadedCode | None
+    recorded: Mapping[str, pa.Schema],
+    spec: StatefulSpec,
+    graph: JobGraph,
+    loaded: LoadedCode | None,
+    derived: DerivedTypes | None = None,
 ) -> StatefulOperator | None:
     """Return the operator that a spec describes.
 
@@ -29,6 +34,7 @@ def expected_operator(
 
     Args:
         recorded: schema of each of its recorded state tables.
+        derived: types from the text of SQL, if the text upstream was edited.
     Returns: None if the operator or its input depends on a process class that was not loaded.
     """
     function = None if loaded is None else loaded.functions.get(spec.uid)
@@ -40,7 +46,8 @@ def expected_operator(
     for name, (table, required) in zip(spec.inputs, spec.state_columns(), strict=True):
         columns = dict.fromkeys([*graph.nodes[name].columns, *required])
         types = recorded_types(pa.schema([*recorded.get(table, ()), *value_fields]), columns, calls)
-        inputs.append(_expected_input(graph, name, types))
+        stated = graph.nodes[name].columns if derived is None else derived[name]
+        inputs.append(_expected_input(graph, name, stated, types))
     condition_flags = [pa.field(name, pa.bool_()) for name, _ in graph.nodes[spec.uid].conditions]
     inputs = [replace(item, schema=_with_fields(item.schema, condition_flags)) for item in inputs]
     return build_operator(spec, inputs, BuildOptions(function, retracts=graph.nodes[spec.uid].retracts))
@@ -50,10 +57,10 @@ def _with_fields(schema: pa.Schema, fields: Sequence[pa.Field]) -> pa.Schema:
     return pa.schema([*schema, *(field for field in fields if field.name not in schema.names)])
 
 
-def _expected_input(graph: JobGraph, name: str, recorded: Mapping[str, pa.DataType]) -> OperatorInput:
+def _expected_input(graph: JobGraph, name: str, stated: Columns, recorded: Mapping[str, pa.DataType]) -> OperatorInput:
     node, fields = graph.nodes[name], []
     for column, type_ in recorded.items():
-        resolved = resolved_type(graph, node.uid, node.columns.get(column))
+        resolved = resolved_type(graph, node.uid, stated.get(column))
         fields.append(pa.field(column, type_ if resolved is None else resolved))
     if node.retracts:
         fields.append(pa.field(WEIGHT_COLUMN, pa.int64()))

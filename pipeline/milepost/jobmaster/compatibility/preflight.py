@@ -12,9 +12,16 @@ from typing import Any
 
 from milepost.epoch import CheckpointMetadata, OperatorSnapshot, are_continued, other_tables
 from milepost.jobmaster.compatibility.changed_definitions import CHANGED, OLD_ROWS, changed_definitions
-from milepost.jobmaster.compatibility.edits import Edit, describe_edit, lacks_text, query_edits, without_refilled
+from milepost.jobmaster.compatibility.derived_types import DerivedTypes, derived_types
+from milepost.jobmaster.compatibility.edits import (
+    Edit,
+    describe_edit,
+    lacks_text,
+    query_edits,
+    without_refilled,
+)
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, seeded_operators
+from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, missed_rows, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
 from milepost.jobmaster.compatibility.renamed_tables import describe_renamed_table
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
@@ -85,6 +92,8 @@ def preflight(
     retimed = retimed_sources(recorded, signatures)
     edits, continued = query_edits(spec, graph, base, from_now_on=from_now_on), without_refilled(spec, graph, base)
     filled, seeded = filled_sinks(continued, graph), seeded_operators(continued, graph)
+    is_edited = bool(spec.statements) and base.spec_hash != context.job.spec_hash
+    derived = derived_types(spec, graph) if is_edited else None
     describe_sources(rows, context, base, signatures)
     accepted = {COMPATIBLE}
     accepted |= ({NON_RESTORED} if allow_non_restored_state else set()) | ({FROM_NOW_ON} if from_now_on else set())
@@ -97,11 +106,12 @@ def preflight(
             _describe_loss(row, recorded, renamed)
         edit = describe_edit(row, edits, spec, graph)
         if row["kind"] == "operator" and edit is not Edit.REFILL:
-            outcome = _check_operator(row, outcome, context, base, graph, loaded)
+            types = derived if edit is Edit.BACKFILL else None
+            outcome = _check_operator(row, outcome, context, base, graph, loaded, types)
             if row["verdict"] == COMPATIBLE and row["name"] in refused_operators:
                 row |= {"verdict": NEW_UID, "detail": refused_operators[row["name"]].full_message()}
         elif row["kind"] == "sink" and outcome == RESTORED:
-            _check_sink(row, context, base, graph, edit)
+            _check_sink(row, context, base, graph, edit, derived if edit is not None else None)
         elif row["kind"] == "sink" and outcome == NEW:
             describe_renamed_table(row, spec, base)
         elif row["kind"] == "source" and row["verdict"] == NEW_UID:
@@ -110,13 +120,16 @@ def preflight(
             outcome, row["detail"] = CHANGED, f"{retimed[row['name']]}: its watermark is reset; {OLD_ROWS}"
         if row["kind"] == "sink" and row["name"] in filled - edits.replaced and row["verdict"] == COMPATIBLE:
             row["detail"] = f"the next epoch publishes every key of {graph.sink_inputs[row['name']].uid} to it"
+        elif row["kind"] == "sink" and row["detail"] == UNCHANGED:
+            row["detail"] = missed_rows(row["name"], base, graph) or UNCHANGED
         if row["kind"] == "operator" and row["name"] in seeded and row["detail"] == BEGINS_EMPTY:
             upstream = [name for name in graph.nodes[row["name"]].inputs if graph.nodes[name].retracts]
             row["detail"] = f"starts with the current rows of {' and '.join(upstream)}"
         if edit is Edit.BACKFILL and row["kind"] == "sink" and row["detail"] == BEGINS_EMPTY:
             row |= _former_sink(row["name"], recorded["sinks"], signatures["sinks"])
         if edit is Edit.BACKFILL and row["verdict"] == COMPATIBLE:
-            row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(row["detail"] == BEGINS_EMPTY, base)}
+            is_new = row["detail"] == BEGINS_EMPTY or (row["kind"] == "sink" and row["name"] not in base.sinks)
+            row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(is_new, base)}
         outcome = REFILLED if edit is Edit.REFILL else outcome
         row["outcome"] = outcome if row["verdict"] in accepted else REFUSED
     return [*rows, *changed_definitions(context, base)]
@@ -157,8 +170,13 @@ def _check_operator(
     base: CheckpointMetadata,
     graph: JobGraph,
     loaded: LoadedCode | None,
+    derived: DerivedTypes | None,
 ) -> str:
-    """Compare the columns of an operator's state and complete its row. Returns its outcome."""
+    """Compare the columns of an operator's state and complete its row. Returns its outcome.
+
+    Args:
+        derived: types from the text of SQL, if the text upstream was edited.
+    """
     uid = row["name"]
     spec = None if uid not in graph.nodes else context.job.spec.operator(uid)
     if spec is None or isinstance(spec, RowWiseSpec) or row["verdict"] != COMPATIBLE:
@@ -173,7 +191,7 @@ def _check_operator(
     snapshot = base.operators.get(uid)
     if snapshot is not None:
         recorded = {name: table.schema for name, table in snapshot.tables.items()}
-        operator = expected_operator(recorded, spec, graph, loaded)
+        operator = expected_operator(recorded, spec, graph, loaded, derived)
         if operator is None:
             notes.append("`run` compares its columns, because it loads the classes of process operators")
             changes = []
@@ -209,12 +227,17 @@ def _changes(snapshot: OperatorSnapshot, operator: StatefulOperator) -> list[Sch
 
 
 def _check_sink(
-    row: dict[str, str], context: JobContext, base: CheckpointMetadata, graph: JobGraph, edit: Edit | None
+    row: dict[str, str],
+    context: JobContext,
+    base: CheckpointMetadata,
+    graph: JobGraph,
+    edit: Edit | None,
+    derived: DerivedTypes | None,
 ) -> None:
     """Refuse a sink whose table is elsewhere, or cannot hold the rows as far as types are known. Completes its row.
 
     Args:
-        edit: what an edit of its query does to the table.
+        edit: what an edit of its query does to the table. derived: types from the text of SQL, if there is an edit.
     """
     sink = graph.sink_inputs[row["name"]]
     table = base.tables.get(row["name"])
@@ -237,7 +260,6 @@ def _check_sink(
         return
     if not sink.columns_known:
         return
-    edited = None if edit is None else context.job.spec
-    problems = [*missing_columns(table.schema, sink), *changed_types(table.schema, sink, graph, edited)]
+    problems = [*missing_columns(table.schema, sink), *changed_types(table.schema, sink, graph, derived)]
     if problems:
         row |= {"verdict": NEW_TABLE, "detail": "; ".join(problems)}

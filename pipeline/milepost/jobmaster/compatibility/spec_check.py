@@ -7,6 +7,8 @@ from collections.abc import Callable
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
+from milepost.jobmaster.compatibility.edits import without_refilled
+from milepost.jobmaster.compatibility.filled_sinks import begins_from_state
 from milepost.jobmaster.compatibility.preflight import REFILLED, REFUSED, preflight
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.table_locations import check_locations
@@ -33,7 +35,7 @@ def check_compatible(
 ) -> bool:
     """Refuse a spec or functions that cannot continue the state of a checkpoint.
 
-    Returns: whether the next epoch discards or refills state, which it does even without input.
+    Returns: whether the next epoch discards, refills or publishes state, which it does even without input.
     Raises: InvalidRequest.
     Args:
         allow_non_restored_state: whether state that no operator restores, and positions of removed sources, may be
@@ -61,7 +63,9 @@ def check_compatible(
             preflight=report,
             reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
-    return any(row["verdict"] in (NON_RESTORED, FROM_NOW_ON) or row["outcome"] == REFILLED for row in report)
+    continued = without_refilled(context.job.spec, loaded.graph, base)
+    changed = (row["verdict"] in (NON_RESTORED, FROM_NOW_ON) or row["outcome"] == REFILLED for row in report)
+    return begins_from_state(continued, loaded.graph) or any(changed)
 
 
 def report_lines(report: list[dict[str, str]]) -> list[str]:

@@ -8,14 +8,10 @@ import pyarrow as pa
 
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
+from milepost.jobmaster.compatibility.derived_types import DerivedTypes
 from milepost.jobmaster.compatibility.expected_operators import resolved_type
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import JobGraph, SinkInput
-from milepost.jobspec.job import JobSpec
-from milepost.jobspec.sql import parsed_expression, shown_type
-from milepost.language import ColumnType
-from milepost.language.sql import branches
-from milepost.operators.sql import SelectSpec
 from milepost.tables.records import SchemaText, decode_schema
 
 
@@ -26,34 +22,22 @@ def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
             yield f"the table's column {name} would be missing from the rows"
 
 
-def changed_types(schema: SchemaText, rows: SinkInput, graph: JobGraph, edited: JobSpec | None = None) -> Iterator[str]:
+def changed_types(
+    schema: SchemaText, rows: SinkInput, graph: JobGraph, derived: DerivedTypes | None = None
+) -> Iterator[str]:
     """Yield a line for each column of a table whose type would change, as far as the new type is known.
 
     Args:
-        edited: the spec, if the query of the rows was edited. Types are then derived from expressions as well.
+        derived: types from the text of SQL, if the query of the rows was edited.
     """
     for field in decode_schema(schema):
         type_ = rows.columns.get(field.name)
-        if type_ is None and edited is not None and not rows.part:
-            type_ = _derived_type(edited, graph, rows.uid, field.name)
+        if type_ is None and derived is not None and not rows.part:
+            type_ = derived[rows.uid].get(field.name)
         row_type = resolved_type(graph, rows.uid, type_)
         # Two spellings of a nested type may be equal. The sink compares those when it prepares the commit.
         if row_type is not None and not pa.types.is_nested(row_type) and row_type != field.type:
             yield f"the table's column {field.name} is {field.type}, the rows would have {row_type}"
-
-
-def _derived_type(spec: JobSpec, graph: JobGraph, uid: str, column: str) -> ColumnType | None:
-    """Return the type of a node's column, as far as its SQL states it: `CAST(most AS DOUBLE)`, `most + 1`."""
-    node, operator = graph.nodes[uid], None if uid in spec.sources else spec.operator(uid)
-    if column in node.columns and (node.columns[column] is not None or not isinstance(operator, SelectSpec)):
-        return node.columns[column]
-    selects = branches(operator.query, operator.inputs) if isinstance(operator, SelectSpec) else ()
-    if len(selects) != 1:
-        return None
-    (select,) = selects
-    read = graph.nodes[select.input]
-    tree = parsed_expression(dict(select.plan([*read.columns]).columns).get(column, "")) if read.columns_known else None
-    return None if tree is None else shown_type(tree, lambda name: _derived_type(spec, graph, read.uid, name))
 
 
 def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, graph: JobGraph, command: str) -> None:

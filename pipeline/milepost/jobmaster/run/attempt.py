@@ -334,5 +334,5 @@ def _committables(
             if isinstance(staged, dict) and name in staged:
                 parts.append(from_json(StagedRows, staged[name], "staged rows"))
         committable = context.sink(name).committable(parts, answers.schemas[sink_input.output])
-        committables[name] = replace(committable, whole=name in filled)
+        committables[name] = replace(committable, whole=name in filled and sink_input.mode == "upsert")
     return committables

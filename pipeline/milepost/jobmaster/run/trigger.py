@@ -251,7 +251,7 @@ class Trigger:
         return self._triggered(call, claim.state, grant.pending, record.summary, opened)
 
     def _load(self, call: _TriggerCall, base: CheckpointMetadata | None) -> tuple[JobCode, LoadedCode, bool]:
-        """Return the job's code, loaded and checked against the base, and whether the epoch drops or refills state."""
+        """Return the job's code, loaded and checked against the base, and whether the epoch needs no input."""
         context = self._context
         context.job.spark_server()  # an unusable Airflow Connection is refused before planning
         code = read_code(context)

@@ -118,6 +118,21 @@ class Node:
         return () if self.deletes else self.key
 
     @property
+    def rows(self) -> OutputRows:
+        """Its rows as the operators that read them see them."""
+        return OutputRows(
+            self.columns,
+            self.event_time,
+            self.output_kind,
+            self.key,
+            columns_known=self.columns_known,
+            shift_us=self.shift_us,
+            deletes=self.deletes,
+            retracts=self.output_kind != APPEND,
+            repeats_keys=self.repeats_keys,
+        )
+
+    @property
     def read(self) -> str:
         """The name of the output that operators read: its rows, or for updates their retractions and additions."""
         return f"{self.uid}{RETRACT}" if self.retracts else self.uid
@@ -268,7 +283,7 @@ class _Builder:
 
     def _visit(self, path: Path, operator: RowWiseSpec | StatefulSpec) -> None:
         sources = [self.nodes[name] for name in operator.inputs]
-        inputs = [_rows_of(node) for node in sources]
+        inputs = [node.rows for node in sources]
         result = operator.output_rows(inputs, path, self.outputs.get(operator.uid))
         if isinstance(result, list):
             self.problems += result
@@ -358,17 +373,3 @@ class _Builder:
         for index, suite in enumerate(self.spec.quality):
             if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].columns_known:
                 self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))
-
-
-def _rows_of(node: Node) -> OutputRows:
-    return OutputRows(
-        node.columns,
-        node.event_time,
-        node.output_kind,
-        node.key,
-        columns_known=node.columns_known,
-        shift_us=node.shift_us,
-        deletes=node.deletes,
-        retracts=node.output_kind != APPEND,
-        repeats_keys=node.repeats_keys,
-    )

@@ -64,6 +64,11 @@ class SqlOutput:
         """Whether each row has a weight: +1 inserts it, -1 retracts it."""
         return self.name in (f"{self.node.uid}{RETRACT}", f"{self.node.uid}{FILL}")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has all rows, so that a row that WHERE filters out deletes nothing."""
+        return self.name == f"{self.node.uid}{WHOLE}"
+
 
 def has_rows(node: Node) -> bool:
     """Return whether a node has an output under its own name. SQL over updates that only operators read has none."""

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from milepost.state.runs.evolution import SchemaChange as SchemaChange
     from milepost.state.runs.evolution import compare_schemas as compare_schemas
     from milepost.state.runs.evolution import evolve_schema as evolve_schema
+    from milepost.state.runs.evolution import new_name_hint as new_name_hint
     from milepost.state.runs.evolution import widens as widens
     from milepost.state.runs.handles import RunHandle as RunHandle
     from milepost.state.runs.handles import RunKind as RunKind

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records import BEGINS_NULL, ROW_IDENTITY, SCALE
+from milepost.protocol.records import BEGINS_NULL, ROW_IDENTITY, SCALE, CheckpointFailureReason
 
 STORED_AS = b"milepost.stored_as"
 _INTEGER_BITS = {pa.int8(): 8, pa.int16(): 16, pa.int32(): 32, pa.int64(): 64}
@@ -164,6 +164,17 @@ def _tie_break_problem(former: Sequence[str], current: Sequence[str]) -> str:
     )
 
 
+def new_name_hint(uid: str) -> str:
+    """Return how to continue if the recorded state of an operator or of a step of a SQL statement does not fit."""
+    statement = uid.partition("__")[0]
+    if statement == uid:
+        return "undo the change; or give the operator a new uid and add --allow-non-restored-state"
+    return (
+        f"undo the change, or keep the types of its columns by CAST; or give statement {statement} a new name and add "
+        "--from-now-on --allow-non-restored-state, which begins new tables"
+    )
+
+
 def evolve_schema(
     uid: str,
     before: pa.Schema | None,
@@ -189,8 +200,9 @@ def evolve_schema(
         raise InvalidRequest(
             f"operator {uid}: its recorded state cannot be continued: {'; '.join(change.problems)}. "
             "Nothing was published.",
-            hint="undo the change; or give the operator a new uid and add --allow-non-restored-state",
+            hint=new_name_hint(uid),
             uid=uid,
+            reason=CheckpointFailureReason.SPEC_REFUSED.value,
         )
     fields = []
     for field in now:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from milepost.errors import InvalidRequest, QualityGateFailed
-from milepost.jobmaster import NothingToDo, Session
+from milepost.jobmaster import Condition, NothingToDo, Session
+from milepost.protocol.failure import reason_for
+from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
@@ -225,6 +227,47 @@ def counted(uid: str, name: str, key: str) -> dict[str, Any]:
     return {"uid": uid, "kind": "aggregate", "inputs": [name], "key": [key], "aggregates": calls}
 
 
+def test_an_edit_that_only_a_changelog_refuses_says_to_begin_another_one(tmp_path: Path, in_process: Plane) -> None:
+    """It lacks the deletes of the rows that the new query does not show. A new one begins with all current rows."""
+    queries = {"busy": BUSY, "sizes": SIZES}
+    changes = {"format": "parquet", "mode": "changelog"}
+    sinks = [{"name": f"{name}_changes", "input": name, "path": f"lake/{name}_changes"} | changes for name in queries]
+    job, runner = SqlJob(tmp_path, sql_of(**queries), {"sinks": sinks}), in_process()
+    job.run(runner)
+    after = {**queries, "busy": BUSY.replace(HAVING, "HAVING count(*) > 5")}
+    for sink, verdict in zip(sinks, ("needs a backfill or --from-now-on", "needs a new sink name"), strict=True):
+        job.write(sql_of(**after), sinks=[sink])
+        with pytest.raises(InvalidRequest, match=f"sink {sink['name']}: {verdict}") as refused:
+            job.run(runner)
+        hint = str(refused.value.hint)
+        assert f"give sink {sink['name']} a new name and path, then milepost run shop" in hint
+        assert "statement" not in hint, "all statements can be refilled"
+        assert ("--from-now-on" in hint) == (sink is sinks[0])
+    job.write(
+        sql_of(**after),
+        sinks=[sink | {"name": f"{sink['name']}_2", "path": "lake/2/" + sink["name"]} for sink in sinks],
+    )
+    job.run(runner)
+    check(job, **after)
+    for name in queries:
+        job.check(f"{name}_changes_2", f"SELECT *, 'upsert' AS _op, 2::BIGINT AS _checkpoint FROM {name}")
+
+
+def test_a_new_table_or_changelog_of_current_rows_needs_no_new_input(tmp_path: Path, in_process: Plane) -> None:
+    queries = {"busy": BUSY}
+    job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
+    job.run(runner)
+    queries["sizes"] = SIZES
+    changes = {"name": "changes", "input": "busy", "format": "parquet", "path": "lake/changes", "mode": "changelog"}
+    job.write(sql_of(**queries), sinks=[changes])
+    assert job.master.epochs.run(Session.cli(), runner).checkpoint_id == 2
+    check(job, **queries)
+    job.check("changes", "SELECT *, 'upsert' AS _op, 2::BIGINT AS _checkpoint FROM busy")
+    assert isinstance(job.master.epochs.run(Session.cli(), runner), NothingToDo)
+    job.run(runner)
+    check(job, **queries)
+
+
 TWICE = "SELECT customer, n, n * 2 AS twice FROM busy"
 VIEW = f"CREATE TEMPORARY VIEW busy AS {BUSY}"
 
@@ -298,6 +341,33 @@ def test_an_edit_that_gives_a_column_another_type_is_refused_and_the_job_has_not
     check(job, busy=BUSY)
 
 
+@pytest.mark.parametrize(
+    ("value", "condition"),
+    [("CAST(amount AS DOUBLE)", Condition.SPEC_REFUSED), ("upper(customer)", Condition.EPOCH_FAILED)],
+    ids=TYPES,
+)
+def test_state_of_another_type_does_not_count_from_now_on(
+    value: str, condition: Condition, tmp_path: Path, in_process: Plane
+) -> None:
+    """Where only Spark knows the type, the epoch is aborted. The job has not failed either way."""
+    newest = "WITH valued AS (SELECT id, customer, {} AS value, ordered_at FROM orders) SELECT id, customer, value "
+    newest += "FROM valued QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1"
+    counts = "CREATE MATERIALIZED VIEW counts AS SELECT customer, count(value) AS n FROM newest GROUP BY customer"
+    sql = f"CREATE TEMPORARY VIEW newest AS {newest};\n{counts}"
+    job, runner = SqlJob(tmp_path, sql.format("amount")), in_process()
+    done = job.run(runner)
+    job.write(sql.format(value))
+    with pytest.raises(InvalidRequest, match=r"newest__top.*value is .* which cannot become ") as refused:
+        job.run(runner, from_now_on=True)
+    assert "give statement newest a new name" in str(refused.value.hint)
+    assert reason_for(refused.value) is CheckpointFailureReason.SPEC_REFUSED
+    status = job.master.reports.status()
+    assert (status.job_status, status.head, status.condition) == ("running", done.checkpoint_id, condition)
+    job.write(sql.format("amount"))
+    job.run(runner)
+    job.check("counts", "SELECT customer, count(amount) AS n FROM orders GROUP BY customer")
+
+
 def test_another_aggregate_over_current_rows_is_a_refill(tmp_path: Path, in_process: Plane) -> None:
     job, runner = (
         SqlJob(tmp_path, sql_of(busy=BUSY, least="SELECT n, min(most) AS x FROM busy GROUP BY n")),
@@ -331,6 +401,12 @@ def test_a_statement_that_is_renamed_twice_keeps_its_first_table(tmp_path: Path,
         job.run(runner, tell=reports.append)
         check(job, busy=BUSY)
     assert outcomes(reports)["loyal__agg"] == outcomes(reports)["sink busy"] == "restored"
+    roll_back(job.master, 1)
+    before_both: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=before_both.append)
+        check(job, busy=BUSY)
+    assert outcomes(before_both)["loyal__agg"] == outcomes(before_both)["sink busy"] == "restored"
 
 
 def test_without_the_recorded_spec_the_digests_of_queries_decide(

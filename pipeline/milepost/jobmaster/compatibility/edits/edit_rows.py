@@ -41,7 +41,10 @@ def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: 
         return Edit.REFILL
     if name in (edits.stuck_sinks if is_sink else edits.stuck):
         verdict = NEW_TABLE_OR_BACKFILL if is_sink else NEW_UID
-        row |= {"verdict": verdict, "detail": "its input is rebuilt, but it cannot be: rows read before are gone"}
+        why = "rows read before are gone"
+        if is_sink and graph.sink_inputs[name].mode == "changelog":
+            why = "a changelog has no deletes of the rows that its new query does not show"
+        row |= {"verdict": verdict, "detail": f"its input is rebuilt, but it cannot be: {why}"}
         return Edit.BACKFILL
     if name in (edits.lacking_sinks if is_sink else edits.lacking):
         row["verdict"] = COMPATIBLE if row["detail"] != BEGINS_EMPTY else row["verdict"]

@@ -72,7 +72,8 @@ def plan_epoch(
 
     Args:
         graph: with the declarations of process functions.
-        changes_state: whether the epoch discards or refills state because of a new spec; such an epoch needs no input.
+        changes_state: whether the epoch discards, refills or publishes state because of a new spec; such an epoch needs
+            no input.
         drain: plan an epoch without work as the job's last one, unless the base was that.
     Raises: SourceChanged: a table has deleted or changed a data file that a log refers to.
     """

@@ -136,8 +136,9 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     """Return the expression of one SELECT on a column of the wide frame with its input's rows.
 
     If the input may contain deletes, a row that is not a delete and passes WHERE gets the SELECT's expressions. Any
-    other row becomes a delete of its key, and the SELECT's other expressions are not evaluated. A row of a weighted
-    output keeps its weight, or gets weight 1 if its input has none. For `SELECT k, v + 1 AS w ... WHERE v > 0`, key k::
+    other row becomes a delete of its key, and the SELECT's other expressions are not evaluated. In an output with all
+    rows it is left out. A row of a weighted output keeps its weight, or gets weight 1 if its input has none. For
+    `SELECT k, v + 1 AS w ... WHERE v > 0`, key k::
 
         k  v   deleted        k  w     deleted
         a  1   false          a  2     false
@@ -156,7 +157,7 @@ def expression(output: SqlOutput, branch: Branch, input_columns: list[str], sour
     if node.deletes and not output.is_weighted:
         live = f"named_struct({struct}, {_literal(DELETED_COLUMN)}, false)"
         keys = ", ".join(f"{_literal(name)}, {value if name in node.key else 'NULL'}" for name, value in plan.columns)
-        delete = f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
+        delete = "NULL" if output.is_whole else f"named_struct({keys}, {_literal(DELETED_COLUMN)}, true)"
         is_delete = f" WHEN `{source}`.{quote(DELETED_COLUMN)} THEN {delete}" if len(names) < len(input_columns) else ""
         stays = f" WHEN {plan.filter_sql} THEN {live} ELSE {delete}" if plan.filter_sql is not None else f" ELSE {live}"
         return SqlExpression(node.uid, column, f"CASE WHEN `{source}` IS NULL THEN NULL{is_delete}{stays} END")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from milepost.jobmaster import NothingToDo
 from milepost.jobspec.graph.compatibility import UNCHANGED
 from milepost_testkit import wording
-from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
@@ -36,6 +37,12 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+def changes_of(table: pa.Table, checkpoint: int) -> pa.Table:
+    """Return rows of a table as one epoch's rows of a changelog."""
+    ops, checkpoints = ["upsert"] * table.num_rows, pa.array([checkpoint] * table.num_rows, pa.int64())
+    return table.append_column("_op", [ops]).append_column("_checkpoint", checkpoints)
+
+
 def rows_of(job: CountedJob, sink: str) -> pa.Table:
     return job.master.reports.read(sink)
 
@@ -49,6 +56,40 @@ def test_a_new_sink_shows_every_key_after_its_first_epoch(job: CountedJob, sink:
     assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
     job.run(2)
     assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
+
+
+def test_a_new_table_of_current_rows_needs_no_new_input(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "own", 2)
+    job.edit(TABLE, TABLE + SECOND)
+    job.run()
+    assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
+    assert isinstance(job.run_one(), NothingToDo), "a table is filled once"
+
+
+def test_a_new_changelog_begins_with_every_key(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "own", 2)
+    job.edit(TABLE, TABLE + CHANGES)
+    job.run()
+    assert_same_rows(rows_of(job, "changes"), changes_of(job.expected()["table"], 3), "changes")
+    before = rows_of(job, "changes")
+    job.land([9])
+    job.run()
+    added = rows_of(job, "changes").filter(pa.compute.field("_checkpoint") == 4)
+    assert sorted(added["k"].to_pylist()) == [-9, 0, 9] and rows_of(job, "changes").num_rows == before.num_rows + 3
+
+
+def test_a_changelog_or_appended_table_that_comes_back_says_what_it_lacks(job: CountedJob) -> None:
+    """A changelog could be filled, but not with the deletes of the time between."""
+    job.edit(CHANGES, "")
+    job.edit(SEEN_SINK, "")
+    job.run()
+    job.edit(TABLE, TABLE + CHANGES + SEEN_SINK)
+    details = {row["name"]: row["detail"] for row in job.master.reports.compatibility() if row["kind"] == "sink"}
+    assert details["table"] == UNCHANGED
+    wording.matches("compatibility", "\n".join(details[name] for name in ("changes", "seen")))
+    job.run()
+    details = {row["name"]: row["detail"] for row in job.master.reports.compatibility() if row["kind"] == "sink"}
+    assert {*details.values()} == {UNCHANGED}
 
 
 def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, reading_engines: ReadingEngines) -> None:
