@@ -36,20 +36,30 @@ class PageClient:
     def logged_out(self) -> PageClient:
         return PageClient(self.app)
 
+    def with_role(self, role: str) -> PageClient:
+        """Return a client of the same pages for a user with another role."""
+        return PageClient(self.app, login_of(role))
 
-def page_client(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | None = None) -> PageClient:
-    """Return a client of the pages, logged in as a viewer, in an Airflow that has these DAGs.
+
+def page_client(
+    patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | None = None, role: str = "user"
+) -> PageClient:
+    """Return a client of the pages, logged in with a role, in an Airflow that has these DAGs.
 
     Args:
         readable: ids of the DAGs of the user's team, the only ones that the user may read; all by default.
     """
-    from airflow.api_fastapi.app import create_auth_manager
-    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
-
     from milepost.airflow.page.pages import pages
 
     keep_dags(patch, *dags, readable=readable)
     patch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "only for tests: " + "0" * 64)
-    viewer = SimpleAuthManagerUser(username="viewer", role="viewer", teams=[OPEN])
-    token = create_auth_manager().generate_jwt(viewer)
-    return PageClient(pages, {"Authorization": f"Bearer {token}"})
+    return PageClient(pages, login_of(role))
+
+
+def login_of(role: str) -> dict[str, str]:
+    """Return the header that carries the login of a user with a role of the simple auth manager."""
+    from airflow.api_fastapi.app import create_auth_manager
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    user = SimpleAuthManagerUser(username=role, role=role, teams=[OPEN])
+    return {"Authorization": f"Bearer {create_auth_manager().generate_jwt(user)}"}

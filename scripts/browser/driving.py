@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, BrowserContext, Frame, Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from scripts.browser.visits import Report, Seen, Tour, Violation
+from scripts.browser.visits import Report, Seen, Tour, Violation, Walked
+from scripts.browser.walking import take_steps
 
 HEIGHT = 900
 PATIENCE_MS = 60_000
@@ -83,6 +84,17 @@ class Tourist:
                     frame = self._frame(page)
                     frame.wait_for_load_state()
                     yield Seen(urlsplit(frame.url).path, theme, width, 200, *_told(frame), (), ())
+
+    def walks(self) -> Iterator[Walked]:
+        """Take each walk in a window of its own. A walk that begins on a page of Airflow goes on in its frame."""
+        for name, (theme, address, steps) in self._tour.walks.items():
+            is_ours = address.startswith(f"{self._tour.prefix}/")
+            with self._window(theme, 1280, chosen=theme) as (complaints, page):
+                page.goto(self._tour.url + address)
+                where = page.main_frame if is_ours else self._frame(page)
+                where.wait_for_load_state()
+                clicks, seconds = take_steps(page, where, steps)
+                yield Walked(name, clicks, seconds, _of(complaints) if is_ours else ())
 
     def take_pictures(self) -> None:
         """Write the pictures, each of what is in the window."""
@@ -196,9 +208,10 @@ def main() -> None:
         tourist = Tourist(browser, tour)
         logged_in = tourist.log_in()
         pages, framed = (tuple(tourist.pages()), tuple(tourist.framed())) if not tour.pictures else ((), ())
+        walks = tuple(tourist.walks())
         tourist.take_pictures()
         browser.close()
-    json.dump(asdict(Report(logged_in, tourist.missing, pages, framed)), sys.stdout)
+    json.dump(asdict(Report(logged_in, tourist.missing, pages, framed, walks)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ class Tour:
         most: at most so many pages of one shape, that is with other numbers or names in the same places.
         themes, widths: each page is looked at in each pair.
         pictures: file -> address or framed page, taken in the light and at 1280.
+        walks: name -> theme, address where a walk begins, and its steps (`walking.py`).
     """
 
     url: str
@@ -34,6 +35,7 @@ class Tour:
     themes: tuple[str, ...] = ("light", "dark")
     widths: tuple[int, ...] = (1280, 1920)
     pictures: dict[str, str] = field(default_factory=dict)
+    walks: dict[str, list[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,16 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Walked:
+    """A walk. clicks: their number. seconds: from the loaded first page to the last step. complaints: as in `Seen`."""
+
+    name: str
+    clicks: int
+    seconds: float
+    complaints: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that a tour saw. Attributes: logged_in: Airflow's page behind the login form. missing: entries not found."""
 
@@ -87,6 +99,7 @@ class Report:
     missing: tuple[str, ...]
     pages: tuple[Seen, ...]
     framed: tuple[Seen, ...]
+    walks: tuple[Walked, ...] = ()
 
     @classmethod
     def of(cls, told: dict[str, Any]) -> Report:
@@ -95,6 +108,7 @@ class Report:
             told["logged_in"],
             tuple(told["missing"]),
             *(tuple(_seen(one) for one in told[part]) for part in ("pages", "framed")),
+            tuple(Walked(**{**one, "complaints": tuple(one["complaints"])}) for one in told["walks"]),
         )
 
 

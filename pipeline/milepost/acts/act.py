@@ -132,6 +132,7 @@ class Act(Generic[R]):
         needs_approval: whether Airflow waits for an approval unless the form switches that off. True for acts that
             change existing state.
         exactly_one: names of fields of which one must be filled in, and no other.
+        undo: returns the name and fields of the act that undoes a plan with this result; None if no act does.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Act(Generic[R]):
     takes_plan: bool = False
     needs_approval: bool = True
     exactly_one: tuple[str, ...] = ()
+    undo: Callable[[ShownPlan, ActResult], tuple[str, Form] | None] = lambda plan, result: None
 
     @property
     def summary(self) -> str:
@@ -156,6 +158,12 @@ class Act(Generic[R]):
     def form_name(self, name: str) -> str:
         """Return the name that a field of this act has in the form."""
         return f"{self.name}_{name}"
+
+    def is_complete(self, form: Form) -> bool:
+        """Return whether a form has every value that the act cannot do without."""
+        filled = {name for name, value in form.items() if value is not None and value is not False}
+        required = {field.name for field in self.fields if field.required}
+        return required <= filled and (not self.exactly_one or bool(filled & {*self.exactly_one}))
 
     @property
     def form_fields(self) -> dict[str, Field]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, Premise, premise, subject
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, Premise, ShownPlan, premise, subject
 from milepost.acts.fields import ID_OR_SAVEPOINT, Field, switch
 from milepost.codec import to_json
 from milepost.epoch import counted
@@ -106,6 +106,10 @@ def _canceled(context: ActContext, done: CanceledJob) -> ActResult:
     epoch = f"; its running epoch, checkpoint {aborted}, is aborted" if aborted is not None else ""
     text.append(f"{now}{epoch}" if done.outcome == "canceled" else f"nothing to cancel: {now}")
     return ActResult(done.outcome, tuple(text))
+
+
+def _undo_cancel(plan: ShownPlan, result: ActResult) -> tuple[str, Form] | None:
+    return (START.name, {}) if result.outcome == "canceled" else None
 
 
 def _plan_start(master: JobMaster, form: Form) -> ActPlan:
@@ -242,6 +246,7 @@ CANCEL = Act(
     _cancel,
     _canceled,
     recheck=_recheck_cancel,
+    undo=_undo_cancel,
 )
 START = Act(
     "start",

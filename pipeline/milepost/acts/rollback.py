@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject, ShownPlan
 from milepost.acts.earlier_try import find_earlier_switch
 from milepost.acts.fields import ID_OR_MOMENT, TAKE_OVER, Field
 from milepost.codec import to_json
@@ -72,6 +72,13 @@ def _result(context: ActContext, done: RollbackResult) -> ActResult:
     return ActResult(done.outcome, tuple(text), done.checkpoint_id, done.timeline, follows=moved)
 
 
+def _undo(plan: ShownPlan, result: ActResult) -> tuple[str, Form] | None:
+    """Return the rollback to the head that the plan left, if it moved."""
+    from milepost.jobmaster import ApprovedRollback
+
+    return (ROLLBACK.name, {TO: str(plan.approval(ApprovedRollback).head)}) if result.follows else None
+
+
 ROLLBACK = Act(
     "rollback",
     "Roll back to a checkpoint",
@@ -92,4 +99,5 @@ ROLLBACK = Act(
     _result,
     recheck=_recheck,
     takes_plan=True,
+    undo=_undo,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, subject
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, ShownPlan, subject
 from milepost.acts.fields import NEW_SAVEPOINT, SAVEPOINT, URL, Field, checkpoint_from, switch
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
@@ -73,6 +73,10 @@ def _create(context: ActContext) -> CheckpointCopy:
 
 def _created(context: ActContext, done: CheckpointCopy) -> ActResult:
     return ActResult("created", (*copy_text(f"savepoint {done.name} of", done), _how_to_start(done.location)))
+
+
+def _undo_create(plan: ShownPlan, result: ActResult) -> tuple[str, Form]:
+    return DISPOSE.name, {NAME: plan.approved[NAME]}
 
 
 def copy_text(what: str, done: CheckpointCopy) -> tuple[str, ...]:
@@ -142,6 +146,7 @@ CREATE = Act(
     _created,
     recheck=_recheck_create,
     needs_approval=False,
+    undo=_undo_create,
 )
 DISPOSE = Act(
     "savepoint_dispose",

@@ -49,7 +49,7 @@ def _text(value: object) -> str:
 def form_url(job: str, what: str, **fields: object) -> str:
     """Return the URL of the page of a job's filled-in form; arguments as of `form_path`.
 
-    The page shows JSON to paste into Airflow's trigger dialog, which no link can fill in.
+    The page has a button that triggers the run, and JSON for Airflow's trigger dialog, which no link can fill in.
     """
     return f"{URL_PREFIX}{form_path(job, what, **fields)}"
 

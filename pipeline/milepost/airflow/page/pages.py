@@ -1,8 +1,8 @@
 """The FastAPI application with all pages; `checkpoints_page.py` mounts it in Airflow's server.
 
-The pages are read-only: every route is a GET, and acts go through Airflow's own trigger form. Each page is a module of
-`routes` with a router. The routers of a job are included below its DAG's URL, which checks the permission to read the
-DAG.
+The pages are read-only: every route is a GET. A button that acts sends a request to Airflow's REST API. Each
+page is a module of `routes` with a router. The routers of a job are included below its DAG's URL, which checks the
+permission to read the DAG.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from milepost.airflow.page.routes import (
     form,
     overview,
     rewind,
+    run,
     runbook,
     summary,
 )
@@ -35,7 +36,7 @@ from milepost.runbook import page_of
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
-for job_route in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form):
+for job_route in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form, run):
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment.router)
 pages.include_router(runbook.router)

@@ -76,7 +76,7 @@ def test_jobs_with_problems_come_first(tmp_path: Path, monkeypatch: pytest.Monke
     assert "&lt;b&gt;broken&lt;/b&gt;" in page and "<b>" not in page
     wording.matches("page_deployment", page_text(page, "#main"), replace=FIGURES)
     for form in ("/failed__operate/form?job=failed&amp;what=resume", "torn&amp;what=rollback&amp;rollback_to=0"):
-        assert f'{form}">' in page
+        assert f'{form}" data-method="POST"' in page
 
 
 def fail(job: SparklessJob, detail: str) -> None:

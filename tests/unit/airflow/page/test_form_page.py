@@ -96,3 +96,44 @@ def test_a_number_of_thousands_of_digits_is_refused_without_a_server_error(pages
     assert form.status_code == 200 and BANNER in form.text
     for address in ("/checkpoints/{}", "/checkpoints?before={}", "/rewind?to={}", "/form?what=rollback&rollback_to={}"):
         assert pages.get(f"/jobs/small__epoch{address.format(digits)}").status_code in (200, 404, 422)
+
+
+def test_the_form_has_an_input_for_each_field_of_the_act_and_sends_it_to_airflows_api(pages: PageClient) -> None:
+    page = pages.get(at(form_url("small", "rollback", to="41", take_over=True))).text
+    assert 'data-method="POST" data-url="/api/v2/dags/small__operate/dagRuns"' in page
+    (body,) = re.findall(r'data-body="([^"]+)"', page)
+    assert json.loads(html.unescape(body)) == {"logical_date": None, "conf": {"what": "rollback"}}
+    typed = re.findall(r'<(?:input|select)[^>]* name="(\w+)"[^>]* data-type="(\w+)"[^>]*?( checked)?>', page)
+    assert typed == [
+        ("rollback_to", "string", ""),
+        ("rollback_take_over", "boolean", " checked"),
+        ("approve", "boolean", " checked"),
+        ("dry_run", "boolean", ""),
+    ]
+    assert re.search(r'name="rollback_to" value="41" [^>]* required>', page)
+    verify = pages.get(at(form_url("small", "verify", checkpoint=3))).text
+    assert 'name="verify_checkpoint" value="3" data-type="integer"' in verify and 'name="approve"' not in verify
+    assert "<option>seen</option>" not in verify and ">Run</button>" in verify
+    realign = pages.get(at(form_url("small", "realign", sink="table"))).text
+    assert "<option selected>table</option>" in realign
+
+
+def test_without_the_script_the_button_loads_the_values_as_json(pages: PageClient) -> None:
+    """An empty field is none, and an unchecked box is false: a hidden input before it says so."""
+    typed = "&rollback_to=&rollback_take_over=false&approve=false&approve=true&dry_run=false"
+    page = pages.get(at(form_url("small", "rollback")) + typed).text
+    assert configuration(page) == {
+        "what": "rollback",
+        "rollback_take_over": False,
+        "approve": True,
+        "dry_run": False,
+    }
+
+
+def test_a_viewer_gets_no_button_and_a_form_without_an_act_lists_all(pages: PageClient) -> None:
+    viewer = pages.with_role("viewer").get(at(form_url("small", "rollback", to="41"))).text
+    assert "<button" not in viewer and "data-url" not in viewer
+    wording.matches("page_form", page_text(viewer, "#main p"))
+    listed = pages.get("/jobs/small__operate/form?job=small")
+    assert listed.status_code == 200 and BANNER not in listed.text
+    wording.matches("page_form", page_text(listed.text, ".acts"))

@@ -51,8 +51,10 @@ def test_a_healthy_job_shows_freshness_epochs_and_tables(tmp_path: Path, monkeyp
     assert 'class="badge good"' in page and 'class="banner' not in page
     wording.matches("page_overview", page_text(page, "#main"), replace=FIGURES)
     assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in page and "checkpoint 2</span>" in page
-    assert '<strong><a href="/dags/small__epoch" data-airflow>' in page
-    assert 'href="/jobs/small__operate/form?job=small&amp;what=rollback"' in page and "resume" not in page
+    assert '<button class="first">Run an epoch</button>' in page and "resume" not in page
+    assert (
+        'data-url="/api/v2/dags/small__epoch/dagRuns"' in page and 'href="/jobs/small__epoch/rewind?job=small"' in page
+    )
 
 
 def failed(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
@@ -125,10 +127,10 @@ def test_a_problem_is_shown_at_the_top_with_its_reason(
     assert f'href="/runbook/{job.master.reports.status().condition.value}"' in page
     outside = re.sub(r'<details class="shell">.*?</details>', "", page, flags=re.DOTALL)
     assert not re.search(r"milepost \w+ small", outside), "inside Airflow there is no shell"
-    assert ('what=resume"' in page) is (happens is failed)
+    assert ('name="what" value="resume"' in page) is (happens is failed)
     led = f'<a href="{OVERVIEW}/checkpoints/2?job=small">' in page[: page.index('<ul class="acts">')]
     assert led is (happens is failed)
-    assert ('what=start"' in page) is (happens is canceled)
+    assert ('name="what" value="start"' in page) is (happens is canceled)
 
 
 def test_unreconciled_sinks_are_named_at_the_top_and_in_their_lines(
@@ -179,7 +181,7 @@ def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeyp
     wording.matches("page_overview", page_text(above, "#main"))
     assert 'href="/runbook/state-corrupt"' in above
     form = "/jobs/small__operate/form?job=small&amp;what=rollback&amp;rollback_to=1"
-    assert f'<strong><a href="{form}">' in above
+    assert f'action="{form}"' in above and '<button class="first">Roll back to a checkpoint</button>' in above
     assert above.index(form) < above.index("milepost rollback small --to 1")
     assert "checkpoint 2<small>timeline main" in below and f'href="{OVERVIEW}/checkpoints/1?job=small"' in below
     assert 'class="picture"' in below
@@ -197,7 +199,7 @@ def test_a_source_that_does_not_answer_hides_nothing_from_the_manifest(
     monkeypatch.setattr(next_input, "open_store", lambda config: HookedStore(open_store(config), refuse))
     answer = client.get(OVERVIEW)
     assert answer.status_code == 200 and "the landing zone is down." in answer.text and "<p>Wait.</p>" in answer.text
-    assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in answer.text and "what=rollback" in answer.text
+    assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in answer.text and "Roll back to" in answer.text
     hook_stores(monkeypatch, before=refuse)
     answer = client.get(OVERVIEW)
     assert answer.status_code == 503 and "the landing zone is down." in answer.text and "<h1>small</h1>" in answer.text

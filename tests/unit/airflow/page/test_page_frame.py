@@ -55,7 +55,7 @@ def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.Monke
         assert client.get(address).status_code in (200, 404), address
 
 
-def test_a_page_runs_only_our_one_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_runs_only_our_two_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither inline script nor inline style, but the style of the graph, which the policy names by its digest."""
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
@@ -64,10 +64,22 @@ def test_a_page_runs_only_our_one_script(tmp_path: Path, monkeypatch: pytest.Mon
     assert "default-src 'none'" in policy and "frame-ancestors 'self'" in policy and "unsafe" not in policy
     assert page.headers["cache-control"] == "no-store" and page.headers["x-content-type-options"] == "nosniff"
     assert not re.search(r"<[^>]+ (style|on\w+)=", page.text)
-    (script,) = re.findall(r"<script[^>]*>[^<]*", page.text)
-    assert re.fullmatch(r'<script src="/static/frame\.js\?v=\w+" defer>', script)
+    scripts = re.findall(r"<script[^>]*>[^<]*", page.text)
+    found = [re.fullmatch(r'<script src="/static/(\w+)\.js\?v=\w+" defer>\n?', script) for script in scripts]
+    assert [one and one[1] for one in found] == ["frame", "act"]
+    assert "script-src 'self'; connect-src 'self';" in policy
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
         assert client.get(address).status_code == 200, address
+
+
+def test_no_script_makes_html_of_a_text() -> None:
+    """Names of specs and runs are hostile: a script sets them as text, or takes over HTML that our server escaped."""
+    from milepost.airflow.page.frame.rendering import STATIC
+
+    scripts = [file.read_text(encoding="utf-8") for file in sorted(STATIC.glob("*.js"))]
+    assert len(scripts) == 2
+    for script in scripts:
+        assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|outerHTML\s*=[^=]", script)
 
 
 def test_the_style_of_the_graph_is_the_one_that_the_policy_allows() -> None:

@@ -5,17 +5,34 @@ Airflow does not protect the routes of a plugin, so each route has one of these 
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
+from airflow.models.dag import DagModel
 from fastapi import Depends
+
+if TYPE_CHECKING:
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 
 may_read_dag = requires_access_dag(method="GET")
 """Refuses a user who may not read the DAG in the URL."""
 
 READS_DAG = Depends(may_read_dag)
+
+READS_RUN = [
+    Depends(requires_access_dag(method="GET", access_entity=entity))
+    for entity in (
+        DagAccessEntity.RUN,
+        DagAccessEntity.TASK_INSTANCE,
+        DagAccessEntity.XCOM,
+        DagAccessEntity.HITL_DETAIL,
+    )
+]
+"""Refuse a user who may not read the runs of the DAG in the URL, their tasks, XComs and requests for approval."""
 
 may_read_docs = requires_access_view(AccessView.DOCS)
 """Refuses a user who is not logged in, or may not read Airflow's own documentation."""
@@ -33,3 +50,34 @@ def readable_dags(user: GetUserDep) -> frozenset[str]:
 
 
 ReadableDags = Annotated[frozenset[str], Depends(readable_dags)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What the user may do, by the same checks as Airflow's API. Pages offer nothing that the API would refuse."""
+
+    user: BaseUser
+
+    def may_trigger(self, dag_id: str) -> bool:
+        return self._may("POST", dag_id, DagAccessEntity.RUN)
+
+    def may_approve(self, dag_id: str) -> bool:
+        """Return whether the user may answer requests for approval in the runs of a DAG."""
+        return self._may("PUT", dag_id, DagAccessEntity.HITL_DETAIL)
+
+    def may_pause(self, dag_id: str) -> bool:
+        return self._may("PUT", dag_id)
+
+    def _may(self, method: ResourceMethod, dag_id: str, entity: DagAccessEntity | None = None) -> bool:
+        details = DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id))
+        return get_auth_manager().is_authorized_dag(
+            method=method, access_entity=entity, details=details, user=self.user
+        )
+
+
+def rights_of(user: GetUserDep) -> Rights:
+    """Return the rights of the user who is logged in."""
+    return Rights(user)
+
+
+UserRights = Annotated[Rights, Depends(rights_of)]

@@ -1,7 +1,8 @@
 """Render pages: templates, HTTP headers and links.
 
-A page is HTML and one stylesheet. Its only script opens links to Airflow's own pages outside the iframe of a tab;
-without the script they open inside it. Templates escape everything that comes from data, the store or users.
+A page is HTML, one stylesheet and two small scripts. One opens links to Airflow's own pages outside the iframe of a
+tab, the other sends requests to Airflow's REST API. Templates escape everything that comes from data, the store or
+users.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ templates.globals["v"] = templates.get_template("views.html").module  # the part
 _GRAPH_STYLE = b64encode(hashlib.sha256(GRAPH_STYLE.encode()).digest()).decode()
 HEADERS = {
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src 'self' 'sha256-{_GRAPH_STYLE}'; script-src 'self'; "
+        f"default-src 'none'; style-src 'self' 'sha256-{_GRAPH_STYLE}'; script-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
     ),
     "X-Content-Type-Options": "nosniff",

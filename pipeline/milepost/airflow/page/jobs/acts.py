@@ -1,12 +1,16 @@
-"""The acts that a page offers for a job's current state, as links to Airflow's forms."""
+"""The acts that a page offers for a job's current state, as buttons that trigger a run and links to forms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from milepost.acts import ACTS
-from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.acts import ACTS, ROLLBACK
+from milepost.airflow.operators import forms
+from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
+from milepost.airflow.page.frame.access import Rights
+from milepost.airflow.page.frame.api_calls import ApiCall, trigger_call
+from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction
 from milepost.protocol.records import JobStatus
@@ -17,17 +21,46 @@ class PageAct:
     """An act that a page offers.
 
     Attributes:
-        dag_id: the DAG to trigger; "" for an act of the job's form.
-        what: name of the act in the form. fields: values of its fields, by their short names.
+        job: name of the job. page_dag_id: the DAG in the URLs of its pages. dag_id: the DAG to trigger.
+        what: name of the act in the form; "" for an epoch. fields: values of its fields, by their short names.
+        is_own_dag: whether `dag_id` has the job's tasks only. A user's DAG is triggered on Airflow's page.
         is_suggested: whether it is the suggested action.
     """
 
+    job: str
+    page_dag_id: str
+    dag_id: str
     label: str
     purpose: str
-    dag_id: str = ""
     what: str = ""
     fields: Mapping[str, object] = field(default_factory=dict)
+    is_own_dag: bool = True
     is_suggested: bool = False
+
+    @property
+    def conf(self) -> dict[str, object]:
+        """The configuration of the run that carries it out."""
+        act = ACTS.get(self.what)
+        if act is None:
+            return {}
+        return {forms.WHAT: self.what} | {act.form_name(name): value for name, value in self.fields.items()}
+
+    @property
+    def has_options(self) -> bool:
+        """Whether the form of the act has fields that the button leaves at their defaults."""
+        return bool(self.what) and bool(ACTS[self.what].form_fields)
+
+    def request(self, links: Links) -> ApiCall | None:
+        """Return the request that triggers the run; None if values must be chosen first, or on Airflow's page."""
+        if not self.is_own_dag or (self.what and not ACTS[self.what].is_complete(self.fields)):
+            return None
+        return trigger_call(links, self.dag_id, self.job, self.conf)
+
+    def page(self, links: Links) -> str:
+        """Return the URL of the page where the values of the act are chosen."""
+        if self.what == ROLLBACK.name and not self.fields:
+            return links.job(self.page_dag_id, self.job, "rewind")
+        return links.form(self.job, self.what, **self.fields) if self.what else links.dag(self.dag_id)
 
 
 _EPOCH_LABEL = "Run an epoch"
@@ -35,16 +68,22 @@ _OFFERED = (EPOCH, "start", "resume", "cancel", "abort", "rollback", "backfill",
 """`EPOCH`, and the names of the acts in the form that a page may offer, in the order of the page."""
 
 
+def allowed_acts(reading: JobReading, rights: Rights) -> list[PageAct]:
+    """Return the offered acts that the user may trigger."""
+    return [act for act in offered_acts(reading) if rights.may_trigger(act.dag_id)]
+
+
 def offered_acts(reading: JobReading) -> list[PageAct]:
-    """Return the acts that a job's page offers, the suggested one first.
+    """Return the acts that a job's state allows, the suggested one first.
 
     A job whose tasks are in a user's DAG (`MilepostTaskGroup`) has no form. The only act is to trigger that DAG.
     """
     name, dag_id, suggested = reading.job.loaded.spec.name, reading.job.dag_id, reading.action
     if not dag_id.startswith(f"{name}__"):
-        return [PageAct(_EPOCH_LABEL, "This DAG has the job's tasks.", dag_id, is_suggested=suggested.act == EPOCH)]
+        purpose, is_suggested = "This DAG has the job's tasks.", suggested.act == EPOCH
+        return [PageAct(name, dag_id, dag_id, _EPOCH_LABEL, purpose, is_own_dag=False, is_suggested=is_suggested)]
     names = {*_acts_for_state(reading), *filter(None, [suggested.act])}
-    acts = [_page_act(name, what, suggested) for what in _OFFERED if what in names]
+    acts = [_page_act(name, dag_id, what, suggested) for what in _OFFERED if what in names]
     return sorted(acts, key=lambda act: not act.is_suggested)
 
 
@@ -64,11 +103,11 @@ def _acts_for_state(reading: JobReading) -> Iterator[str]:
         yield "savepoint_create"
 
 
-def _page_act(job: str, what: str, suggested: SuggestedAction) -> PageAct:
+def _page_act(job: str, page_dag_id: str, what: str, suggested: SuggestedAction) -> PageAct:
     """Return an act of the page, with its fields filled in if it is the suggested one."""
     is_suggested = what == suggested.act
     if what == EPOCH:
         purpose = "Publish waiting checkpoints and read new input."
-        return PageAct(_EPOCH_LABEL, purpose, epoch_dag_id(job), is_suggested=is_suggested)
-    act, fields = ACTS[what], suggested.fields if is_suggested else {}
-    return PageAct(act.title, act.summary, what=what, fields=fields, is_suggested=is_suggested)
+        return PageAct(job, page_dag_id, epoch_dag_id(job), _EPOCH_LABEL, purpose, is_suggested=is_suggested)
+    act, fields, dag_id = ACTS[what], suggested.fields if is_suggested else {}, operate_dag_id(job)
+    return PageAct(job, page_dag_id, dag_id, act.title, act.summary, what, fields, is_suggested=is_suggested)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse
 
+from milepost.airflow.page.frame.access import Rights, UserRights
 from milepost.airflow.page.frame.rendering import Links, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
 from milepost.airflow.page.jobs.job_reader import JOB_READER
@@ -33,12 +34,17 @@ SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """The job that a page is about, and the DAG in the page's URL. others: names of the DAG's other jobs."""
+    """The job that a page is about, and the DAG in the page's URL.
+
+    Attributes:
+        others: names of the DAG's other jobs. rights: of the user who requested the page.
+    """
 
     request: Request
     dag_id: str
     loaded: LoadedJob
     others: tuple[str, ...]
+    rights: Rights
 
     @property
     def name(self) -> str:
@@ -71,7 +77,7 @@ class JobPage:
         return page(self.request, template, status_code, job_page=self, sections=SECTIONS, section=section, **values)
 
 
-def open_job(request: Request, dag_id: str, job: str = "") -> JobPage:
+def open_job(request: Request, rights: UserRights, dag_id: str, job: str = "") -> JobPage:
     """Return the job that the URL names. Without `job` it is the DAG's first job by name.
 
     Raises: as `jobs_of_dag`; NotFound: the DAG has no job of this name.
@@ -80,7 +86,7 @@ def open_job(request: Request, dag_id: str, job: str = "") -> JobPage:
     name = job or next(iter(jobs))
     if name not in jobs:
         raise NotFound(f"DAG {dag_id} has no job {name}.", hint=f"Its jobs: {', '.join(jobs)}.")
-    job_page = JobPage(request, dag_id, jobs[name], tuple(other for other in jobs if other != name))
+    job_page = JobPage(request, dag_id, jobs[name], tuple(other for other in jobs if other != name), rights)
     request.state.job_page = job_page  # the handlers of later errors render their page with it
     return job_page
 

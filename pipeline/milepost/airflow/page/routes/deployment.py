@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.frame.access import ReadableDags
+from milepost.airflow.page.frame.access import ReadableDags, Rights, UserRights
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import page
-from milepost.airflow.page.jobs.acts import PageAct, offered_acts
+from milepost.airflow.page.jobs.acts import PageAct, allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.views import Meaning
@@ -27,17 +27,18 @@ class JobLine:
     act: PageAct | None
 
     @classmethod
-    def of(cls, reading: JobReading) -> JobLine:
+    def of(cls, reading: JobReading, rights: Rights) -> JobLine:
         since = age_ms(reading.status.last_success) if reading.status is not None else None
-        return cls(reading, since, next((act for act in offered_acts(reading) if act.is_suggested), None))
+        return cls(reading, since, next((act for act in allowed_acts(reading, rights) if act.is_suggested), None))
 
 
 @router.get("/jobs", response_class=HTMLResponse)
-def deployment(request: Request, readable: ReadableDags) -> HTMLResponse:
+def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> HTMLResponse:
     """List all jobs, the most urgent first."""
     jobs, refused = jobs_of_deployment(readable)
     readings = JOB_READER.read(jobs)
     ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))
     tones = [reading.badge.tone for reading in ordered]
     counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]
-    return page(request, "deployment.html", lines=list(map(JobLine.of, ordered)), refused=refused, counts=counts)
+    lines = [JobLine.of(reading, rights) for reading in ordered]
+    return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)

@@ -1,22 +1,26 @@
-"""The page of a filled-in form, and how to pass it to Airflow's trigger dialog.
+"""The form of an act: its fields, filled in from the URL, and the button that triggers the plan.
 
-Airflow's trigger dialog has no URL and reads no query parameters, so no link can fill it in. It does accept JSON under
-its advanced options. This page shows that JSON and its values, and warns if the first task would refuse them.
+Without the script, the button loads the page again with the typed values, and the page shows them as JSON for Airflow's
+own trigger dialog, which no link can fill in. The page warns of values that the first task would refuse.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from milepost.acts import ACTS, ROLLBACK
+from milepost.acts import ACTS, ROLLBACK, Act
 from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.dag_ids import operate_dag_id
+from milepost.airflow.page.frame.api_calls import trigger_call
+from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import InvalidRequest
 
@@ -31,34 +35,63 @@ _MAX_DIGITS = 18
 """Digits of the longest number that a field accepts. `int` raises ValueError for thousands of digits."""
 
 
+@dataclass(frozen=True, slots=True)
+class FormInput:
+    """An input of the form. type: of its JSON value. choices: the allowed values; () if any text may be typed."""
+
+    name: str
+    title: str
+    meaning: str
+    type: str
+    value: Any
+    choices: tuple[str, ...]
+    is_required: bool
+
+
 @router.get("/form")
 def form(job_page: OpenedJob, request: Request) -> HTMLResponse:
-    """Show the form, filled in from the query parameters. With an act alone, its fields have their defaults."""
+    """Show the form of an act, filled in from the query parameters; without an act, the list of all acts."""
     params = operate_form(job_page.loaded)
-    texts = {name: text for name, text in request.query_params.items() if name not in _PAGE_PARAMETERS}
+    texts = {name: text for name, text in request.query_params.items() if name not in _PAGE_PARAMETERS and text}
     values = {name: _parse_value(params.get(name), text) for name, text in texts.items()}
     act = ACTS.get(str(values.get(forms.WHAT)))
-    refused = _refused(job_page, params, values)
+    refused = _refused(job_page, params, values) if values else ""
     act_fields = [] if act is None else list(act.form_fields)
     is_blank = bool(act_fields) and list(values) == [forms.WHAT]
     if is_blank:
         values |= {name: params[name].value for name in act_fields}
+    links, operate = Links.of(request), operate_dag_id(job_page.name)
     return job_page.render(
         "form.html",
         "form",
-        operate=operate_dag_id(job_page.name),
-        title="" if act is None else act.title,
-        needs_approval=act is not None and act.needs_approval,
-        fields=[
-            (params[name].schema["title"], name, value, params[name].description)
-            for name, value in values.items()
-            if name in params and name != forms.WHAT
-        ],
+        operate=operate,
+        act=act,
+        acts=list(ACTS.values()),
+        inputs=[] if act is None else list(_inputs(act, params, values)),
+        trigger=None if act is None else trigger_call(links, operate, job_page.name, {forms.WHAT: act.name}),
+        is_allowed=job_page.rights.may_trigger(operate),
         configuration=json.dumps(values, indent=2),
-        is_blank=is_blank,
         goes_back=act is ROLLBACK,
-        refused=refused,
+        refused="" if is_blank else refused,
     )
+
+
+def _inputs(act: Act[Any], params: Mapping[str, Param], values: Mapping[str, Any]) -> Iterator[FormInput]:
+    """Yield the inputs of an act's fields, and of the options of the run."""
+    options = [forms.APPROVE, forms.DRY_RUN] if act.needs_approval else [forms.DRY_RUN]
+    required = {name for name, field in act.form_fields.items() if field.required}
+    for name in (*act.form_fields, *options):
+        param = params[name]
+        types = param.schema["type"]
+        yield FormInput(
+            name,
+            param.schema["title"],
+            param.description or "",
+            next(kind for kind in ([types] if isinstance(types, str) else types) if kind != "null"),
+            values.get(name, param.value),
+            tuple(choice for choice in param.schema.get("enum", ()) if choice is not None),
+            name in required,
+        )
 
 
 def _refused(job_page: OpenedJob, params: dict[str, Param], values: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.frame.filters import age_ms
-from milepost.airflow.page.jobs.acts import offered_acts
+from milepost.airflow.page.jobs.acts import allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
@@ -54,7 +54,7 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         reading=reading,
         health=status_view(status, age_ms(status.last_success)).sections if status else (state_section(state),),
         backfills=status.unfinished_backfills if status else (),
-        acts=offered_acts(reading),
+        acts=allowed_acts(reading, job_page.rights),
         failed=_failed_checkpoint(status, history.checkpoints),
         tables=list(_tables(job_page.loaded, status)) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],

@@ -6,7 +6,8 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.acts import ROLLBACK, TO
-from milepost.airflow.page.frame.rendering import Links
+from milepost.airflow.operators.dag_ids import operate_dag_id
+from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.codec import to_json
 
@@ -17,11 +18,13 @@ router = APIRouter()
 
 @router.get("/rewind")
 def rewind(job_page: OpenedJob) -> HTMLResponse:
-    """Show the rewind points, newest first, each with a link to the form of the rollback."""
+    """Show the rewind points, newest first, each with a button that plans the rollback."""
     points = job_page.query(lambda master: master.rollbacks.rewind_points(SHOWN_POINTS))
-    links = Links.of(job_page.request)
+    operate = operate_dag_id(job_page.name)
 
-    def form(checkpoint_id: int) -> str:
-        return links.form(job_page.name, ROLLBACK.name, **{TO: checkpoint_id})
+    def rollback(checkpoint_id: int) -> PageAct:
+        fields = {TO: str(checkpoint_id)}
+        return PageAct(job_page.name, job_page.dag_id, operate, "Roll back…", "", ROLLBACK.name, fields)
 
-    return job_page.render("rewind.html", "rewind", points=to_json(points), form=form)
+    is_allowed = job_page.rights.may_trigger(operate)
+    return job_page.render("rewind.html", "rewind", points=to_json(points), rollback=rollback, is_allowed=is_allowed)
