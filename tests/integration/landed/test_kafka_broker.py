@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
-from milepost.errors import CheckpointError, EnvironmentUnusable, PositionExpired, SourceUnreachable
+from milepost.errors import CheckpointError, EnvironmentUnusable, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.sources.landed import LandedSource, PartRows, ResumableSource, open_kafka_source
 from milepost_testkit.jobs.kafka_landing import KafkaLog
 from milepost_testkit.processes.processes import wait_until
@@ -293,6 +294,26 @@ def test_a_broker_that_dies_while_it_is_read_ends_the_landing_and_the_next_goes_
     log.land(opened(mortal, topic))
     landed = [(partition, offset) for table in log.records for partition, offset in _places(table)]
     assert sorted(landed) == [(partition, offset) for partition in (0, 1) for offset in range(5_000)]
+
+
+def test_a_disk_that_was_restored_from_a_copy_is_detected_although_more_was_written_since(mortal: KafkaServer) -> None:
+    """The leader epoch rises with each start, so after a restore it is the one that was landed."""
+    topic, log, data = mortal.new_topic(), KafkaLog(), mortal.directory / "data"
+    mortal.produce(topic, {0: [b"a"] * 5})
+    log.land(opened(mortal, topic))
+    mortal.stop()
+    shutil.copytree(data, mortal.directory / "copy")
+    mortal.start()
+    mortal.produce(topic, {0: [b"b"] * 5})
+    log.land(opened(mortal, topic))
+    mortal.stop()
+    shutil.rmtree(data)
+    shutil.move(mortal.directory / "copy", data)
+    mortal.start()
+    mortal.produce(topic, {0: [b"c"] * 9})
+    with pytest.raises(SourceWentBack):
+        log.land(opened(mortal, topic))
+    assert len(log.records) == 2
 
 
 def test_a_broker_that_comes_back_within_the_time_is_waited_for(mortal: KafkaServer) -> None:

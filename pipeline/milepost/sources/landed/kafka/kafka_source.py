@@ -7,7 +7,7 @@ takes a share of every partition that is behind.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -190,7 +190,11 @@ class KafkaSource:
         if any(self._found_before(place, state.ends[partition]) for partition, place in there.items()):
             return False
         there = {partition: place for partition, place in there.items() if place.next >= state.earliest[partition].next}
-        shares = [replace(share, max_rows=1) for share in plan_shares(there, _of(state.ends, there), len(there), 1)]
+        shares = [
+            Share(partition, place, state.ends[partition], max_rows=1, max_bytes=1)
+            for partition, place in there.items()
+            if place.next < state.ends[partition].next or place.read is not None
+        ]
         reader = Reader(self.cluster, self.max_bytes)
         try:
             for _ in reader.read(shares) if shares else ():
@@ -301,6 +305,8 @@ class KafkaSource:
         low = self.cluster.earliest([partition])[partition].next
         if low > place.next:
             return self.cluster.failures.expired(partition, place, low)
+        if place.read is not None and low > place.read.offset:
+            return self.cluster.failures.unreachable(f"Kafka deleted messages of {partition.name} while it was read")
         return self.cluster.failures.went_back(partition, place, reason)
 
     def _close(self) -> None:

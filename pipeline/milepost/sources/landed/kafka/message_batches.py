@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.sources.landed.kafka.positions import Partition
+from milepost.sources.landed.kafka.positions import Partition, ReadMessage
 from milepost.sources.landed.messages import MESSAGE_SCHEMA
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ def _headers(values: Sequence[Any]) -> pa.Array:
         return pa.nulls(len(values), _HEADERS)
     rows = [[{"name": name, "value": value} for name, value in row] if row else None for row in values]
     return pa.array(rows, _HEADERS)
+
+
+def read_message(batch: pa.RecordBatch, row: int) -> ReadMessage:
+    """Return what a position remembers of a message."""
+    key, value, offset, time = (batch.column(name)[row] for name in ("key", "value", "offset", "timestamp"))
+    return ReadMessage(offset.as_py(), zlib.crc32(repr((key.as_py(), value.as_py(), time.value)).encode()))
 
 
 def row_bytes(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:

@@ -1,16 +1,18 @@
 """Positions in Kafka topics, and how much of each partition one record takes. Pure.
 
 A position has, per topic, its id and the next offset of each partition. The leader epoch is that of the message before
-that offset. By it the broker detects that it has lost messages since::
+that offset. By it the broker detects that it has lost messages since. A broker whose disk was restored from a copy may
+reach the same offset and leader epoch with other messages. So the newest message that was read is remembered, by its
+offset and a checksum::
 
-    {"clicks": {"id": "d6aAM4R1RPW9bOjStf0P+w", "partitions": {"0": {"next": 120, "leader_epoch": 3}}}}
+    {"clicks": {"id": "d6aAM4R1RPW9bOjStf0P", "partitions": {"0": {"next": 120, "leader_epoch": 3, "read": [119, 7]}}}}
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from milepost.protocol.landed import Position
 from milepost.sources.landed.messages import partition_name
@@ -27,11 +29,24 @@ class Partition(NamedTuple):
         return partition_name(self.topic, self.number)
 
 
+class ReadMessage(NamedTuple):
+    """The newest message that was read."""
+
+    offset: int
+    checksum: int
+
+
 class Place(NamedTuple):
-    """The next offset to read, and the leader epoch of the message before it; None if it is unknown."""
+    """The next offset to read.
+
+    Attributes:
+        leader_epoch: of the message before it; None: unknown.
+        read: the newest message before it; None: none was read, or Kafka has deleted it.
+    """
 
     next: int
     leader_epoch: int | None = None
+    read: ReadMessage | None = None
 
 
 Places = Mapping[Partition, Place]
@@ -58,7 +73,7 @@ def encode_position(topic_ids: Mapping[str, str], places: Places) -> Position:
         topic: {
             "id": topic_id,
             "partitions": {
-                str(partition.number): {"next": place.next, "leader_epoch": place.leader_epoch}
+                str(partition.number): _encode_place(place)
                 for partition, place in sorted(places.items())
                 if partition.topic == topic
             },
@@ -67,15 +82,25 @@ def encode_position(topic_ids: Mapping[str, str], places: Places) -> Position:
     }
 
 
+def _encode_place(place: Place) -> dict[str, Any]:
+    fields = {"next": place.next, "leader_epoch": place.leader_epoch}
+    return fields if place.read is None else {**fields, "read": list(place.read)}
+
+
 def decode_position(position: Position) -> tuple[dict[str, str], dict[Partition, Place]]:
     """Return the topic ids and the places of a position."""
     ids = {topic: str(entry["id"]) for topic, entry in position.items()}
     places = {
-        Partition(topic, int(number)): Place(place["next"], place["leader_epoch"])
+        Partition(topic, int(number)): _decode_place(place)
         for topic, entry in position.items()
         for number, place in entry["partitions"].items()
     }
     return ids, dict(sorted(places.items()))
+
+
+def _decode_place(place: Mapping[str, Any]) -> Place:
+    read = place.get("read")  # positions of earlier versions have none
+    return Place(place["next"], place["leader_epoch"], None if read is None else ReadMessage(*read))
 
 
 def behind(places: Places, ends: Places) -> tuple[Partition, ...]:
@@ -115,13 +140,17 @@ def resolve_places(
     """Return the place of each partition, with those that are new.
 
     A new partition of a known topic begins at offset 0: if that has expired, messages were lost. A new topic begins at
-    its earliest message.
+    its earliest message. A message that was read and has expired since is no part of a place.
     """
     return {
-        partition: places[partition]
+        partition: _unexpired(places[partition], earliest[partition])
         if partition in places
         else Place(0)
         if partition.topic in known_topics
         else earliest[partition]
         for partition in partitions
     }
+
+
+def _unexpired(place: Place, earliest: Place) -> Place:
+    return place if place.read is None or place.read.offset >= earliest.next else place._replace(read=None)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from milepost.sources.landed.kafka.client import KafkaCluster
-from milepost.sources.landed.kafka.message_batches import UnreadableHeader, record_batch, row_bytes
+from milepost.sources.landed.kafka.message_batches import UnreadableHeader, read_message, record_batch, row_bytes
 from milepost.sources.landed.kafka.positions import Partition, Place, Share
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class _ShareProgress:
     def take(self, delivered: _Delivered) -> _Delivered | None:
         """Take rows up to the end of the share. Returns those that follow; None: there are none."""
         batch, messages = delivered
+        self._require_read_message(batch)
         repeated = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
         batch, messages = batch.slice(repeated), messages[repeated:]  # drop rows that were delivered before
         offsets = batch.column("offset").to_numpy()
@@ -80,7 +81,8 @@ class _ShareProgress:
         if count:
             self.batches.append(batch.slice(0, count))
             self.rows, self.bytes = self.rows + count, self.bytes + int(sizes[count - 1])
-            self.place = Place(int(offsets[count - 1]) + 1, messages[count - 1].leader_epoch())
+            read = read_message(batch, count - 1)
+            self.place = Place(read.offset + 1, messages[count - 1].leader_epoch(), read)
         if is_end or self.place.next >= self.share.end.next:
             self.end()
         elif self.rows >= self.share.max_rows or self.bytes >= self.share.max_bytes:
@@ -90,8 +92,16 @@ class _ShareProgress:
     def end(self) -> None:
         """Mark the share as read to its planned end, wherever the last message before it was."""
         if self.place.next != self.share.end.next:
-            self.place = self.share.end
+            self.place = self.share.end._replace(read=self.place.read)
         self.is_done = True
+
+    def _require_read_message(self, batch: pa.RecordBatch) -> None:
+        """Check that the newest message before the share is the one that was read. It may be deleted by compaction."""
+        read, offsets = self.share.start.read, batch.column("offset").to_numpy()
+        if read is None or (row := int(np.searchsorted(offsets, read.offset))) == len(offsets):
+            return
+        if offsets[row] == read.offset and read_message(batch, row) != read:
+            raise PositionLost(self.share.partition, f"the message at offset {read.offset} is another one now")
 
 
 class Reader:
@@ -301,9 +311,10 @@ def _assigned(share: Share) -> Any:
     from confluent_kafka import TopicPartition
 
     start = share.start
+    offset = start.next if start.read is None else start.read.offset
     if start.leader_epoch is None:
-        return TopicPartition(*share.partition, start.next)
-    return TopicPartition(*share.partition, start.next, leader_epoch=start.leader_epoch)
+        return TopicPartition(*share.partition, offset)
+    return TopicPartition(*share.partition, offset, leader_epoch=start.leader_epoch)
 
 
 def _is_of_the_group(error: KafkaError) -> bool:

@@ -262,6 +262,37 @@ def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> No
         log.land(mock.source())
 
 
+def test_another_message_where_the_newest_one_was_read_is_a_partition_that_went_back(mock: Mock) -> None:
+    """As after a restore of the broker's disk: the partition is longer than what was landed, with the same epoch."""
+    log, ends = KafkaLog(), []
+    for number in range(3):
+        mock.write(0, b"a%d" % number)
+        mock.write(1, b"b%d" % number)
+        log.land(mock.source())
+        ends.insert(0, deepcopy(log.position))
+    assert log.land(mock.source()) == []
+    mock.write(0, b"after")
+    for end in ends[:2]:
+        end["clicks"]["partitions"]["0"]["read"][1] ^= 1
+    log.position = ends[0]
+    with pytest.raises(SourceWentBack, match=r"clicks/0: .* the message at offset 2 is another one now"):
+        log.land(mock.source())
+    assert mock.source().newest_true(ends) == 2
+    ends[2]["clicks"]["partitions"]["1"]["read"][1] ^= 1
+    assert mock.source().newest_true(ends) is None, "a partition without new messages is checked as well"
+
+
+def test_a_position_whose_newest_message_has_expired_goes_on(mock: Mock) -> None:
+    mock.write(0, b"a")
+    log = KafkaLog()
+    log.land(mock.source())
+    mock.expire(0)
+    log.position["clicks"]["partitions"]["0"]["next"] = mock.source().initial_position()["clicks"]["partitions"]["0"][
+        "next"
+    ]
+    assert {name for name, _, _ in log.land(mock.source())} == {"clicks/0"}
+
+
 def lost(mock: Mock) -> KafkaLog:
     """A log of 3 messages, after which partition 0 has lost offsets 2 to 5 and partition 1 has a new message."""
     mock.write(0, b"a", b"b")

@@ -12,6 +12,7 @@ from milepost.codec import dump
 from milepost.sources.landed.kafka.positions import (
     Partition,
     Place,
+    ReadMessage,
     behind,
     decode_position,
     encode_position,
@@ -21,6 +22,7 @@ from milepost.sources.landed.kafka.positions import (
 
 PARTITIONS = st.builds(Partition, st.sampled_from(["clicks", "views"]), st.integers(0, 12))
 OFFSETS = st.integers(0, 2_000)
+READ = st.builds(ReadMessage, OFFSETS, st.integers(0, 2**32 - 1))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_each_partition_that_is_behind_gets_a_share(
     assert sum(share.max_rows for share in shares) >= min(total, max_rows) - len(shares)
 
 
-@given(st.dictionaries(PARTITIONS, st.builds(Place, OFFSETS, st.none() | OFFSETS)))
+@given(st.dictionaries(PARTITIONS, st.builds(Place, OFFSETS, st.none() | OFFSETS, st.none() | READ)))
 def test_a_position_equals_itself_after_it_was_stored(places: dict[Partition, Place]) -> None:
     ids = {"clicks": "id1", "views": "id2"}
     stored = json.loads(dump(encode_position(ids, places)))
@@ -61,3 +63,16 @@ def test_a_new_partition_begins_at_offset_0_and_a_new_topic_at_its_earliest_mess
     earliest = {old: Place(70), new: Place(5), other: Place(30, 2)}
     found = resolve_places({old: Place(90, 1)}, [old, new, other], earliest, ["clicks"])
     assert found == {old: Place(90, 1), new: Place(0), other: Place(30, 2)}
+
+
+def test_a_place_forgets_a_message_that_has_expired() -> None:
+    partition, place = Partition("clicks", 0), Place(90, 1, ReadMessage(80, 7))
+    for earliest, read in ((80, place.read), (81, None), (90, None)):
+        found = resolve_places({partition: place}, [partition], {partition: Place(earliest)}, ["clicks"])
+        assert found == {partition: Place(90, 1, read)}
+
+
+def test_positions_of_earlier_versions_have_no_message() -> None:
+    position = {"clicks": {"id": "id1", "partitions": {"0": {"next": 5, "leader_epoch": None}}}}
+    assert decode_position(position) == ({"clicks": "id1"}, {Partition("clicks", 0): Place(5)})
+    assert encode_position(*decode_position(position)) == position
