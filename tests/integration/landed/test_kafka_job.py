@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import duckdb
@@ -174,6 +175,49 @@ def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
     in_partition_0 = [row for row in produced if row["n"] % 5]
     rows = [row for row in produced if row["n"] % 5 == 0] + in_partition_0[:24] + in_partition_0[40:]
     assert len(rows) == 74 and totals(tmp_path) == duckdb_totals(rows)
+
+
+def test_a_restored_disk_is_detected_and_the_rows_that_it_lost_are_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = KafkaServer(tmp_path / "kafka")
+    kafka.start()
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    try:
+        topic = kafka.new_topic(2)
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "clicks.yaml").write_text(SPEC.replace("TOPIC", topic))
+
+        def produce(first: int, count: int) -> list[dict[str, object]]:
+            rows: list[dict[str, object]] = [{"user": f"u{n % 5}", "n": n} for n in range(first, first + count)]
+            kafka.produce(topic, {p: [json.dumps(row).encode() for row in rows[p::2]] for p in (0, 1)})
+            return rows
+
+        true = produce(0, 50)
+        assert not job(tmp_path).landings.land().failed
+        before = epoch(tmp_path)
+        kafka.stop()
+        data, copy = kafka.directory / "data", kafka.directory / "copy"
+        shutil.copytree(data, copy)
+        kafka.start()
+        produce(100, 20)
+        assert not job(tmp_path).landings.land().failed
+        epoch(tmp_path)
+        kafka.stop()
+        shutil.rmtree(data)
+        shutil.move(copy, data)
+        kafka.start()
+        true += produce(200, 90)
+        (failed,) = job(tmp_path).landings.land().failed
+        assert failed.error == "SourceWentBack"
+        job(tmp_path).voids.approve(job(tmp_path).voids.plan("clicks", "auto").approved, "by a test")
+        assert not job(tmp_path).landings.land().failed
+        roll_back(job(tmp_path), before)
+        while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+            pass
+        assert totals(tmp_path) == duckdb_totals(true)
+    finally:
+        kafka.remove()
 
 
 def test_avro_messages_are_read_without_kafka_and_without_the_registry(
