@@ -261,6 +261,8 @@ class SteppedJob:
             self.model.sink_head(where, body)
         elif where is None and key.startswith("manifest/"):
             self.model.entry(body)
+        elif where is None and key.startswith("figures/"):
+            self.model.figures_written(key, body)
         elif where is None and key.endswith("/_heartbeat"):
             self.model.heartbeats[key] = self.stores.now_ms
 

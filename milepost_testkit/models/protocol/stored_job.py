@@ -7,6 +7,9 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from milepost_testkit.models.protocol.require import require
 from milepost_testkit.models.protocol.stored_entries import Json, contents_in, entry_of, keys_in, prefix
 from milepost_testkit.models.protocol.stored_tables import LISTS, STAGED, files_of, is_old_mark, mark_of
@@ -26,6 +29,7 @@ class StoredJob:
         heads: per sink, its newest stored head.
         shown: per sink, the checkpoints that its table has shown, newest last; 0 is the empty table.
         answers: by (checkpoint, token), whether the answers that reached the driver allow it to complete.
+        figures: by key of an object of figures, its rows: checkpoint id, token and status.
         latest_ms: the latest time of any clock.
         dead: sessions whose process is visibly dead. insisting: sessions that may take over.
     """
@@ -47,6 +51,7 @@ class StoredJob:
         self.shown: dict[str, list[int]] = {sink: [0] for sink in self.heads}
         self.answers: dict[tuple[int, int], bool] = {}
         self.heartbeats: dict[str, int] = {}
+        self.figures: dict[str, set[tuple[int, int, str]]] = {}
         self.latest_ms = 0
         self.dead: set[str] = set()
         self.insisting: set[str] = set()
@@ -120,10 +125,23 @@ class StoredJob:
         self.shown[sink].append(number)
         self.heads[sink] = head
 
+    def figures_written(self, key: str, body: bytes) -> None:
+        """Check that an object of figures replaces no other one."""
+        require(key not in self.figures, f"{key} is written twice")
+        rows = pq.read_table(pa.BufferReader(body), columns=["checkpoint_id", "token", "status"])
+        self.figures[key] = {tuple(row.values()) for row in rows.to_pylist()}
+
+    def _figures_deleted(self, key: str) -> None:
+        """Check that no row is lost with an object of figures."""
+        lost = self.figures.pop(key, set()).difference(*self.figures.values())
+        require(not lost, f"{key} is deleted, and no other object has the rows {sorted(lost)}")
+
     def deleted(self, sink: str | None, key: str) -> None:
         """Check the deletion of an object (I8). sink: None for the job's own store."""
         if key.startswith("_probe/") or (sink is not None and key.startswith(LISTS)):
             return  # the files that a list names are checked one by one
+        if sink is None and key.startswith("figures/"):
+            return self._figures_deleted(key)
         if sink is None and key.startswith("sinks/"):
             require(is_old_mark(self.numbers, key), f"I14: {key} is deleted, and its table is not beyond it")
             return
