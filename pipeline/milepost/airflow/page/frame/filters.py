@@ -50,4 +50,5 @@ FILTERS = {
     "duration": duration,
     "moment": moment,
     "plural": counted,
+    "age": age_ms,
 }

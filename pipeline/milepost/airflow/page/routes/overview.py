@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from milepost.airflow.page.frame.access import Rights
+from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
+from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.acts import allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
-from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
+from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
 from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
 from milepost.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
 from milepost.jobspec.job import SinkSpec
@@ -53,6 +57,8 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         "",
         reading=reading,
         health=status_view(status, age_ms(status.last_success)).sections if status else (state_section(state),),
+        waiting=_waiting(job, job_page.rights),
+        unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),
         acts=allowed_acts(reading, job_page.rights),
         failed=_failed_checkpoint(status, history.checkpoints),
@@ -62,6 +68,17 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         unanswered=unanswered,
         picture=_picture(job_page.loaded),
     )
+
+
+def _waiting(job: DagJob, rights: Rights) -> list[Waiting]:
+    """Return what waits in the DAGs of the job, the most urgent first."""
+    found = read_waiting(dags_of(job, rights.readable_dags()), rights)
+    return [one for dag_id in sorted(found) for one in found[dag_id]]
+
+
+def _unpause(job_page: JobPage, dag_id: str) -> ApiCall | None:
+    """Return the request that unpauses a DAG; None if Airflow would refuse it."""
+    return unpause_call(Links.of(job_page.request), dag_id) if job_page.rights.may_pause(dag_id) else None
 
 
 def _state(reading: JobReading) -> JobState:
