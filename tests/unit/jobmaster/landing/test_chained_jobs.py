@@ -289,6 +289,41 @@ def test_an_owner_that_is_no_append_table_of_parquet_is_refused(
     assert problem in failed.message and way_out in failed.hint
 
 
+CATALOG = 'catalog: {type: sql, uri: "sqlite:///../catalog.db"}'
+
+
+@pytest.mark.parametrize(
+    ("sink", "source"),
+    [
+        ("format: delta, path: ../lake/totals", "format: delta\n    path: ../lake/totals"),
+        (
+            f"format: iceberg, path: ../lake/totals, {CATALOG}, table: shop.totals",
+            f"format: iceberg\n    {CATALOG}\n    table: shop.totals",
+        ),
+    ],
+    ids=["delta", "iceberg"],
+)
+def test_a_table_that_a_job_upserts_into_is_refused_by_doctor_and_the_first_landing(
+    tmp_path: Path, sink: str, source: str
+) -> None:
+    """Its changelog, as the hint says, can be read."""
+    columns = {'{k: int64, n: int64, at: "timestamp[us, UTC]"}\n    event_time: at': "{k: int64, total: int64}"}
+    jobs = ChainedJobs.create(
+        tmp_path / "jobs",
+        up={"format: parquet, path: ../lake/totals": sink},
+        down={"format: milepost\n    path: ../lake/orders": source, **columns, "sum(n)": "sum(total)"},
+    )
+    jobs.publish(1)
+    (probed,) = probe_landed_sources(jobs.context("sales"))
+    assert not probed.ok and "has mode: upsert: job orders replaces and deletes its rows" in probed.detail
+    failed = jobs.failed_landing()
+    assert (failed.error, failed.may_pass) == ("InvalidRequest", False) and "`format: milepost`" in failed.hint
+    spec = jobs.folder / "config" / "sales.yaml"
+    spec.write_text(spec.read_text().replace(source, "format: milepost\n    path: ../lake/changes"))
+    assert jobs.land().rows == 1
+    assert all(probed.ok for probed in probe_landed_sources(jobs.context("sales")))
+
+
 def test_a_table_that_was_deleted_and_made_anew_is_another_one(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     jobs.land()
