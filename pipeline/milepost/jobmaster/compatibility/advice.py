@@ -52,9 +52,13 @@ def _steps(
         yield f"if {_renamed_text(spec, renamed)}: its state continues"
     yield from (f"write `{row['renamed']}` in the spec: the table continues" for row in refused if "renamed" in row)
     yield from changed_sources(refused)
-    yield (
-        "restore the lines of the current table in the sink" if len(moved_sinks) == len(refused) else "undo the change"
-    )
+    recompiled = [row["recompiled"] for row in refused if "recompiled" in row]
+    if recompiled:
+        show = f"milepost show {spec.name} {recompiled[0]} --spec"
+        yield f"continue with the recorded steps: use the spec that {show} prints, which has them in place of the SQL"
+    if len(recompiled) < len(refused):
+        is_moved = len(moved_sinks) == len(refused)
+        yield "restore the lines of the current table in the sink" if is_moved else "undo the change"
     for row in moved_sinks:
         if row["verdict"] == OTHER_TABLE_OR_MIGRATION:
             yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"

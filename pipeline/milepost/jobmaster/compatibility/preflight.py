@@ -16,8 +16,10 @@ from milepost.jobmaster.compatibility.derived_types import DerivedTypes, derived
 from milepost.jobmaster.compatibility.edits import (
     Edit,
     describe_edit,
+    describe_recompiled,
     lacks_text,
     query_edits,
+    recompiled_statements,
     without_refilled,
 )
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
@@ -94,6 +96,7 @@ def preflight(
     filled, seeded = filled_sinks(continued, graph), seeded_operators(continued, graph)
     is_edited = bool(spec.statements) and base.spec_hash != context.job.spec_hash
     derived = derived_types(spec, graph) if is_edited else None
+    recompiled = recompiled_statements(spec, base) if is_edited else frozenset[str]()
     describe_sources(rows, context, base, signatures)
     accepted = {COMPATIBLE}
     accepted |= ({NON_RESTORED} if allow_non_restored_state else set()) | ({FROM_NOW_ON} if from_now_on else set())
@@ -105,6 +108,7 @@ def preflight(
             outcome = DROPPED
             _describe_loss(row, recorded, renamed)
         edit = describe_edit(row, edits, spec, graph)
+        is_recompiled = statement_of(spec, _node_of(row, graph)) in recompiled
         if row["kind"] == "operator" and edit is not Edit.REFILL:
             types = derived if edit is Edit.BACKFILL else None
             outcome = _check_operator(row, outcome, context, base, graph, loaded, types)
@@ -129,10 +133,19 @@ def preflight(
             row |= _former_sink(row["name"], recorded["sinks"], signatures["sinks"])
         if edit is Edit.BACKFILL and row["verdict"] == COMPATIBLE:
             is_new = row["detail"] == BEGINS_EMPTY or (row["kind"] == "sink" and row["name"] not in base.sinks)
-            row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(is_new, base)}
+            row |= {"verdict": FROM_NOW_ON, "detail": lacks_text(is_new, base, is_recompiled=is_recompiled)}
         outcome = REFILLED if edit is Edit.REFILL else outcome
         row["outcome"] = outcome if row["verdict"] in accepted else REFUSED
+        if row["outcome"] == REFUSED and is_recompiled:
+            describe_recompiled(row, base)
     return [*rows, *changed_definitions(context, base)]
+
+
+def _node_of(row: Mapping[str, str], graph: JobGraph) -> str:
+    """Return the node of an operator or a sink of the spec; otherwise the empty string."""
+    if row["kind"] == "sink":
+        return graph.sink_inputs[row["name"]].uid if row["name"] in graph.sink_inputs else ""
+    return row["name"] if row["kind"] == "operator" and row["name"] in graph.nodes else ""
 
 
 def _recorded(base: CheckpointMetadata, graph: JobGraph) -> dict[str, Any]:

@@ -66,10 +66,20 @@ def _origins(uid: str, graph: JobGraph, edits: QueryEdits) -> Iterator[str]:
         yield from _origins(name, graph, edits)
 
 
-def lacks_text(is_new: bool, base: CheckpointMetadata) -> str:
-    """Return how a step or table of a statement lacks rows, for a pre-flight row."""
+def lacks_text(is_new: bool, base: CheckpointMetadata, *, is_recompiled: bool = False) -> str:
+    """Return how a step or table of a statement lacks rows, for a pre-flight row.
+
+    Args:
+        is_recompiled: whether its text is the recorded one (`recompiled_statements`).
+    """
     read = f"rows read up to checkpoint {base.checkpoint_id}"
-    return f"{read} would be missing" if is_new else f"its query changed: {read} went through the former text"
+    if is_new:
+        return f"{read} would be missing"
+    return (
+        f"{read} went through the recorded ones"
+        if is_recompiled
+        else f"its query changed: {read} went through the former text"
+    )
 
 
 def statement_edits(spec: JobSpec, report: Iterable[Mapping[str, str]]) -> dict[str, Edit]:
