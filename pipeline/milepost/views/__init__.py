@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.views.badge import JobBadge as JobBadge
+    from milepost.views.badge import grade_meaning as grade_meaning
     from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
     from milepost.views.history import checkpoint_table as checkpoint_table

@@ -40,7 +40,7 @@ def client_of(patch: pytest.MonkeyPatch, *jobs: SparklessJob, readable: list[str
     return page_client(patch, *dags, readable=readable)
 
 
-HEALTHY = 'class="badge good"'
+HEALTHY = "healthy</span>"
 
 
 def first_line(page: str) -> str:

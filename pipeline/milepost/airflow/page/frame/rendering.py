@@ -25,7 +25,7 @@ from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.filters import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.jobspec.picture import STYLE as GRAPH_STYLE
-from milepost.views import checkpoint_table
+from milepost.views import checkpoint_table, grade_meaning
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"
@@ -53,7 +53,7 @@ templates = Environment(
     lstrip_blocks=True,
 )
 templates.filters.update(FILTERS, prose=prose)
-templates.globals.update(names_command=names_command, checkpoint_table=checkpoint_table)
+templates.globals.update(names_command=names_command, checkpoint_table=checkpoint_table, grade_meaning=grade_meaning)
 templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
 templates.globals["v"] = templates.get_template("views.html").module  # the parts of a document
 
