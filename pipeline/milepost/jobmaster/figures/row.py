@@ -16,7 +16,10 @@ from milepost.protocol.manifest.transaction import CheckpointAborted
 from milepost.protocol.records import CheckpointStatus, CompletedCheckpoint
 from milepost.storage import StoreRequests
 
-_COPIED = ("rows_in", "rows_out", "late_rows", "bad_records", "objects", "checkpointed_bytes", "in_flight_bytes")
+_COPIED = (
+    *("rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records", "objects"),
+    *("checkpointed_bytes", "in_flight_bytes"),
+)
 """Figures that a row copies from a checkpoint's summary."""
 
 _BUSY = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
@@ -141,6 +144,7 @@ def _operators(metadata: CheckpointMetadata) -> list[tuple[str, Row]]:
             "rows_in": operator.rows_in,
             "rows_out": operator.rows_out,
             "late_rows": operator.late_rows,
+            "dropped_rows": operator.dropped_rows,
             "busy_ms": sum(getattr(item, name) for item in times for name in _BUSY) if times else None,
             "state_bytes": sum({run.key: run.size for item in operator.handles for run in item.runs}.values()),
         }

@@ -13,7 +13,7 @@ from milepost.jobmaster.figures.row import Row
 FORMAT = "milepost.figures/1"
 
 MAX_OBJECT_BYTES = 32 << 20
-"""Size beyond which an object is not read. A day of 1,440 epochs of a job with 15 nodes has 0.5 MB."""
+"""Size beyond which an object is not read. A day of 1,440 epochs of a job with 15 nodes has 0.8 MB."""
 
 MAX_ROWS_BYTES = 256 << 20
 """Size in memory beyond which an object is not read: Parquet may repeat one long text in a few bytes."""
@@ -38,7 +38,7 @@ SCHEMA = pa.schema(
         *((name, _MS) for name in ("trigger_time", "end_time")),
         ("duration_ms", _INT),
         ("phases", pa.map_(_TEXT, _INT)),
-        *((name, _INT) for name in ("rows_in", "rows_out", "late_rows", "bad_records", "objects")),
+        *((name, _INT) for name in ("rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records", "objects")),
         *((name, _INT) for name in ("written_bytes", "checkpointed_bytes", "state_bytes", "in_flight_bytes")),
         ("watermark", _US),
         ("lag_ms", _INT),
@@ -50,7 +50,10 @@ SCHEMA = pa.schema(
         ("task_ms", _INT),
         *((name, _TEXT) for name in ("run_id", "code_hash", "spec_hash")),
         ("sources", _by_name(rows=_INT, objects=_INT, bad_records=_INT, newest_event=_US)),
-        ("operators", _by_name(rows_in=_INT, rows_out=_INT, late_rows=_INT, busy_ms=_INT, state_bytes=_INT)),
+        (
+            "operators",
+            _by_name(rows_in=_INT, rows_out=_INT, late_rows=_INT, dropped_rows=_INT, busy_ms=_INT, state_bytes=_INT),
+        ),
         ("sinks", _by_name(rows=_INT, bytes=_INT, table_rows=_INT, rules=_INT, rules_met=_INT)),
     ]
 )

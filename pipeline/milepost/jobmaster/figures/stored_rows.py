@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_TIMES = ("trigger_time", "end_time")
+
 _MAX_TIME_MS = 253_402_300_800_000
 """Start of the year 10,000, in ms since the epoch."""
 
@@ -30,15 +32,19 @@ class StoredRow:
     parent: int
     version: int
     trigger_time: int | None
+    end_time: int | None
     duration_ms: int | None
     phases: dict[str, int] | None
     rows_in: int | None
     rows_out: int | None
     late_rows: int | None
+    dropped_rows: int | None
+    bad_records: int | None
     checkpointed_bytes: int | None
     state_bytes: int | None
     in_flight_bytes: int | None
     lag_ms: int | None
+    quality: str | None
     requests: dict[str, int] | None
     task_ms: int | None
 
@@ -97,17 +103,18 @@ def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     import pyarrow as pa
 
     names = [field.name for field in fields(StoredRow)]
-    times = table.column("trigger_time").cast(pa.int64())
-    table = table.set_column(table.column_names.index("trigger_time"), "trigger_time", times)
+    for name in _TIMES:
+        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
     done = [status == CheckpointStatus.COMPLETED.value for status in table.column("status").to_pylist()]
     try:
         rows = table.select(names).filter(pa.array(done, pa.bool_())).to_pylist(maps_as_pydicts="strict")
     except (KeyError, ValueError) as error:
         raise StateCorrupt(f"object {key} with figures of past epochs: {error!r}", key=key) from error
     for row in rows:
-        time, requests = row["trigger_time"], row["requests"]
-        if time is not None and not 0 <= time < _MAX_TIME_MS:
-            raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
+        for time in (row[name] for name in _TIMES):
+            if time is not None and not 0 <= time < _MAX_TIME_MS:
+                raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
+        requests = row["requests"]
         row["requests"] = None if requests is None or None in requests.values() else requests
     return [StoredRow(**row) for row in rows]
 

@@ -188,3 +188,20 @@ def test_a_veto_makes_the_answer_about_the_rules_bad(tmp_path: Path) -> None:
     status = job.master.reports.status()
     assert status.verdict is not None and status.verdict.right.grade is Grade.BAD
     assert status.condition is Condition.EPOCH_FAILED
+
+
+def test_epochs_that_are_no_longer_retained_say_what_is_usual(tmp_path: Path) -> None:
+    """Only the newest checkpoint is retained. The figures of the other epochs are stored permanently."""
+    gate = GATE.replace("SEVERITY", "warning")
+    job = SparklessJob.create(
+        tmp_path, {"checkpointing:": gate, "settle: 0s": "settle: 0s\n    bad_records: dead_letter"}
+    )
+    for number in range(5):
+        job.land(f"{number}.csv", "k,v\n" + "99,a\n" * 90 + "x,a\n" * 10)
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+    job.land("5.csv", "k,v\n" + "9,a\n" * 70 + "x,a\n" * 30)
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    verdict = job.master.reports.status().verdict
+    assert verdict is not None
+    assert verdict.right.text == "1 of 1 rule met; 5 of the last 6 epochs had a warning"
+    assert verdict.complete.text == "0 of 100 rows late, 30 unreadable, in the newest epoch (usually 10.0% unreadable)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from milepost.codec import OmitNone
@@ -15,6 +15,7 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
+from milepost.jobmaster.reports.health.past_epochs import past_epochs
 from milepost.jobmaster.reports.health.sources import (
     Backlog,
     SourceHealth,
@@ -27,9 +28,9 @@ from milepost.jobmaster.reports.health.sources import (
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.health.verdict import (
+    EpochCounts,
     Grade,
     JobVerdict,
-    epoch_counts,
     judge_completeness,
     judge_freshness,
     judge_rules,
@@ -37,8 +38,8 @@ from milepost.jobmaster.reports.health.verdict import (
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.protocol.manifest.transaction import LeaseFacts, LeaseStatus, active_freeze, lease_status
 from milepost.protocol.records import CheckpointFailureReason, CleanUp, JobStatus, ManifestState
-from milepost.protocol.retention import timeline_ancestry
 from milepost.runbook import address
+from milepost.storage.concurrency import prefetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     state = head.state if head is not None else None
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
     newest = state.head() if state is not None else None
+    past = prefetch(context.store, lambda: [] if state is None else past_epochs(context, state), "past-epochs")
     unread = backlog(context, state, base, now_ms)
     status = extend_record(
         Status,
@@ -132,7 +134,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
-        verdict=None if state is None else _verdict(context, state, base, unread, now_ms),
+        verdict=None if state is None else _verdict(context, state, base, unread, past(), now_ms),
     )
     condition, exit_code, step = _assess(status, max_lag_ms)
     return replace(
@@ -154,9 +156,13 @@ def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str |
 
 
 def _verdict(
-    context: JobContext, state: ManifestState, base: CheckpointMetadata | None, unread: Backlog, now_ms: int
+    context: JobContext,
+    state: ManifestState,
+    base: CheckpointMetadata | None,
+    unread: Backlog,
+    epochs: Sequence[EpochCounts],
+    now_ms: int,
 ) -> JobVerdict:
-    epochs = [epoch_counts(item) for item in timeline_ancestry(state, state.timeline())]
     return JobVerdict(
         judge_freshness(epochs, context.spec.health, now_ms, overdue_source(unread.sources or {})),
         judge_completeness(epochs, context.spec.health),
