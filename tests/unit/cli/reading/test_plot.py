@@ -52,7 +52,7 @@ def test_the_newest_epochs_are_drawn_oldest_first(job: SparklessJob, monkeypatch
     wording.matches("plot", [lines[0], *(line for line in lines if line.startswith("rows"))])
     epochs = milepost("plot", spec, "--limit", "2", "--json").document()["epochs"]
     assert [(one["checkpoint_id"], one["rows_in"]) for one in epochs] == [(2, 2), (3, 3)]
-    assert epochs[0]["phases"] is None and epochs[1]["phases"]["total_ms"] > 0, "one is retained"
+    assert all(epoch["phases"]["total_ms"] > 0 for epoch in epochs), "one is retained, the other has a row"
 
 
 def test_what_a_rollback_left_is_not_drawn(job: SparklessJob) -> None:
@@ -84,4 +84,4 @@ def test_a_damaged_checkpoint_is_named_and_the_others_are_drawn(job: SparklessJo
     wording.matches("plot", told.stdout.splitlines()[0])
     wording.matches("plot", told.stderr, replace=wording.SIZES)
     epochs = milepost("plot", spec, "--json").document()["epochs"]
-    assert [one["unreadable"] is not None for one in epochs] == [False, True]
+    assert [one["unreadable"] is not None for one in epochs] == [False, False, True]
