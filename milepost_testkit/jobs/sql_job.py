@@ -74,6 +74,7 @@ class SqlJob:
 
     def __post_init__(self) -> None:
         self.database.execute("SET TimeZone = 'UTC'")
+        self.database.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
         for name, columns in TABLES.items():
             (self.folder / "landing" / name).mkdir(parents=True, exist_ok=True)
             self.database.execute(f"CREATE TABLE {name} ({columns})")

@@ -30,6 +30,36 @@ _CONDITIONS = (
 _AGGREGATES = ("count(*)", "count(quantity)", "sum(amount)", "min(id)", "max(amount)", "count(DISTINCT quantity)")
 _MORE = ("sum(quantity * 2)", "count(*) FILTER (WHERE amount > 10)", "max(id) - min(id)", "sum(quantity) + count(*)")
 
+_ONCE = "SELECT DISTINCT customer, id, amount, quantity FROM orders"
+_METHODS = "SELECT order_id, method, max(amount) AS most FROM payments GROUP BY order_id, method"
+_ROWS = "SELECT customer, id, amount, quantity FROM orders QUALIFY row_number() OVER (PARTITION BY"
+_UNIQUE = (
+    ("id", f"{_ROWS} id ORDER BY ordered_at DESC) = 1"),
+    ("customer", f"{_ROWS} customer ORDER BY id DESC) = 1"),
+    (
+        "customer",
+        "SELECT customer, max(id) AS id, max(amount) AS amount, sum(quantity) AS quantity FROM orders GROUP BY ALL",
+    ),
+    ("customer, id, amount, quantity", _ONCE),
+    (
+        "customer, id, amount, quantity, method",
+        f"SELECT o.*, p.method, p.most FROM ({_ONCE}) AS o JOIN ({_METHODS}) AS p ON o.id = p.order_id",
+    ),
+)
+"""Key -> a query whose rows it identifies."""
+_FRAMES = (
+    "",
+    " ROWS 2 PRECEDING",
+    " ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
+    " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN 2 FOLLOWING AND 4 FOLLOWING",
+    " ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+)
+_PLACED = ("row_number()", "lag(id)", "lag(quantity, 2)", "lead(amount)", "lead(id, 3)", "lag(id + quantity)", "rank()")
+_TIED = ("count(*)", "sum(quantity)", "max(amount)", "min(id)", "count(quantity)", "avg(quantity)", "sum(amount * 2)")
+_FRAMED = (*_TIED, "first_value(id)", "last_value(quantity)", "max(id % 5)")
+
 
 class Draws:
     """Random draws of which single ones can be changed: draw 3 does not depend on the result of draw 2.
@@ -69,7 +99,7 @@ class Draws:
 
 def random_query(rng: Draws) -> str:
     """Return a query over `orders` and `payments` whose rows have a key, or are appended."""
-    kinds = (_projection, _grouped, _grouped, _ranked, _distinct, _joined, _nested, _expressions, _derived)
+    kinds = (_projection, _grouped, _grouped, _ranked, _distinct, _joined, _nested, _expressions, _derived, _valued)
     return rng.choice(kinds)(rng)
 
 
@@ -129,10 +159,10 @@ def random_job(rng: Draws) -> RandomJob:
         "newest": f"SELECT customer, id, {shown} AS amount FROM orders "
         f"QUALIFY row_number() OVER (PARTITION BY customer ORDER BY {order}) = 1",
     }
-    readers = rng.sample((_shown_sums, _counts, _best, _both, _missing, _first_of_both), 2)
+    readers = rng.sample((_shown_sums, _counts, _best, _both, _missing, _first_of_both, _valued_sums), 2)
     for number, reader in enumerate(readers):
         queries[f"reader{number}"] = reader(rng)
-    queries["again"] = _again(rng, f"reader{rng.randrange(2)}" if readers[0] is _counts else "sums")
+    queries["again"] = _again(rng, f"reader{rng.randrange(2)}" if readers[0] in (_counts, _valued_sums) else "sums")
     views = rng.choice(({"sums"}, {"newest"}, set(), set()))
     own, operators = rng.choice((_over_updates, _over_appended, _over_a_source))(rng, queries)
     hidden = set() if own else {operator["uid"] for operator in operators}
@@ -215,6 +245,16 @@ def _first_of_both(rng: Draws) -> str:
     return f"WITH j AS ({joined}) SELECT {by} AS x, count(*) AS c, min(id) AS least FROM j GROUP BY {by}"
 
 
+def _valued_sums(rng: Draws) -> str:
+    """Return a query with a function over the sums of other customers. `last` is unique, so it orders them."""
+    partition = rng.choice(("", "PARTITION BY n % 2 ", "PARTITION BY total "))
+    over = f"({partition}ORDER BY {rng.choice(('last', 'last DESC', 'n, last'))}{{}})"
+    value = rng.choice((f"last - lag(last) OVER {over.format('')}", f"row_number() OVER {over.format('')}",
+                        f"max(n) OVER {over.format(rng.choice(_FRAMES))}",
+                        f"count(*) OVER {over.format(rng.choice(_FRAMES))}"))  # fmt: skip
+    return f"SELECT who, {rng.choice(('n', 'total'))} AS own, {value} AS x FROM sums{_filter(rng)}"
+
+
 def _again(rng: Draws, read: str) -> str:
     if read == "sums":
         return f"SELECT total, count(*) AS c FROM sums{_filter(rng)} GROUP BY total"
@@ -257,6 +297,27 @@ def _where(rng: Draws, most: int = 3) -> str:
     if any(one.startswith("NOT EXISTS") for one in conditions):
         conditions = [one for one in conditions if not one.startswith("NOT EXISTS")]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+def _valued(rng: Draws) -> str:
+    """Return a query with functions with OVER, of rows that are unique by a key and have a unique `id`."""
+    key, read = rng.choice(_UNIQUE)
+    partition = rng.choice(("", "customer", "quantity", "id % 3, upper(customer)"))
+    begin = f"PARTITION BY {partition} " if partition else ""
+    if rng.choice((True, True, False)):
+        order = rng.choice(("id", "amount DESC, id", "quantity, id DESC", "coalesce(quantity, 2), id")) + f", {key}"
+        calls = [f"{call} OVER ({begin}ORDER BY {order})" for call in rng.sample(_PLACED, rng.randrange(3))]
+        framed = rng.sample(_FRAMED, rng.randrange(1, 3))
+        calls += [f"{call} OVER ({begin}ORDER BY {order}{rng.choice(_FRAMES)})" for call in framed]
+    else:  # ties: values that do not depend on the order of equal rows
+        order = rng.choice(("", "ORDER BY quantity", "ORDER BY id % 4 DESC", "ORDER BY amount > 9, quantity DESC"))
+        ranks = ("rank()", "dense_rank()") if order else ()
+        calls = [f"{call} OVER ({begin}{order})" for call in rng.sample((*ranks, *_TIED), rng.randrange(1, 4))]
+    values = [rng.choice((call, call, f"{call} + 1", f"coalesce({call}, 0)")) for call in calls]
+    shown = [*rng.choice((("customer",), ("quantity",), ())), *key.split(", ")]
+    columns = [*dict.fromkeys(shown), *(f"{value} AS x{number}" for number, value in enumerate(values))]
+    where = rng.choice(("", "", " WHERE amount > 5", " WHERE quantity > 0"))
+    return f"SELECT {', '.join(columns)} FROM ({read}) AS r{where}"
 
 
 def _projection(rng: Draws) -> str:

@@ -61,7 +61,6 @@ def test_functions_over_rows_equal_duckdb_through_epochs_a_rollback_and_a_rescal
 ) -> None:
     views = [f"CREATE MATERIALIZED VIEW {name} AS {filled(query)}" for name, query in QUERIES.items()]
     job, runner = SqlJob(tmp_path, ";\n".join(views)), in_process()
-    job.database.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
     found = dict.fromkeys(QUERIES, 0)
     for _ in range(4):
         done = job.run(runner)
