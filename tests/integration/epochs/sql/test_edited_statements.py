@@ -253,9 +253,9 @@ def test_an_edit_that_only_a_changelog_refuses_says_to_begin_another_one(tmp_pat
         job.check(f"{name}_changes_2", f"SELECT *, 'upsert' AS _op, 2::BIGINT AS _checkpoint FROM {name}")
 
 
-def test_a_new_table_or_changelog_of_current_rows_needs_no_new_input(tmp_path: Path, in_process: Plane) -> None:
+def test_a_new_table_or_changelog_of_current_rows_needs_no_new_input(tmp_path: Path, plane: Plane) -> None:
     queries = {"busy": BUSY}
-    job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
+    job, runner = SqlJob(tmp_path, sql_of(**queries)), plane()
     job.run(runner)
     queries["sizes"] = SIZES
     changes = {"name": "changes", "input": "busy", "format": "parquet", "path": "lake/changes", "mode": "changelog"}
