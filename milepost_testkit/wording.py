@@ -39,6 +39,7 @@ PLACEHOLDERS = (
     (r"\bits version \d{15,}", "its version {id}"),
     (r"\b0x[0-9a-f]{6,}", "{address}"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "{uuid}"),
+    (r"\bcli:tester/\{uuid\}", "cli:{uuid}"),
     (r"(\{uuid\}) on [\w.-]+", r"\1 on {host}"),
     (r"\b(milepost-|T |m)[0-9a-f]{12,}\b", r"\1{hex}"),  # buckets, tables and databases of the tests' servers
     (r"(?=[0-9]*[a-f])[0-9a-f]{12,}|[0-9a-f]{32,}|(?<!\d)\d{12}(?!\d)", "{hex}"),  # an id may have no letter
@@ -59,6 +60,8 @@ SIZES = {r"\b[\d,]+ bytes\b": "{size} bytes"}
 """For `replace`, where a text has the sizes of stored objects: they depend on paths and on versions of libraries."""
 SHORT_SIZES = {r"\b\d[\d.]* [kMG]?B\b": "{size}"}
 """As `SIZES`, where the output of a command rounds them."""
+CLOCK_TIMES = {r"(?<![\d:])(?:\d{4}-\d\d-\d\d )?\d\d:\d\d(?![\d:])": "{time}"}
+"""For `replace`, where a text has hours and minutes of the clock, with the day unless it is today."""
 LAG = {r"\blag( +)\d+ min": r"lag\1{time} min"}
 """For `replace`, where the output of `status` has the age of a job that a fixture made."""
 FIRST_DECLINE = {r"\bsubtask \d+/\d+ declined": "subtask {subtask} declined", r" \(also subtask .*\)(?=\. Nothing)": ""}

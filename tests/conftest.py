@@ -87,6 +87,7 @@ def pytest_configure() -> None:
     os.environ.update(
         {
             "TZ": "UTC",
+            "LOGNAME": "tester",
             "PYTHONPATH": PYTHON_PATH,
             "NO_PROXY": LOOPBACK,
             "no_proxy": LOOPBACK,

@@ -77,7 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "health history",
         "reports",
     ),
-    "views": ("tree", "text", "badge prices static_sources subtasks", "checkpoint history status"),
+    "views": ("tree", "text", "badge prices static_sources subtasks timelines", "checkpoint history status"),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",

@@ -193,7 +193,7 @@ class Premise:
 
     def as_text(self) -> str:
         """Return the premise on one line."""
-        facts = (f"incarnation {self.incarnation} is {self.status}", self.failure, *self.of)
+        facts = (f"the job is {self.status} (incarnation {self.incarnation})", self.failure, *self.of)
         return ", ".join(filter(None, facts))
 
 

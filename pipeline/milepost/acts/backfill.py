@@ -59,7 +59,9 @@ def _carry_out(context: ActContext) -> BackfillResult:
     from milepost.spark.driver import spark_runner
 
     approved = context.plan.approval(ApprovedBackfill)
-    return context.master.backfills.run(context.session, spark_runner(), approved, progress=context.progress)
+    return context.master.backfills.run(
+        context.session, spark_runner(), approved, progress=context.progress, detail=context.decided_by
+    )
 
 
 def _epochs(done: BackfillResult) -> Iterator[str]:

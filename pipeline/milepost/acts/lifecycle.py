@@ -38,7 +38,7 @@ def _plan_resume(master: JobMaster, form: Form) -> ActPlan:
     now = premise(master, failure=True)
     idle = now.status != FAILED
     step = "it is not FAILED: there is nothing to resume" if idle else "its next epoch would run again"
-    text = tuple(filter(None, (f"incarnation {now.incarnation} is {now.status}", now.failure, step)))
+    text = tuple(filter(None, (f"the job is {now.status}", now.failure, step)))
     return subject(master, RESUME.name).plan("resume", text, to_json(now), idle=idle)
 
 
@@ -65,7 +65,7 @@ def _plan_cancel(master: JobMaster, form: Form) -> ActPlan:
     idle, pending = now.status in ENDED and not dirty, _pending(state)
     saved = "its head is saved first" if form[SAVEPOINT] else "no savepoint is created"
     text = (
-        f"incarnation {now.incarnation} is {now.status}"
+        f"the job is {now.status}"
         + (": there is nothing to cancel" if idle else "; its clean-up is finished" if dirty else ""),
         *(
             ()
@@ -102,7 +102,7 @@ def _canceled(context: ActContext, done: CanceledJob) -> ActResult:
     text = [f"savepoint {saved.name} holds checkpoint {saved.checkpoint_id}"] if saved is not None else []
     text += [f"published {line}, which was waiting" for line in done.published]
     head = f"checkpoint {done.head}" if done.head is not None else "none"
-    now = f"job {context.job} is {done.status.upper()}, incarnation {done.incarnation}, head {head}"
+    now = f"job {context.job} is {done.status.upper()}, head {head}"
     epoch = f"; its running epoch, checkpoint {aborted}, is aborted" if aborted is not None else ""
     text.append(f"{now}{epoch}" if done.outcome == "canceled" else f"nothing to cancel: {now}")
     return ActResult(done.outcome, tuple(text))
@@ -121,7 +121,7 @@ def _plan_start(master: JobMaster, form: Form) -> ActPlan:
             hint=f"milepost cancel {about.job} ends it first; milepost rollback {about.job} --to ID goes back",
         )
     text = (
-        f"incarnation {now.incarnation} is {now.status}; incarnation {now.incarnation + 1} would begin with {source}",
+        f"the job is {now.status}; it would start again with {source}",
         *(() if form[FROM] is None else ("every table is reconciled with it; nothing is deleted",)),
     )
     rows = {} if form[FROM] is None else {sink.name: None for sink in master.job.spec.sinks}
@@ -168,7 +168,7 @@ def _restored(job: str, done: StartedFromSavepoint) -> Iterator[str]:
     """Describe a start from a savepoint."""
     saved, claimed = done.savepoint, done.claimed
     yield (
-        f"job {job}: incarnation {done.incarnation} is open at checkpoint {done.head}, a copy of checkpoint "
+        f"job {job} is started at checkpoint {done.head}, a copy of checkpoint "
         f"{saved.checkpoint_id} of job {saved.job} ({counted(saved.objects, 'object')}, {counted(saved.bytes, 'byte')})"
     )
     for name in saved.not_restored:
@@ -233,7 +233,7 @@ RESUME = Act(
     "Clear a job's FAILED state after its cause is fixed.",
     (),
     _plan_resume,
-    lambda context: context.master.lifecycle.resume(context.session),
+    lambda context: context.master.lifecycle.resume(context.session, detail=context.decided_by),
     _resumed,
     recheck=_recheck_resume,
 )
@@ -251,7 +251,7 @@ CANCEL = Act(
 START = Act(
     "start",
     "Start a job that has ended",
-    "Open the next incarnation of a job that has ended, or start a new job from a savepoint.",
+    "Start a job that has ended again, or start a new job from a savepoint.",
     (
         Field(
             FROM,
@@ -267,7 +267,9 @@ START = Act(
         ),
     ),
     _plan_start,
-    lambda context: context.master.restores.start(context.form[FROM], claim=context.form[CLAIM]),
+    lambda context: context.master.restores.start(
+        context.form[FROM], claim=context.form[CLAIM], session=context.session, detail=context.decided_by
+    ),
     _started,
     recheck=_recheck_start,
 )

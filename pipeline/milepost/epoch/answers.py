@@ -70,12 +70,14 @@ class EpochReport:
         handle: handle of `_metadata`, computed from the bytes that were put.
         write_ms: time to make the checkpoint durable. 0 if the checkpoint was already completed.
         unrecorded: requests that `_metadata` cannot contain: those of its own write, and the heartbeat's.
+        completed_ms: when the checkpoint was completed, if it was before this attempt, which then did nothing.
     """
 
     metadata: CheckpointMetadata
     handle: ObjectHandle
     write_ms: int = 0
     unrecorded: StoreRequests = NO_REQUESTS
+    completed_ms: int | None = None
 
     @property
     def verdict(self) -> GateVerdict:

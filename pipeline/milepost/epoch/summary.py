@@ -14,6 +14,8 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
 
     `checkpointed_bytes` is the size of the state that this checkpoint wrote, `full_bytes` of all state it refers to.
     `watermark` is the minimum over sources with event time as ISO 8601, or None. After a job's last epoch it is "end".
+    `started_ms` is when the trigger began, by the clock of its machine. The last confirmation of a sink fills in
+    `duration_ms`.
     """
     runs = [run for operator in metadata.operators.values() for handle in operator.handles for run in handle.runs]
     own = f"t{metadata.token:020d}/"
@@ -35,6 +37,8 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "unaligned": metadata.unaligned,
         "watermark": "end" if metadata.final else watermark_text(watermark_of(metadata)),
         "quality": metadata.verdict.status.value,
+        "started_ms": metadata.started_ms,
+        "duration_ms": None,
     }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.compatibility.advice import advice as advice
     from milepost.jobmaster.compatibility.edits.edit_rows import statement_edits as statement_edits
     from milepost.jobmaster.compatibility.spec_check import report_lines as report_lines
+    from milepost.jobmaster.figures.timings import AFTER_PUBLICATION as AFTER_PUBLICATION
     from milepost.jobmaster.figures.timings import PHASE_GROUPS as PHASE_GROUPS
     from milepost.jobmaster.figures.timings import time_by_phase_group as time_by_phase_group
     from milepost.jobmaster.job.checks.expectation_suites import suite_problems as suite_problems
@@ -56,7 +57,10 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.status import Status as Status
     from milepost.jobmaster.reports.health.verdict import Grade as Grade
     from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
+    from milepost.jobmaster.reports.history.actors import HistoryActor as HistoryActor
+    from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
     from milepost.jobmaster.reports.history.page import HistoryPage as HistoryPage
+    from milepost.jobmaster.reports.history.page import TimelineOrigin as TimelineOrigin
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of
     from milepost.jobmaster.reports.history.series import EpochFigures as EpochFigures

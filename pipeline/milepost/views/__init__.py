@@ -9,17 +9,21 @@ if TYPE_CHECKING:
     from milepost.views.badge import grade_meaning as grade_meaning
     from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
+    from milepost.views.history import act_table as act_table
+    from milepost.views.history import act_text as act_text
     from milepost.views.history import checkpoint_table as checkpoint_table
     from milepost.views.history import log_table as log_table
     from milepost.views.prices import price_text as price_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
     from milepost.views.text import STATES as STATES
+    from milepost.views.text import phase_name as phase_name
     from milepost.views.text import printable as printable
     from milepost.views.text import show_bytes as show_bytes
     from milepost.views.text import show_count as show_count
     from milepost.views.text import show_rows as show_rows
     from milepost.views.text import show_time as show_time
+    from milepost.views.timelines import TimelineNames as TimelineNames
     from milepost.views.tree import Fact as Fact
     from milepost.views.tree import Fold as Fold
     from milepost.views.tree import Link as Link

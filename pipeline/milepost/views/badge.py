@@ -41,7 +41,7 @@ def _failure(status: Status) -> str:
 
 def _ended(status: Status) -> str:
     result = status.result
-    return "" if result is None else f"Incarnation {result.incarnation} ended at {result.at}. {result.detail}".strip()
+    return "" if result is None else f"The job ended at {result.at}: {result.detail}"
 
 
 def _overdue(status: Status) -> str:

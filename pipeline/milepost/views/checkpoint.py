@@ -7,7 +7,13 @@ from typing import Any
 
 from milepost.codec import to_json
 from milepost.epoch import counted, lasting, observed
-from milepost.jobmaster import CheckpointDetails, CheckpointReport, SourceDetails, StaticSourceDetails
+from milepost.jobmaster import (
+    AFTER_PUBLICATION,
+    CheckpointDetails,
+    CheckpointReport,
+    SourceDetails,
+    StaticSourceDetails,
+)
 from milepost.protocol.landed import position_text
 from milepost.protocol.records import CheckpointStatus
 from milepost.quality import GateVerdict
@@ -17,6 +23,7 @@ from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
     counts,
     failure_text,
+    phase_name,
     printable,
     show_bytes,
     show_count,
@@ -37,6 +44,7 @@ from milepost.views.tree import (
     Section,
     Table,
     Text,
+    Value,
     View,
 )
 
@@ -91,8 +99,8 @@ def _notices(report: CheckpointReport, unreadable: str | None) -> Iterator[Secti
 
 def _facts(report: CheckpointReport) -> Iterator[Fact]:
     yield Fact("epoch", printable(report.epoch), f"timeline {report.timeline}" if report.timeline else "")
-    end = "abort" if report.status == _ABORTED else "commit"
-    took = "" if report.duration_ms is None else f"took {lasting(report.duration_ms)} to its {end}"
+    end = " to its abort" if report.status == _ABORTED else ""
+    took = "" if report.duration_ms is None else f"took {lasting(report.duration_ms)}{end}"
     yield Fact("triggered", show_time(report.trigger_time), took)
     if isinstance(report.rows_in, int):
         rows = show_rows(report)
@@ -270,8 +278,12 @@ def _time(report: CheckpointDetails) -> Table:
     rows = []
     for name, spent in report.phases.items():
         if spent is not None:
-            share = (Figure(f"{100 * spent / total_ms:.1f}"), Text("", share=spent / total_ms)) if total_ms else ()
-            rows.append(Row((name.removesuffix("_ms"), show_count(spent), *share)))
+            share: tuple[Value, ...] = ()
+            if total_ms:
+                part = spent / total_ms
+                inside = name != f"{AFTER_PUBLICATION}_ms"
+                share = (Figure(f"{100 * part:.1f}"), Text("", share=part)) if inside else (UNKNOWN, "")
+            rows.append(Row((phase_name(name), show_count(spent), *share)))
     return Table(("phase", "ms", *(("%", "") if total_ms else ())), tuple(rows))
 
 

@@ -10,7 +10,7 @@ from milepost.views.text import counts, failure_text, printable, show_bytes, sho
 from milepost.views.tree import UNKNOWN, Figure, Link, LinkTarget, Row, Table, Text, Value
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import CheckpointReport
+    from milepost.jobmaster import CheckpointReport, HistoryAct, HistoryActor
 
 
 def checkpoint_table(reports: Iterable[CheckpointReport]) -> Table:
@@ -22,15 +22,41 @@ def checkpoint_table(reports: Iterable[CheckpointReport]) -> Table:
 
 
 def log_table(events: Iterable[Mapping[str, Any]]) -> Table:
-    """Return a row per log entry."""
+    """Return a row per log entry: who did what, and why."""
     rows = []
     for event in events:
-        checkpoint_id = event.get("checkpoint_id")
+        checkpoint_id, run = event.get("checkpoint_id"), event.get("run")
         number = "-" if checkpoint_id is None else _link(checkpoint_id)
-        cells = (Figure(event["version"]), show_time(event["time"]), event["event"], number)
-        why = failure_text(event.get("reason"), event.get("detail"))
-        rows.append(Row((*cells, printable(event.get("session_id"))), why))
-    return Table(("version", "time", "event", "checkpoint", "session"), tuple(rows), optional=("session",))
+        who = (printable(event.get("who")), printable(event["what"]))
+        cells = (Figure(event["version"]), show_time(event["time"]), *who, number)
+        failed = event["event"] == "CheckpointAborted"
+        why = failure_text(event.get("reason"), event.get("detail")) if failed else event.get("why") or ""
+        rows.append(Row((*cells, "-" if run is None else _run(run["dag_id"], run["run_id"])), printable(why)))
+    return Table(("version", "time", "who", "what", "checkpoint", "run"), tuple(rows), optional=("checkpoint", "run"))
+
+
+def act_table(acts: Iterable[HistoryAct]) -> Table:
+    """Return a row per act of a person."""
+    return Table(("time", "who", "what", "why", "run"), tuple(map(_act, acts)), optional=("why", "run"))
+
+
+def act_text(act: HistoryAct) -> str:
+    """Return an act as a sentence without its end: "ben rolled back from checkpoint 4 to checkpoint 2"."""
+    return f"{_who(act.who)} {printable(act.what)}"
+
+
+def _act(act: HistoryAct) -> Row:
+    who = act.who
+    run = "-" if who.dag_id is None or who.run_id is None else _run(who.dag_id, who.run_id)
+    return Row((show_time(act.time), _who(who), printable(act.what), printable(act.why or None), run))
+
+
+def _who(who: HistoryActor) -> str:
+    return printable(f"{who.name} (approved by {who.approved_by})" if who.approved_by else who.name or None)
+
+
+def _run(dag_id: str, run_id: str) -> Text:
+    return Text(printable(run_id), link=Link(LinkTarget.AIRFLOW_RUN, (dag_id, run_id)))
 
 
 def _link(checkpoint_id: int) -> Text:

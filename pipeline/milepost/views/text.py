@@ -25,6 +25,12 @@ def state(word: str) -> Text:
     return Text(word, STATES.get(word, Meaning.CALM))
 
 
+def phase_name(phase: str) -> str:
+    """Return a phase of an epoch for people, from its name in documents: `plan_ms` becomes `plan`."""
+    name = phase.removesuffix("_ms")
+    return "waiting for Airflow" if name == "airflow" else name
+
+
 def failure_text(reason: str | None, detail: str | None) -> str:
     """Return why something failed, on one line."""
     return ": ".join(filter(None, (reason, " ".join((detail or "").split()))))

@@ -97,6 +97,20 @@ def test_an_unmapped_notify_publishes_all_sinks_and_is_skipped_without_any(
         run.execute("small.notify_complete", try_number=3)
 
 
+def test_a_cleared_run_epoch_of_a_completed_checkpoint_logs_that_nothing_was_done_again(
+    job: SparklessJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
+    run = run_up_to_validate(job)
+    run.execute("small.complete_checkpoint")
+    caplog.clear()
+    with caplog.at_level("INFO", "milepost.airflow"):
+        run.execute("small.run_epoch", try_number=2)
+    (line,) = (message for message in caplog.messages if "rows in" in message)
+    assert "acknowledged" not in line
+    wording.matches("task_log", line)
+
+
 def run_up_to_validate(job: SparklessJob) -> InProcessRun:
     job.land("a.csv")
     run = InProcessRun(team_dag(spec_of(job)))

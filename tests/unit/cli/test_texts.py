@@ -29,7 +29,7 @@ MASKS = (
     (r'("?\w+_ms"?): \d+', r"\1: <measured>"),
     (r'("(host|pid|machine)"): [^,\n]+', r"\1: <machine>"),
     (r"(?m)^( +\d+ +\d+ +\d+ +\d+ .*)$", "  <a task's times>"),
-    (r"(?m)^([a-z]+) +\d+ +\d+\.\d( +█*)?$", r"\1 <measured>"),
+    (r"(?m)^([a-z]+) +\d+ +(?:\d+\.\d|-)( +█*)?$", r"\1 <measured>"),
     (r"(?m)^  on  .*$", "  on  <machine>"),
     (r'"table": \d+', '"table": <measured>'),
     (r"-{2,}", "--"),

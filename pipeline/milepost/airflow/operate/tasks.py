@@ -124,11 +124,9 @@ class ActOperator(PlannedOperator):
 
     def decided_by(self, context: Context) -> str:
         """Return who triggered and approved the act, for the history."""
-        run = context["dag_run"]
         answer: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=APPROVAL)
-        trigger = f", triggered by {run.triggering_user_name}" if run.triggering_user_name else ""
         by = f", approved by {responder_name(answer)}" if answer else ""
-        return f"Airflow run {run.dag_id}/{run.run_id}{trigger}{by}"
+        return f"{self.session(context).actor}{by}"
 
     def on_kill(self) -> None:
         """Raise when Airflow stops the task, so that the stack unwinds and a runner stops its Spark session."""

@@ -94,7 +94,8 @@ class JobOperator(BaseOperator):
         run_type = str(getattr(run.run_type, "value", run.run_type))
         logical_date = run.logical_date.isoformat() if run.logical_date else None
         origin = f"{bundle.name}@{bundle.version}" if bundle.version else bundle.name
-        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date, origin)
+        person = getattr(run, "triggering_user_name", None) or ""
+        return Session.airflow(run.dag_id, run.run_id, run_type, logical_date, origin, person)
 
     def log_identity(self, checkpoint_id: int, timeline: str, token: int | str = "none") -> None:
         """Log the first line of a task: the checkpoint, timeline and token it works on."""

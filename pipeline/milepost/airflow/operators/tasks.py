@@ -45,7 +45,7 @@ from milepost.airflow.operators.xcom import (
 )
 from milepost.airflow.task_output.outcome import FAILURE_KEY, Aborted, Failure
 from milepost.codec import to_json
-from milepost.epoch import lasting
+from milepost.epoch import iso_ms, lasting
 from milepost.epoch.timing import StepClock, Unrecorded
 from milepost.protocol.records import CheckpointFailureReason
 
@@ -184,7 +184,10 @@ class RunEpochOperator(CheckpointOperator):
         report = self.jobmaster().epochs.run_epoch(session, checkpoint_id, runner, planned=acting.times)
         done = {"rows_in": report.rows_in, "rows_out": report.rows_out, "quality": report.verdict.status.value}
         token = report.metadata.token
-        log.info("every subtask has acknowledged checkpoint %d, token %d: %s", checkpoint_id, token, format_facts(done))
+        what = f"every subtask has acknowledged checkpoint {checkpoint_id}, token {token}"
+        if report.completed_ms is not None:
+            what = f"checkpoint {checkpoint_id} was completed at {iso_ms(report.completed_ms)}; nothing was done again"
+        log.info("%s: %s", what, format_facts(done))
         figures = epoch_figures(report.metadata)
         return to_json(RanEpoch(checkpoint_id, acting.timeline, token, figures, Unrecorded(report.unrecorded)))
 

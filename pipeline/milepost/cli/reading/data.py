@@ -89,10 +89,10 @@ def input_rows(
     output.note(f"record {at.sequence}, landed {show_time(iso_ms(at.landed_at_ms))}: {counted(rows.num_rows, 'row')}")
     if at.gap is not None:
         lost = f"{position_text(at.start)} -> {position_text(at.end)}"
-        output.note(f"it is a gap, {lost} was lost: {at.gap.reason}; approved {at.gap.approved_by}")
+        output.note(f"it is a gap, {lost} was lost: {at.gap.reason}; approved: {at.gap.approved_by}")
     if at.void is not None:
         what = "accepts the false rows" if at.kind.value == "accept" else "makes records void"
-        output.note(f"it {what} from record {at.void.void_from} on: {at.void.reason}; approved {at.void.approved_by}")
+        output.note(f"it {what} from record {at.void.void_from} on: {at.void.reason}; approved: {at.void.approved_by}")
     if landed.void_since is not None:
         output.note(f"it is void since record {landed.void_since}: no epoch reads it")
     if left_out := rows.num_rows - rows.num_kept:

@@ -39,6 +39,7 @@ _GLYPHS = {
     "spark": ("▚", "red"),
     "gate": ("▓", "yellow"),
     "publish": ("◆", "cyan"),
+    "airflow": ("○", "white"),
     "other": ("·", "dim"),
 }
 """Group of phases -> its glyph and its colour in a column."""

@@ -76,6 +76,8 @@ def migrate_table(
 
     The old table stays as long as a retained checkpoint needs it.
     """
+    from milepost.jobmaster import Session
+
     output: Output = ctx.obj
     target = _target(to, path, table, (catalog_type, catalog_uri, catalog_name), _options(catalog_option or []))
     master = open_job(job)
@@ -83,7 +85,7 @@ def migrate_table(
     question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
     if not agreed(plan.text, question, output, plan, dry_run=dry_run, yes=yes, idle=plan.done):
         return None
-    detail = f"by a person: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
+    detail = f"{Session.cli().actor}: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
     result = output.as_typed(master.migrations.run(plan, detail=detail))
     if output.json:
         return output.document(result)

@@ -102,7 +102,7 @@ def bootstrap(
     result = master.bootstraps.run(files)
     if output.json:
         return output.document(result)
-    output.text(f"job {master.job.spec.name}: incarnation {result.incarnation} is open at checkpoint {result.head}")
+    output.text(f"job {master.job.spec.name} is started at checkpoint {result.head}")
     for uid, operator in result.operators.items():
         output.text(f"{uid}: {counted(operator.rows, 'row')} of {operator.file}")
     return output.note("Its first epoch reads from the `start` of each source. The tables of its sinks are empty.")

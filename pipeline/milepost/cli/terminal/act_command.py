@@ -120,12 +120,13 @@ class ActCommand:
             if not _agreed(plan, call):
                 return
             approved = plan.shown if act.takes_plan else None
+        session = Session.cli()
         with EpochProgress() if self.is_long else nullcontext(_quiet) as progress:
             context = ActContext(
                 call.master,
-                Session.cli(),
+                session,
                 call.form,
-                f"by a person: milepost {' '.join(self._typed(call.form))}",
+                f"{session.actor}: milepost {' '.join(self._typed(call.form))}",
                 approved,
                 progress=progress,
                 copied=copied_to(progress),

@@ -122,18 +122,20 @@ class Backfills:
         approved: ApprovedBackfill,
         *,
         progress: Progress | None = None,
+        detail: str = "",
     ) -> BackfillResult:
         """Replay recorded input with the current code, and replace the live timeline by the result.
 
         Args:
-            approved: of the plan: `backfills.plan(from_).approved`.
+            approved: of the plan: `backfills.plan(from_).approved`. detail: for the history: who, why.
         Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: what the plan assumes has changed.
         """
         require_stores(self._context)
         plan = prepare(self._context, approved.request())
         approved.require_same(plan.taken_for_granted(self._context))
         say = progress or _quiet
-        run = Backfill(self._context, self._epochs, self._leadership, session, runner, say)
+        detail = detail or session.actor
+        run = Backfill(self._context, self._epochs, self._leadership, session, runner, say, detail)
         fork, tip = run.replay(plan)
         say("sinks follow")
         self._reconciler.finish(session)

@@ -47,6 +47,7 @@ from milepost.jobmaster.backfill.replay import (
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
@@ -92,9 +93,10 @@ class Backfill:
         session: Session,
         runner: EpochRunner,
         progress: Progress,
+        detail: str,
     ) -> None:
         self._context, self._epochs, self._leadership = context, epochs, leadership
-        self._session, self._runner, self._say = session, runner, progress
+        self._session, self._runner, self._say, self._detail = session, runner, progress, detail
 
     def replay(self, plan: BackfillPlan) -> tuple[TimelineId, CheckpointId]:
         """Fork, or continue the fork of an interrupted backfill; replay; fast-forward. The caller moves the sinks.
@@ -237,7 +239,7 @@ class Backfill:
             expected_main_head=head,
             expected_fork_head=at.fork.head,
             sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
-            detail=f"backfill, forked at checkpoint {plan.fork_point}",
+            detail=switch_detail(SwitchAct.BACKFILL, f"from checkpoint {plan.fork_point}", self._detail),
         )
         try:
             context.transact(request)

@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.codec import to_json
 from milepost.epoch import SINK, SOURCE, CheckpointMetadata, SubtaskShare, watermark_us
-from milepost.jobmaster.figures.timings import phases_of, requests_of
+from milepost.jobmaster.figures.timings import epoch_duration_ms, measured_duration_ms, phases_of, requests_of
 from milepost.jobmaster.job.measurements import PostCommitTimes
 from milepost.language.times import EPOCH
 from milepost.protocol.exchange import END_OF_TIME_US
@@ -53,7 +53,7 @@ def completed_row(
         "status": CheckpointStatus.COMPLETED.value,
         "trigger_time": checkpoint.trigger_time_ms,
         "end_time": checkpoint.completed_time_ms,
-        "duration_ms": checkpoint.completed_time_ms - checkpoint.trigger_time_ms,
+        "duration_ms": epoch_duration_ms(checkpoint),
         "state_bytes": summary.get("full_bytes"),
         "quality": summary.get("quality"),
         "run_id": checkpoint.run.run_id,
@@ -62,7 +62,14 @@ def completed_row(
         **{name: summary.get(name) for name in _COPIED},
         **_watermark(summary.get("watermark"), checkpoint.trigger_time_ms),
     }
-    return row if metadata is None else row | _measured(metadata, after)
+    if metadata is None:
+        return row
+    phases = phases_of(metadata, after, measured_duration_ms(checkpoint))
+    if phases["total_ms"] is not None:
+        row["duration_ms"] = phases["total_ms"]
+    return (
+        row | {"phases": [(phase, ms) for phase, ms in phases.items() if ms is not None]} | _measured(metadata, after)
+    )
 
 
 def aborted_row(event: CheckpointAborted, version: int, refused_by: Sequence[str] = ()) -> Row:
@@ -103,7 +110,6 @@ def _measured(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) ->
     requests = requests_of(metadata, after)
     shares = metadata.shares
     return {
-        "phases": [(phase, ms) for phase, ms in phases_of(metadata, after).items() if ms is not None],
         "requests": to_json(sum(requests.values(), StoreRequests())),
         "task_ms": sum(task.total_ms for task in metadata.tasks),
         "written_bytes": _total(share.bytes for share in shares if share.kind == SINK),

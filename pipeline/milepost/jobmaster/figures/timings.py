@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from milepost.epoch import CheckpointMetadata
 from milepost.epoch.timing import divided
 from milepost.jobmaster.job.measurements import PostCommitTimes
+from milepost.protocol.records import CompletedCheckpoint
 from milepost.storage import StoreRequests
 
 PHASES = (
     "plan", "begin", "session", "copy",
     "read", "exchange", "restore", "process", "sync", "stage", "async", "spark",
-    "gate", "prepare", "commit", "notify", "subsume", "other",
+    "gate", "prepare", "commit", "notify", "airflow", "other", "subsume",
 )  # fmt: skip
-"""Phases in the order in which they start. `other` is unmeasured time, so that all add up to `total`.
+"""Phases in the order in which they start. All but `subsume`, which follows the publication, add up to `total`.
 
 plan: sweep, listings, input record, claim. begin: token, base, code. session: starting Spark. copy: of a restored
 checkpoint. read to spark: the Spark job, `task_times.JOB_PHASES`. prepare: the sinks' work before the commit point.
-commit: metadata, verdict, transition.
+commit: metadata, verdict, transition. notify: until every table shows the checkpoint. airflow: between the processes
+of Airflow's tasks: the end of one, the scheduler, the start of the next. other: unmeasured time.
 """
+
+AFTER_PUBLICATION = "subsume"
+"""The phase that is not part of the epoch's duration."""
 
 PHASE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "plan": ("plan", "begin", "session", "copy"),
@@ -28,10 +33,11 @@ PHASE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "process": ("restore", "process", "sync", "stage", "async"),
     "spark": ("spark",),
     "gate": ("gate", "prepare"),
-    "publish": ("commit", "notify", "subsume"),
+    "publish": ("commit", "notify"),
+    "airflow": ("airflow",),
     "other": ("other",),
 }
-"""Groups of phases in charts. Each phase is in exactly one group."""
+"""Groups of phases in charts. Each phase of an epoch's duration is in exactly one group."""
 
 
 def time_by_phase_group(phases: Mapping[str, int | None]) -> dict[str, int]:
@@ -43,11 +49,31 @@ def time_by_phase_group(phases: Mapping[str, int | None]) -> dict[str, int]:
     return {group: sum(phases.get(f"{phase}_ms") or 0 for phase in members) for group, members in PHASE_GROUPS.items()}
 
 
-def phases_of(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> dict[str, int | None]:
-    """Return milliseconds by phase, ``<phase>_ms``, and ``total_ms`` from the trigger to the end of the last step.
+def measured_duration_ms(checkpoint: CompletedCheckpoint) -> int | None:
+    """Return how long the epoch took until its last table was published; None: not published, or not measured."""
+    measured = checkpoint.summary.get("duration_ms")
+    return measured if isinstance(measured, int) else None
 
-    None: not measured. Without a total there is no `other`. Example: plan 100, commit 30 and a total of 150 give
-    other 20.
+
+def epoch_duration_ms(checkpoint: CompletedCheckpoint) -> int | None:
+    """Return the measured duration, or else the time up to the commit point by the store's clock.
+
+    S3 states that clock in whole seconds. None: it shows no time at all.
+    """
+    measured = measured_duration_ms(checkpoint)
+    return measured or checkpoint.completed_time_ms - checkpoint.trigger_time_ms or None
+
+
+def phases_of(
+    metadata: CheckpointMetadata, after: Sequence[PostCommitTimes], duration_ms: int | None = None
+) -> dict[str, int | None]:
+    """Return milliseconds by phase, ``<phase>_ms``, and ``total_ms``: from the trigger until all tables are published.
+
+    None: not measured. Without a total, or without `after`, there is no `other`. Example: plan 100, commit 30 and a
+    total of 150 give other 20.
+
+    Args:
+        duration_ms: as recorded with the last sink's confirmation; None: it follows from `after`.
     """
     timings: Mapping[str, int] = metadata.timings
     measured = {phase: timings.get(f"{phase}_ms") for phase in PHASES}
@@ -59,13 +85,39 @@ def phases_of(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) ->
             measured["subsume"] = times.subsume_ms
     notified = [sum(times.notify_ms.values()) if times.notified_ms is None else times.notified_ms for times in after]
     measured["notify"] = sum(notified) if any(times.notify_ms for times in after) else None
-    total_ms = None
-    if metadata.started_ms is not None and after:
-        total_ms = max(times.ended_ms for times in after) - metadata.started_ms
-        other_ms = total_ms - sum(ms for ms in measured.values() if ms is not None)
+    total_ms = _total_ms(metadata, after) if duration_ms is None else duration_ms
+    if total_ms is not None and metadata.started_ms is not None and _are_tasks(after):
+        span = metadata.started_ms, metadata.started_ms + total_ms
+        steps = [step for step in steps_of(metadata, after) if step.step != AFTER_PUBLICATION]
+        measured["airflow"] = total_ms - _covered_ms(steps, span)
+        measured["notify"] = _covered_ms([step for step in steps if step.step.startswith("notify ")], span)
+    if total_ms is not None and after:
+        parts = (ms for phase, ms in measured.items() if ms is not None and phase != AFTER_PUBLICATION)
+        other_ms = total_ms - sum(parts)
         # Phases are rounded, so `other` can be slightly negative. A larger deficit means clocks that disagree.
         measured["other"] = max(0, other_ms) if other_ms >= -len(PHASES) else None
     return {f"{phase}_ms": measured[phase] for phase in PHASES} | {"total_ms": total_ms}
+
+
+def _total_ms(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> int | None:
+    """Return the time from the trigger to the end of the last commit to a table; None: not measured."""
+    ends = [times.ended_ms - (times.subsume_ms or 0) for times in after if times.commit_ms or times.notify_ms]
+    return None if metadata.started_ms is None or not ends else max(ends) - metadata.started_ms
+
+
+def _are_tasks(after: Sequence[PostCommitTimes]) -> bool:
+    """Return whether processes of their own did the commit and published each table, as Airflow's tasks do."""
+    return len(after) > 1 and not any(times.commit_ms is not None and times.notify_ms for times in after)
+
+
+def _covered_ms(steps: Iterable[StepTimes], span: tuple[int, int]) -> int:
+    """Return how much of a span of time is within any step: steps from 0 to 5 and 3 to 9 cover 7 of 2 to 20."""
+    covered, reached = 0, span[0]
+    for step in sorted(steps, key=lambda step: step.started_ms):
+        start, end = max(step.started_ms, reached), min(step.started_ms + step.took_ms, span[1])
+        covered += max(0, end - start)
+        reached = max(reached, end)
+    return covered
 
 
 REQUEST_PHASES = ("plan", "begin", "session", "job", "tasks", "gate", "prepare", "commit", "notify", "subsume")

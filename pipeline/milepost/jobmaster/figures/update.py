@@ -150,6 +150,9 @@ class FiguresUpdate:
     def _rows(
         self, plan: _Plan, checkpoints: Sequence[CompletedCheckpoint], times: Mapping[CheckpointId, PostCommitTimes]
     ) -> list[Row]:
+        recent = self._context.log.recent_head()  # after the confirmation, which records the duration
+        confirmed = {} if recent is None else {item.checkpoint_id: item for item in recent.state.checkpoints}
+        checkpoints = [confirmed.get(item.checkpoint_id, item) for item in checkpoints]
         all_metadata = parallel_map(self._context.store, self._metadata, checkpoints)
         measured = {checkpoint_id: (mine,) for checkpoint_id, mine in times.items()}
         return [

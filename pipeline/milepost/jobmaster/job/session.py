@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import re
 import socket
 import uuid
 from dataclasses import dataclass
@@ -10,6 +13,7 @@ from pathlib import Path
 from milepost.protocol.records import Holder, Run, SessionId
 
 _PROC = Path("/proc")
+_MAX_NAME = 60
 _CREATE_TIME_TOLERANCE_MS = 1000
 """Creation times are computed from boot time and ticks, so two readings can differ by rounding."""
 
@@ -21,24 +25,50 @@ class Session:
     Attributes:
         session_id: the same in every task and try of one Airflow run.
         holder: the current process.
+        person: user of the operating system, or who triggered the Airflow run; "" if that is unknown.
     """
 
     session_id: SessionId
     holder: Holder
     run: Run
+    person: str = ""
+
+    @property
+    def actor(self) -> str:
+        """Who acts, for the history; see `HistoryActor`, which reads it."""
+        if self.run.dag_id is None:
+            return f"{self.person or 'a person'} (command line)"
+        triggered = f", triggered by {self.person}" if self.person else ""
+        return f"Airflow run {self.run.dag_id}/{self.run.run_id}{triggered}"
 
     @classmethod
     def cli(cls) -> Session:
         """Return a new session for this process."""
-        return cls(SessionId(f"cli:{uuid.uuid4()}"), _this_process("cli"), Run())
+        person = user_name()
+        return cls(SessionId(f"cli:{person}/{uuid.uuid4()}"), _this_process("cli"), Run(), person)
 
     @classmethod
     def airflow(
-        cls, dag_id: str, run_id: str, run_type: str, logical_date: str | None, bundle: str | None = None
+        cls,
+        dag_id: str,
+        run_id: str,
+        run_type: str,
+        logical_date: str | None,
+        bundle: str | None = None,
+        person: str = "",
     ) -> Session:
-        """Return the session of an Airflow DAG run; arguments as in `Run`."""
+        """Return the session of an Airflow DAG run; arguments as in `Run`. person: who triggered it."""
         run = Run(dag_id, run_id, run_type, logical_date, bundle)
-        return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run)
+        return cls(SessionId(f"airflow:{dag_id}/{run_id}"), _this_process("airflow"), run, person)
+
+
+def user_name() -> str:
+    """Return the user of this process, as one word. A container may have no name for it."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        name = ""
+    return re.sub(r"[^\w.@-]", "_", name)[:_MAX_NAME] or f"uid-{os.getuid()}"
 
 
 def _this_process(kind: str) -> Holder:

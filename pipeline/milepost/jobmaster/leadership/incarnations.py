@@ -81,14 +81,15 @@ class Incarnations:
         done = self.cleaned_up(session, decided, f"already_{ended}" if event is None else ended)
         return extend_record(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
 
-    def start(self) -> JobOutcome:
+    def start(self, session: Session, detail: str = "") -> JobOutcome:
         """Open the next incarnation. The outcome is ``started`` or ``already_running``.
 
+        Args:
+            detail: for the history: who, why.
         Raises: JobNotRunnable: the job is FAILED. Also errors of the clean-up.
         """
-        session = Session.cli()
         self.finish_clean_up(session)
-        decided = self._context.transact(StartRequest(session.session_id))
+        decided = self._context.transact(StartRequest(session.session_id, detail or session.actor))
         started = isinstance(decided.outcome, Transition)
         return outcome_of(decided.state, "started" if started else "already_running")
 

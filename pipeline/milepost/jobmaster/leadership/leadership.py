@@ -187,14 +187,16 @@ class Leadership:
             )
             self.complete(session, pending, EpochReport(*finished), swept=True)
         elif isinstance(decision, Abandon):
-            _LOG.info("checkpoint %s is abandoned: %s", decision.checkpoint_id, decision.detail)
+            by = f" by {session.actor}" if decision.reason is CheckpointFailureReason.LEADER_TAKEN_OVER else ""
+            detail = f"{decision.detail}{by}"
+            _LOG.info("checkpoint %s is aborted: %s", decision.checkpoint_id, detail)
             tolerable = context.spec.checkpointing.tolerable_failures
             self.abort(
                 AbortRequest(
                     session.session_id,
                     decision.checkpoint_id,
                     decision.reason,
-                    decision.detail,
+                    detail,
                     tolerable,
                     decision.token,
                     swept=True,

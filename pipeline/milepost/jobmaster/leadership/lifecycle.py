@@ -33,7 +33,7 @@ class Lifecycle:
         *,
         expected: int | None = None,
         session: Session | None = None,
-        detail: str = "given up by a person: milepost abort",
+        detail: str = "",
     ) -> AbortedCheckpoint | NothingAborted:
         """Abort the pending checkpoint of any session. That session is fenced, and its run ends as fenced.
 
@@ -43,6 +43,7 @@ class Lifecycle:
         Raises: Fenced: the epoch's driver took a new token during each of several attempts.
         """
         session = session or Session.cli()
+        detail = detail or f"abort; {session.actor}"
         state = self._incarnations.finish_clean_up(session)
         for _ in range(_TRIES):
             pending = state.timeline().pending
@@ -85,14 +86,16 @@ class Lifecycle:
         return self._incarnations.cleaned_up(session, decided, "finished")
 
     @use_case
-    def resume(self, session: Session | None = None) -> Resumed:
-        """Clear FAILED after its cause is fixed. session: None for a new one of the command line.
+    def resume(self, session: Session | None = None, *, detail: str = "") -> Resumed:
+        """Clear FAILED after its cause is fixed.
 
+        Args:
+            session: None for a new one of the command line. detail: for the history: who, why.
         Raises: JobNotRunnable: the job has ended.
         """
         session = session or Session.cli()
         self._incarnations.finish_clean_up(session)
-        decided = self._context.transact(ResumeRequest(session.session_id))
+        decided = self._context.transact(ResumeRequest(session.session_id, detail or session.actor))
         return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def _last_completed(self, session: Session) -> CheckpointId:

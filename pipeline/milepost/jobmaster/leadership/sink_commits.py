@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from milepost.errors import (
@@ -46,14 +46,20 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The sinks whose tables show a checkpoint, by name, without a confirmation in the log yet."""
+    """The sinks whose tables show a checkpoint, by name, without a confirmation in the log yet.
+
+    Attributes:
+        published_ms: when the last of them did, by the clock of this machine, ms since the epoch.
+    """
 
     checkpoint: CompletedCheckpoint
     sinks: Mapping[str, Sink]
+    published_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
     def confirmation(self, session: Session) -> ConfirmSinksRequest:
         """Return the request that records the commits."""
-        return ConfirmSinksRequest(session.session_id, self.checkpoint.checkpoint_id, tuple(self.sinks))
+        number, sinks = self.checkpoint.checkpoint_id, tuple(self.sinks)
+        return ConfirmSinksRequest(session.session_id, number, sinks, self.published_ms)
 
     def maintain(self) -> None:
         """Shorten the sinks' logs after the confirmation. Never fails, since a later epoch can do it."""

@@ -103,7 +103,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("job", "lastCheckpointCompletedTimestamp", _G, _U.MOMENT, "status.last_success",
            "When the head was completed.", _FLINK),
     Metric("job", "lastCheckpointDuration", _G, _U.MS, "checkpoint.duration_ms",
-           "From the trigger of the head to its commit point.", _FLINK),
+           "From the trigger of the head until all its tables were published.", _FLINK),
     Metric("job", "lastCheckpointSize", _G, _U.BYTES, "checkpoint.checkpointed_bytes",
            "State that the head's epoch wrote.", _FLINK),
     Metric("job", "lastCheckpointFullSize", _G, _U.BYTES, "checkpoint.full_bytes",

@@ -185,7 +185,7 @@ class Migrations:
 
 def _session() -> Session:
     session = Session.cli()
-    return Session(SessionId(f"{MIGRATING}{uuid4()}"), session.holder, session.run)
+    return Session(SessionId(f"{MIGRATING}{uuid4()}"), session.holder, session.run, session.person)
 
 
 def _continued(

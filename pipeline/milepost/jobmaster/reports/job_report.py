@@ -124,7 +124,7 @@ def _timeline(timeline: Timeline) -> TimelineReport:
 
 def ended_step(job: str, result: ResultReport) -> str:
     """Format the next step for an ended job."""
-    end = f"incarnation {result.incarnation} was {result.status} at {result.at}"
+    end = f"the job was {result.status} at {result.at}"
     if result.clean_up == CleanUp.DIRTY.value:
-        return f"{end}, its clean-up is not over: milepost cancel {job} finishes it"
-    return f"{end}: milepost start {job} opens the next one"
+        return f"{end}, its clean-up is not complete: milepost cancel {job} finishes it"
+    return f"{end}: milepost start {job} starts it again"

@@ -118,6 +118,12 @@ class Reports:
 
         return History(self._context).page(limit, following, history_filter(status, timeline))
 
+    def newest_page(self, limit: int) -> HistoryPage:
+        """Return the newest checkpoints of the live timeline, and the acts of people since the oldest of them."""
+        from milepost.jobmaster.reports.history.history import History
+
+        return History(self._context).newest(limit)
+
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the manifest log, newest first."""
         from milepost.jobmaster.reports.history.history import History

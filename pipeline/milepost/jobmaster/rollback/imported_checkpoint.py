@@ -83,7 +83,7 @@ WriteCheckpoint = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 def new_import_session() -> Session:
     """Return a new session of this process whose id marks it as an import."""
     session = Session.cli()
-    return Session(SessionId(f"{IMPORT_SESSION_PREFIX}{uuid4()}"), session.holder, session.run)
+    return Session(SessionId(f"{IMPORT_SESSION_PREFIX}{uuid4()}"), session.holder, session.run, session.person)
 
 
 def write_empty_input(context: JobContext) -> ObjectHandle:

@@ -137,7 +137,8 @@ class Epochs:
         rebound = context.begin(request)
         if isinstance(rebound.outcome, AlreadyDone):
             completed = self._leadership.completed(rebound.state, checkpoint_id)
-            return EpochReport(context.metadata(completed), completed.metadata)
+            done_ms = completed.completed_time_ms
+            return EpochReport(context.metadata(completed), completed.metadata, completed_ms=done_ms)
         pending = self._leadership.require_own(rebound.state, session, checkpoint_id)
         require_token(pending, rebound.outcome.token)
         assert_still_leader = partial(assert_leads_after_rebind, self._leadership, rebound, session, pending)

@@ -171,7 +171,7 @@ class Trigger:
         context = self._context
         state = context.head().state
         head = state.timeline().head
-        text, base = f"incarnation {state.incarnation} is open", context.base_metadata(state, head)
+        text, base = "started", context.base_metadata(state, head)
         if base is not None and base.final:
             try:
                 check_continuable(context, base, read_code(context).load(context))

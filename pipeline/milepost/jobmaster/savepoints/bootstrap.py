@@ -21,6 +21,8 @@ from milepost.jobmaster.job.checks.store_checks import require_stores
 from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
+from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -133,11 +135,11 @@ class Bootstrap:
             )
 
         made = Provenance(plan, code.hash, context.job.spec_hash)
-        detail = f"bootstrapped from tables: {', '.join(sorted(tables))}"
+        detail = switch_detail(SwitchAct.BOOTSTRAP, f"tables: {', '.join(sorted(tables))}", session.actor)
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
             head = 0 if state is None else int(state.timeline().head)
             self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), head, {}), detail=detail)
-        opened = replace(self._incarnations.start(), outcome="started")
+        opened = replace(self._incarnations.start(Session.cli()), outcome="started")
         operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
         return extend_record(BootstrappedJob, opened, operators=operators)
 

@@ -26,6 +26,7 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.log_names import current_log_names
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -118,36 +119,45 @@ class Restores:
         self._incarnations, self._rollbacks, self._savepoints = incarnations, rollbacks, savepoints
 
     @use_case
-    def start(self, from_: str | int | None = None, *, claim: bool = False) -> StartedJob:
+    def start(
+        self,
+        from_: str | int | None = None,
+        *,
+        claim: bool = False,
+        session: Session | None = None,
+        detail: str = "",
+    ) -> StartedJob:
         """Open the next incarnation of a job that has ended. From a savepoint, a job that has never run can start too.
 
         Args:
             from_: None continues the head. A checkpoint id rolls back to it first. Otherwise the name of a savepoint of
                 this job, or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
             claim: take ownership of the savepoint. It is deleted once the job and all its tables are restored.
+            session: None for a new one of the command line. detail: for the history: who, why.
         Returns: a `StartedFromSavepoint` if it started from a savepoint.
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """
+        session = session or Session.cli()
+        detail = detail or session.actor
         if from_ is None or str(from_).isdecimal():
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
-            return self._start_at(None if from_ is None else int(from_))
+            return self._start_at(None if from_ is None else int(from_), session, detail)
         restored, own, saved = self._restored(new_import_session(), str(from_), claim)
         return extend_record(
             StartedFromSavepoint,
-            replace(self._incarnations.start(), outcome="started"),
+            replace(self._incarnations.start(session, detail), outcome="started"),
             rolled_back_from=None,
             savepoint=restored,
             claimed=self._claim(own, saved) if claim else None,
         )
 
-    def _start_at(self, checkpoint_id: int | None) -> StartedJob:
+    def _start_at(self, checkpoint_id: int | None, session: Session, detail: str) -> StartedJob:
         """Open the next incarnation at a retained checkpoint; None continues the head."""
-        session = Session.cli()
         state = self._incarnations.finish_clean_up(session)
         if checkpoint_id is None:
             self._reconciler.finish(session)
-            return extend_record(StartedJob, self._incarnations.start(), rolled_back_from=None)
+            return extend_record(StartedJob, self._incarnations.start(session, detail), rolled_back_from=None)
         if state.status not in ENDED_STATUSES:
             raise InvalidRequest(
                 f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
@@ -155,8 +165,9 @@ class Restores:
                 hint=f"milepost rollback {state.job} --to {checkpoint_id} takes a running job back",
             )
         approved = ApprovedRollback(checkpoint_id, int(state.timeline().head), {})
-        back = self._rollbacks.run(session, approved, detail=f"started from checkpoint {checkpoint_id}")
-        return extend_record(StartedJob, self._incarnations.start(), rolled_back_from=back.from_head)
+        moved = switch_detail(SwitchAct.START, f"checkpoint {checkpoint_id}", detail)
+        back = self._rollbacks.run(session, approved, detail=moved)
+        return extend_record(StartedJob, self._incarnations.start(session, detail), rolled_back_from=back.from_head)
 
     @use_case
     def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
@@ -197,7 +208,8 @@ class Restores:
         made = Provenance(plan, saved.metadata.code_hash, saved.metadata.spec_hash, above)
         copier = SavepointCopier(context, saved, loaded, logs, takes)
         head = 0 if state is None else state.timeline().head
-        detail = f"restored from the savepoint of checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
+        of = f"checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
+        detail = switch_detail(SwitchAct.RESTORE, f"the savepoint of {of}", session.actor)
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
             with with_hint(StateCorrupt, _DAMAGED):

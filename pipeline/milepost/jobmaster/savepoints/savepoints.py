@@ -193,7 +193,7 @@ class Savepoints:
         *,
         savepoint: bool = False,
         session: Session | None = None,
-        detail: str = "canceled by a person: milepost cancel",
+        detail: str = "",
     ) -> CanceledJob:
         """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
 
@@ -204,6 +204,8 @@ class Savepoints:
         Raises: as `create`. HeadMoved: the head moved during each of several savepoints. Also errors of the clean-up;
             the job is CANCELED nevertheless, and the message says so.
         """
+        session = session or Session.cli()
+        detail = detail or f"cancel; {session.actor}"
         if not savepoint:
             return self._incarnations.cancel(session=session, detail=detail)
         for _ in range(_TRIES):

@@ -6,6 +6,7 @@ Decoding raises StateCorrupt for an entry of another format, and for a state tha
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -33,6 +34,13 @@ _BEFORE_EVENT, _AFTER_EVENT = '{"event":', f',"format":"{FORMAT}"'
 _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 """State fields whose records are alike, and which are packed for that reason."""
 
+_ABSENT_OF_EVENT: Mapping[str, Mapping[str, Any]] = {
+    "JobResumed": {"detail": ""},
+    "JobStarted": {"detail": ""},
+    "SinksConfirmed": {"duration_ms": None},
+}
+"""Fields of events that are stored only if they differ from this value. Older entries do not have them."""
+
 _SMALL_BYTES = 32 << 10
 """Larger entries are not cached: decoded, they are several times this size."""
 
@@ -43,6 +51,7 @@ EVENT_BYTES = 16 << 10
 def encode_entry(entry: LogEntry) -> bytes:
     """Return the body of one manifest object: ``{event, format, state, version, write_id}``."""
     value: Any = shorten_handles(to_json(entry))
+    value["event"] = _without_absent(value["event"])
     value["state"] |= {name: pack(value["state"][name]) for name in _PACKED}
     if not value["state"]["floors"]:
         del value["state"]["floors"]  # jobs without a landed log, and older entries, do not have them
@@ -77,7 +86,7 @@ def _decode(body: bytes, what: str) -> LogEntry | Tombstone:
         except ValueError as error:
             raise StateCorrupt(f"{what}: state: {error}. Nothing was changed.") from error
         value = {**value, "state": {"floors": [], **state, **whole}}
-    entry = from_json(LogEntry, expand_handles(value), what)
+    entry = from_json(LogEntry, expand_handles(_with_event(value)), what)
     if entry.version != entry.state.version:
         raise StateCorrupt(
             f"{what}: entry of version {entry.version} carries the state of version {entry.state.version}."
@@ -102,8 +111,8 @@ def decode_event(body: bytes, what: str = "manifest entry") -> LoggedEvent | Tom
     if body.startswith(b"["):
         return _decode_tombstone(load_row(TOMBSTONE_FORMAT, body, what), what)
     value = load_document(FORMAT, body, what)
-    beginning = {name: value[name] for name in ("event", "version") if name in value}
-    return from_json(LoggedEvent, expand_handles(beginning), what)
+    beginning: dict[str, Any] = {name: value[name] for name in ("event", "version") if name in value}
+    return from_json(LoggedEvent, expand_handles(_with_event(beginning)), what)
 
 
 def decode_event_from_prefix(prefix: bytes, version: int, what: str = "manifest entry") -> LoggedEvent | None:
@@ -126,7 +135,27 @@ def decode_event_from_prefix(prefix: bytes, version: int, what: str = "manifest 
         return None
     if not text.startswith(_AFTER_EVENT, end):
         return None
-    return from_json(LoggedEvent, expand_handles({"event": event, "version": version}), what)
+    return from_json(LoggedEvent, expand_handles(_with_event({"event": event, "version": version})), what)
+
+
+def _with_event(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with all fields of its event, also those that are not stored."""
+    return {**value, "event": _with_absent(value["event"])} if isinstance(value.get("event"), dict) else value
+
+
+def _without_absent(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event without the fields that are not stored, in itself and in the confirmation within it."""
+    absent = _ABSENT_OF_EVENT.get(event["type"], {})
+    whole = {name: item for name, item in event.items() if name not in absent or item != absent[name]}
+    confirmed = whole.get("confirmed")
+    return whole if confirmed is None else whole | {"confirmed": _without_absent(confirmed)}
+
+
+def _with_absent(event: dict[str, Any]) -> dict[str, Any]:
+    """Return what `_without_absent` was given."""
+    whole = {**_ABSENT_OF_EVENT.get(str(event.get("type")), {}), **event}
+    confirmed = whole.get("confirmed")
+    return whole | {"confirmed": _with_absent(confirmed)} if isinstance(confirmed, dict) else whole
 
 
 def _decode_tombstone(row: list[Any], what: str) -> Tombstone:

@@ -147,7 +147,23 @@ def test_unreconciled_sinks_are_named_at_the_top_and_in_their_lines(
     banner = page_text(page, ".banner")
     badges = page_text(page, ".badge").splitlines()
     assert "seen" in banner and timeline in banner and any(timeline in badge for badge in badges)
-    wording.matches("page_overview", [banner, *badges])
+    wording.matches("page_overview", [banner, *badges], replace=wording.CLOCK_TIMES)
+
+
+def test_the_latest_act_is_above_the_newest_epochs_with_its_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an undo, the head is the first of the epochs, though newer checkpoints exist."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    job.rollback(1)
+    job.run(1)
+    job.rollback(2)
+    page = overview(job.small, monkeypatch)
+    shown = page[page.index('<p class="latest">') :]
+    assert [int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", shown)] == [2, 1]
+    latest = page_text(shown, ".latest")
+    assert re.search(r", [\d.]+ (ms|s) ago$", latest)
+    wording.matches("page_overview", latest, replace={r", [\d.]+ (ms|s) ago": ", {time} ago"})
 
 
 def test_a_job_that_never_ran_shows_what_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,8 @@ def report(checkpoint_id: int, timeline: str, status: str = "completed", live: b
 
 
 def switch(left: str, left_at: int, timeline: str, at: int, kind: str = "rollback") -> TimelineSwitch:
-    return TimelineSwitch(at, "2026-01-01T00:00:00Z", kind, left, left_at, timeline, at, (), "why <b>")
+    act = "rollback" if kind == "rollback" else "backfill"
+    return TimelineSwitch(at, "2026-01-01T00:00:00Z", kind, left, left_at, timeline, at, (), "why <b>", act)
 
 
 def history(*reports: CheckpointReport, switches: tuple[TimelineSwitch, ...] = (), live: str = "t2") -> TimelineHistory:

@@ -44,7 +44,7 @@ def test_a_landing_that_stops_names_the_command_and_the_command_goes_on(job: Lan
     assert (landed.exit_code, job.left) == (0, 0)
     record = cli(job, "input", "feed", "--at", "3")
     wording.matches("land", record.stderr, replace=wording.SHORT_TIMES)
-    assert "approved by a person: milepost land --source feed --resume-from earliest" in record.stderr
+    assert "approved: tester (command line): milepost land --source feed --resume-from earliest" in record.stderr
 
 
 def test_status_metrics_and_the_epoch_that_passed_a_gap_report_it(job: LandedJob) -> None:

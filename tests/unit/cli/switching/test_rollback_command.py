@@ -104,7 +104,7 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
     events = milepost("history", job.spec_path, "--json").document()["events"]
     (switched,) = [one for one in events if one["event"] == "TimelineSwitched"]
     assert switched["sinks"] == ["seen", "table"]
-    assert switched["detail"] in history and "milepost rollback --to 3" in history
+    assert switched["what"] in history and "milepost rollback --to 3" in history
     wording.matches("history", switched["detail"])
 
 

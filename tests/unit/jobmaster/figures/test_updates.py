@@ -59,7 +59,8 @@ class Job:
         def metadata(one: CompletedCheckpoint) -> Any:
             raise NotFound("the metadata is deleted")
 
-        context = SimpleNamespace(store=store or self.store, metadata=metadata)
+        log = SimpleNamespace(recent_head=lambda: None)
+        context = SimpleNamespace(store=store or self.store, metadata=metadata, log=log)
         state = SimpleNamespace(job="small", version=completed[-1].version + 1, checkpoints=completed)
         return FiguresUpdate(cast(Any, context), cast(Any, state))
 

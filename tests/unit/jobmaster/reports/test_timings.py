@@ -21,6 +21,7 @@ from milepost.storage.layout import after_commit_key, after_commit_prefix
 from milepost.storage.requests import REQUEST_COUNTER, StoreRequests
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.faulty_store import Effect, Fault
@@ -44,7 +45,8 @@ def attempts(draw: st.DrawFn) -> TaskTimes:
 
 
 def measured(phases: dict[str, int | None]) -> int:
-    return sum(spent for name, spent in phases.items() if spent is not None and name != "total_ms")
+    """The sum of the phases of an epoch's duration, which ends before `subsume`."""
+    return sum(spent for name, spent in phases.items() if spent is not None and name not in ("total_ms", "subsume_ms"))
 
 
 def source(started_ms: int, read_ms: int, emit_ms: int) -> TaskTimes:
@@ -103,11 +105,14 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     phases = document.phases
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
     assert phases["total_ms"] <= clock.ms("all")
-    named = ("plan", "begin", "session", *JOB_PHASES, "gate", "prepare", "commit", "notify", "subsume", "other")
+    named = ("plan", "begin", "session", *JOB_PHASES, "gate", "prepare", "commit", "notify", "other", "subsume")
     assert [name for name in phases if phases[name] is not None] == [*(f"{name}_ms" for name in named), "total_ms"]
     assert phases["other_ms"] <= max(50, 0.1 * phases["total_ms"])  # a whole epoch of one file takes about as long
     shown = job.master.reports.show(1)
     assert (shown.phases, shown.notified_ms) == (phases, document.notified_ms)
+    (listed,) = job.master.reports.list_checkpoints()
+    (figures,) = job.master.reports.series(1).epochs
+    assert {shown.duration_ms, document.duration_ms, listed.duration_ms, figures.duration_ms} == {phases["total_ms"]}
     assert document.notified_ms["table"] <= phases["notify_ms"], "the confirmation is not the sink's"
     told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
     spent = [[name.removesuffix("_ms"), str(ms)] for name, ms in phases.items() if ms is not None]
@@ -125,7 +130,8 @@ def test_times_that_cannot_be_stored_do_not_fail_the_epoch(tmp_path: Path, monke
     assert fault.reached.is_set()
     assert document.status == "completed" and document.phases["notify_ms"] is not None
     shown = job.master.reports.show(1)
-    assert (shown.phases["notify_ms"], shown.phases["total_ms"]) == (None, None)
+    assert (shown.phases["notify_ms"], shown.phases["other_ms"]) == (None, None)
+    assert shown.phases["total_ms"] == document.phases["total_ms"], "recorded with the confirmation"
     assert shown.phases["plan_ms"] == document.phases["plan_ms"]
 
 
@@ -157,6 +163,36 @@ def test_each_airflow_task_of_a_run_stores_its_measurements(tmp_path: Path) -> N
         ), again
     assert len(list(job.context.store.list(after_commit_prefix(triggered.checkpoint_id, report.metadata.token)))) == 3
     assert abs(measured(phases) - phases["total_ms"]) <= len(phases)
+
+
+def test_time_between_the_tasks_of_airflow_is_a_phase_of_its_own() -> None:
+    """Planned in 100 ms, run for 455 ms, committed and published by two tasks at the same time; 1 s between all."""
+    timings = {"plan_ms": 100, "began_ms": 1_100, "begin_ms": 5, "session_ms": 0, "job_ms": 400, "gate_ms": 50}
+    metadata = replace(decode_metadata(golden(), "golden"), started_ms=0, timings=timings, tasks=(), requests={})
+    after = (
+        PostCommitTimes(2_575, commit_ms=20),
+        PostCommitTimes(3_675, notify_ms={"a": 100}),
+        PostCommitTimes(3_700, notify_ms={"b": 100}),
+        PostCommitTimes(9_000, subsume_ms=400),
+    )
+    phases = phases_of(metadata, after)
+    assert (phases["total_ms"], phases["notify_ms"], phases["airflow_ms"]) == (3_700, 125, 3_000)
+    assert (phases["other_ms"], phases["subsume_ms"], measured(phases)) == (0, 400, 3_700)
+    published = phases_of(metadata, after, 3_690)
+    assert (published["total_ms"], published["notify_ms"], measured(published)) == (3_690, 115, 3_690)
+
+
+def test_the_duration_outlives_the_measurements_and_the_retention_of_a_checkpoint(tmp_path: Path) -> None:
+    """It is recorded with the last confirmation, so the log has it."""
+    job = CountedJob.with_epochs(tmp_path / "job", 1, {"last: 1": "last: 2"})
+    job.master.savepoints.create("first")  # the log is not compacted beyond it
+    job.land(range(2, 7))
+    job.run(1)
+    took = job.master.reports.show(2).duration_ms
+    job.run(4)
+    shown = job.master.reports.show(2)
+    listed = next(one for one in job.master.reports.list_checkpoints() if one.checkpoint_id == 2)
+    assert shown.status == listed.status == "subsumed" and took == shown.duration_ms == listed.duration_ms
 
 
 def test_unreadable_stored_times_are_left_out(tmp_path: Path) -> None:

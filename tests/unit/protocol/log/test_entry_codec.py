@@ -33,6 +33,8 @@ from milepost.protocol.manifest.transaction.events import (
     EVENT_TYPES,
     CheckpointAborted,
     CheckpointCompleted,
+    JobResumed,
+    JobStarted,
 )
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
@@ -460,3 +462,17 @@ def test_a_manifest_stays_small() -> None:
     per_checkpoint = len(encode(ENTRIES[-1].state.checkpoints[0]))
     assert per_checkpoint < 1_500
     assert isinstance(ENTRIES[-1].state, ManifestState)
+
+
+@pytest.mark.parametrize("detail", ["", "ben (command line)"])
+def test_who_resumed_and_started_a_job_is_stored_unless_it_is_unknown(detail: str) -> None:
+    """Entries that were written before these events had a detail are read without one."""
+    for entry in eventful():
+        if not isinstance(entry.event, JobResumed | JobStarted):
+            continue
+        body = encode_entry(replace(entry, event=replace(entry.event, detail=detail)))
+        assert json.loads(body)["event"].get("detail", "") == detail and (b'"detail":""' in body) is False
+        read = decode_entry(body)
+        assert isinstance(read, LogEntry)
+        events = [read, decode_event(body), decode_event_from_prefix(body[:5_000], entry.version)]
+        assert all(one is not None and one.event == replace(entry.event, detail=detail) for one in events)

@@ -2,9 +2,9 @@
 
 It looks like a version control graph. After a rollback from checkpoint 4 to 2, the new timeline starts below 2:
 
-    main   1 --- 2 --- 3 --- 4   back to 2
-                  \\
-    t5             `---------------- 5 --- 6
+    main             1 --- 2 --- 3 --- 4   back to 2
+                            \\
+    rollback 07:01           `---------------- 5 --- 6
 
 The live checkpoints form one line. Shapes, not only colours, distinguish states, and a description has the same content
 for screen readers. The graph fills the width of the page: its lines are in an inner SVG that stretches, and checkpoints
@@ -14,12 +14,13 @@ are at percentages of the width, so that texts and shapes keep their size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from milepost.jobmaster import CheckpointReport, TimelineReport, TimelineSwitch
+from milepost.views import TimelineNames
 
 LANES = (44, 30)
 """Height of a lane, for at most `_FEW` lanes and for more."""
@@ -76,6 +77,7 @@ class TimelineHistory:
     switches: Sequence[TimelineSwitch]
     timelines: Sequence[TimelineReport]
     live: str | None
+    names: TimelineNames = field(default_factory=TimelineNames)
 
     def lanes(self) -> list[str]:
         """Return the timelines that have a checkpoint here, in the order in which they began."""
@@ -93,11 +95,38 @@ class TimelineHistory:
         return None
 
     def role(self, timeline: str) -> str:
-        """Return the role of a timeline: live, a fork of the live one, or abandoned."""
+        """Return the role of a timeline: live, continued by another one, the fork of a backfill, or how it ended."""
         if timeline == self.live:
             return "live"
-        roles = {known.timeline: known.role for known in self.timelines}
-        return {"fork": "beside the live one"}.get(roles.get(timeline, ""), "abandoned")
+        following = self.continued_by(timeline)
+        if following is not None:
+            return f"continued by {following}"
+        if any(known.timeline == timeline and known.role == "fork" for known in self.timelines):
+            return "not live yet"
+        ending = self.ending(timeline)
+        return "not live" if ending is None else _ENDINGS.get(ending.act, "not live")
+
+    def continued_by(self, timeline: str) -> str | None:
+        """Return the timeline on which the job continues live checkpoints of this one; None: none of them is live."""
+        live = sorted(
+            (report for report in self.checkpoints if report.live and report.timeline is not None),
+            key=lambda report: report.checkpoint_id,
+        )
+        own = [at for at, report in enumerate(live) if report.timeline == timeline]
+        if not own:
+            return None
+        following = next((report.timeline for report in live[own[-1] + 1 :]), None)
+        return following or self.live
+
+    def ending(self, timeline: str) -> TimelineSwitch | None:
+        """Return the newest switch that left a checkpoint of this timeline which is not live; None: unknown."""
+        dead = {report.checkpoint_id for report in self.checkpoints if report.timeline == timeline and not report.live}
+        left = (switch for switch in self.switches if not dead.isdisjoint(switch.discarded))
+        return next(left, None) or next((switch for switch in self.switches if switch.left == timeline), None)
+
+
+_ENDINGS = {"rollback": "rolled back", "backfill": "replaced"}
+"""Act that left a timeline -> the role of the timeline."""
 
 
 def timeline_graph(history: TimelineHistory, address: Callable[[int], str]) -> str:
@@ -117,13 +146,13 @@ def timeline_graph(history: TimelineHistory, address: Callable[[int], str]) -> s
     SubElement(svg, "title", {"id": "timelines-title"}).text = "Timelines and their checkpoints"
     SubElement(svg, "desc", {"id": "timelines-desc"}).text = " ".join(_sentences(history, lanes))
     for lane, name in enumerate(lanes):
-        _draw_name(svg, name, history.role(name), TOP + lane * lane_height)
+        _draw_name(svg, history.names, name, history.role(name), TOP + lane * lane_height)
     stretched = {"viewBox": f"0 0 {PLANE} {height}", "preserveAspectRatio": "none"}
     lines = SubElement(svg, "svg", {"class": "lines", "height": str(height), **stretched})
     for path, css in _lines(history, lanes, dots):
         SubElement(lines, "path", {"class": css, "d": path})
     for switch in history.switches:
-        _draw_end(svg, switch, dots)
+        _draw_end(svg, history.names, switch, dots)
     numbers = _numbered(history, dots)
     for dot in dots:
         _draw_dot(svg, dot, address, numbers.get(dot.report.checkpoint_id))
@@ -210,21 +239,22 @@ def _numbered(history: TimelineHistory, dots: Sequence[Dot]) -> dict[int, str]:
     return shown
 
 
-def _draw_name(svg: Element, name: str, role: str, y: int) -> None:
-    label = SubElement(svg, "text", {"class": "name", "x": str(NAMES), "y": str(y + 1)})
+def _draw_name(svg: Element, names: TimelineNames, timeline: str, role: str, y: int) -> None:
+    label, name = SubElement(svg, "text", {"class": "name", "x": str(NAMES), "y": str(y + 1)}), names.short(timeline)
     label.text = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-    SubElement(label, "title").text = name
+    SubElement(label, "title").text = names.with_id(timeline)
     SubElement(svg, "text", {"class": "role", "x": str(NAMES), "y": str(y + 14)}).text = role
 
 
-def _draw_end(svg: Element, switch: TimelineSwitch, dots: Sequence[Dot]) -> None:
+def _draw_end(svg: Element, names: TimelineNames, switch: TimelineSwitch, dots: Sequence[Dot]) -> None:
     """Write the switch that ended a timeline after its last checkpoint."""
     own = [dot for dot in dots if dot.report.timeline == switch.left]
     if not own:
         return
     end = own[-1]
     text = SubElement(svg, "text", {"class": "end", "x": end.share, "dx": "12", "y": str(end.y + 4)})
-    text.text = f"↩ back to {switch.at_checkpoint}" if switch.kind == "rollback" else f"→ {switch.timeline} took over"
+    moved = f"↩ back to {switch.at_checkpoint}" if switch.is_back else f"→ on to {switch.at_checkpoint}"
+    text.text = f"→ {names.short(switch.timeline)} took over" if switch.kind == "fast_forward" else moved
     SubElement(text, "title").text = f"{switch.time[:19].replace('T', ' ')} UTC {switch.detail}".strip()
 
 
@@ -277,7 +307,9 @@ def _sentences(history: TimelineHistory, lanes: Iterable[str]) -> Iterator[str]:
         own = sorted(one.checkpoint_id for one in history.checkpoints if one.timeline == name)
         origin = history.origin(name)
         begins = f", continues checkpoint {origin}" if origin else ""
-        yield f"Timeline {name}, {history.role(name)}{begins}: checkpoints {own[0]} to {own[-1]}."
+        span = f"checkpoints {own[0]} to {own[-1]}" if own[0] != own[-1] else f"checkpoint {own[0]}"
+        yield f"Timeline {history.names.with_id(name)}, {history.role(name)}{begins}: {span}."
     for switch in reversed(history.switches):
-        act = "A rollback" if switch.kind == "rollback" else "A backfill"
-        yield f"{act} left {switch.left} at {switch.left_at} for {switch.timeline} at {switch.at_checkpoint}."
+        act = "return" if switch.returns else switch.act
+        left, begun = f"checkpoint {switch.left_at} of {switch.left}", f"{switch.at_checkpoint} on {switch.timeline}"
+        yield f"A {act} moved the job from {left} to checkpoint {begun}."

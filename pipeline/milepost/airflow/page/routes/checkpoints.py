@@ -11,8 +11,8 @@ from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
 from milepost.airflow.page.jobs.job_page import OpenedJob
-from milepost.jobmaster import CheckpointReport, TimelineSwitch
-from milepost.views import log_table
+from milepost.jobmaster import CheckpointReport
+from milepost.views import TimelineNames, act_table, log_table
 
 SHOWN_CHECKPOINTS = 50
 SHOWN_ENTRIES = 100
@@ -25,12 +25,11 @@ Position = Annotated[str | None, Query(pattern=r"^[0-9]{1,20}-[0-9]{1,20}$")]
 
 @dataclass(frozen=True, slots=True)
 class AbandonedCheckpoints:
-    """Checkpoints of one timeline that the live head does not continue, newest first. switch: how it was abandoned."""
+    """Checkpoints of one timeline that the live head does not continue, newest first. role: of the timeline."""
 
     timeline: str
     role: str
     checkpoints: tuple[CheckpointReport, ...]
-    switch: TimelineSwitch | None
 
     @property
     def number(self) -> int:
@@ -61,7 +60,8 @@ def checkpoints(
             statuses=get_args(Status),
             filters=filters,
         )
-    history = TimelineHistory(history_page.checkpoints, history_page.switches, state.timelines, state.timeline)
+    names = TimelineNames(history_page.origins)
+    history = TimelineHistory(history_page.checkpoints, history_page.switches, state.timelines, state.timeline, names)
     abandoned = list(_abandoned(history))
     folded_ids = {report.checkpoint_id for timeline in abandoned for report in timeline.checkpoints}
     return job_page.render(
@@ -72,7 +72,9 @@ def checkpoints(
         landmarks=list(_landmarks(history_page.checkpoints)) if following is None else [],
         rows=[report for report in history_page.checkpoints if report.checkpoint_id not in folded_ids],
         abandoned=abandoned,
-        switches=history_page.switches,
+        acts=history_page.acts,
+        acts_table=act_table(history_page.acts),
+        names=names,
         following=history_page.following,
         statuses=get_args(Status),
         unreadable=history_page.unreadable,
@@ -92,13 +94,20 @@ def _abandoned(history: TimelineHistory) -> Iterator[AbandonedCheckpoints]:
 
     Aborted and pending checkpoints are not among them: the page lists those with the live ones.
     """
-    switches = {switch.left: switch for switch in history.switches}
     dead = [
         report for report in history.checkpoints if report.live is False and report.status not in ("aborted", "pending")
     ]
     for timeline in dict.fromkeys(report.timeline for report in dead if report.timeline is not None):
         reports = tuple(report for report in dead if report.timeline == timeline)
-        yield AbandonedCheckpoints(timeline, history.role(timeline), reports, switches.get(timeline))
+        role, ending, following = history.role(timeline), history.ending(timeline), history.continued_by(timeline)
+        if following is not None:
+            left = "" if ending is None else f"; {_LEFT.get(ending.act, 'these were left')}"
+            role = f"which is continued {history.names.with_id(following)}{left}"
+        yield AbandonedCheckpoints(history.names.with_id(timeline), role, reports)
+
+
+_LEFT = {"rollback": "a rollback left these", "backfill": "a backfill replaced these"}
+"""Act that left checkpoints of a timeline which continues -> what it did."""
 
 
 def _landmarks(reports: Sequence[CheckpointReport]) -> Iterator[tuple[str, CheckpointReport]]:

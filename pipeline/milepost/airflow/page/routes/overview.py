@@ -18,12 +18,12 @@ from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
 from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
-from milepost.jobmaster import CheckpointReport, Condition, HistoryPage, JobState, Status
+from milepost.jobmaster import CheckpointReport, Condition, HistoryAct, HistoryPage, JobState, Status
 from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob, lint_report
 from milepost.jobspec.picture import graph_picture
-from milepost.protocol.records import CheckpointStatus
-from milepost.views import Meaning, state_section, status_view
+from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
+from milepost.views import Meaning, TimelineNames, act_text, state_section, status_view
 
 SHOWN_CHECKPOINTS = 8
 
@@ -40,6 +40,15 @@ class SinkLine:
     shows: str
 
 
+@dataclass(frozen=True, slots=True)
+class LatestAct:
+    """The newest act of a person, as text, and how long ago it was."""
+
+    act: HistoryAct
+    text: str
+    age_ms: int
+
+
 @router.get("")
 def overview(job_page: OpenedJob) -> HTMLResponse:
     """Show the whole job. If its head or a source is unreadable, show the rest.
@@ -48,7 +57,7 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
     """
     job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the health is read, so that both run concurrently.
-    await_history = JOB_READER.start(job, lambda master: master.reports.history_page(SHOWN_CHECKPOINTS))
+    await_history = JOB_READER.start(job, lambda master: master.reports.newest_page(SHOWN_CHECKPOINTS))
     (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
     history, unanswered = _history(await_history)
@@ -62,8 +71,9 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         backfills=status.unfinished_backfills if status else (),
         acts=allowed_acts(reading, job_page.rights),
         failed=_failed_checkpoint(status, history.checkpoints),
-        tables=list(_tables(job_page.loaded, status)) if status is not None else [],
+        tables=list(_tables(job_page.loaded, status, TimelineNames(history.origins))) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],
+        latest=_latest(history.acts),
         unreadable=history.unreadable,
         unanswered=unanswered,
         picture=_picture(job_page.loaded),
@@ -98,6 +108,11 @@ def _history(await_history: Callable[[], HistoryPage]) -> tuple[HistoryPage, str
         return HistoryPage((), (), None), error.message
 
 
+def _latest(acts: Sequence[HistoryAct]) -> LatestAct | None:
+    """Return the newest act of a person, with its age; None: the newest checkpoints are newer than any act."""
+    return None if not acts else LatestAct(acts[0], act_text(acts[0]), age_ms(acts[0].time) or 0)
+
+
 def _failed_checkpoint(status: Status | None, newest: Sequence[CheckpointReport]) -> CheckpointReport | None:
     """Return the newest aborted checkpoint of a failed job, if it is in `newest`."""
     if status is None or status.condition not in (Condition.FAILED, Condition.EPOCH_FAILED):
@@ -105,11 +120,16 @@ def _failed_checkpoint(status: Status | None, newest: Sequence[CheckpointReport]
     return next((report for report in newest if report.status == CheckpointStatus.ABORTED.value), None)
 
 
-def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:
+def _tables(job: LoadedJob, status: Status, names: TimelineNames) -> Iterator[SinkLine]:
     for sink in job.spec.sinks:
         location = sink.path or sink.table or ""
         if sink.name in status.reconciling:
-            yield SinkLine(sink, location, Meaning.WARN, f"has yet to follow timeline {status.timeline}")
+            yield SinkLine(
+                sink,
+                location,
+                Meaning.WARN,
+                f"has yet to follow the timeline {names.with_id(status.timeline or MAIN_TIMELINE)}",
+            )
         elif sink.name in status.unconfirmed:
             yield SinkLine(sink, location, Meaning.WARN, "waits for completed checkpoints to be published")
         elif status.head is None:

@@ -9,6 +9,7 @@ from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.series import read_series
 from milepost.codec import to_json
 from milepost.jobmaster import percentiles_of
+from milepost.views import phase_name
 
 NEWEST = 100
 """Number of epochs. With fewer, the 99th percentile would be the maximum."""
@@ -16,8 +17,7 @@ NEWEST = 100
 router = APIRouter()
 
 _FIGURES = (
-    ("duration_ms", "Trigger to commit", "duration"),
-    ("total_ms", "Plan to last step", "duration"),
+    ("duration_ms", "Trigger to publication", "duration"),
     ("lag_ms", "Lag of the watermark", "duration"),
     ("rows_in", "Rows in", "count"),
     ("rows_out", "Rows out", "count"),
@@ -34,12 +34,12 @@ def summary(job_page: OpenedJob) -> HTMLResponse:
     """Show percentiles of duration, phases, rows and bytes."""
     shown = read_series(job_page, NEWEST)
     percentiles = to_json(percentiles_of(shown.epochs))
-    titled = {name for name, _, _ in _FIGURES}
+    titled = {"total_ms", *(name for name, _, _ in _FIGURES)}  # the total of the phases is the duration
     return job_page.render(
         "summary.html",
         "summary",
         epochs=len(shown.epochs),
         shown=shown,
         figures=[(title, form, percentiles[name]) for name, title, form in _FIGURES if name in percentiles],
-        phases=[(name.removesuffix("_ms"), values) for name, values in percentiles.items() if name not in titled],
+        phases=[(phase_name(name), values) for name, values in percentiles.items() if name not in titled],
     )

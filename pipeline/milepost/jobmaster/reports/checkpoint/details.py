@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from milepost.codec import OmitNone
 from milepost.epoch import SINK, CheckpointMetadata, SourceSnapshot, iso_ms, watermark_text
 from milepost.epoch.timing import TaskTimes
-from milepost.jobmaster.figures.timings import StepTimes, notify_times_by_sink, phases_of, requests_of, steps_of
+from milepost.jobmaster.figures.timings import (
+    StepTimes,
+    measured_duration_ms,
+    notify_times_by_sink,
+    phases_of,
+    requests_of,
+    steps_of,
+)
 from milepost.jobmaster.job.code import code_differences
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
@@ -197,6 +204,9 @@ def checkpoint_details(
     subtasks = Subtasks(metadata)
     differences = code_differences(context, metadata)
     requests = requests_of(metadata, measured)
+    phases = phases_of(metadata, measured, measured_duration_ms(checkpoint))
+    if phases["total_ms"] is not None:
+        report = replace(report, duration_ms=phases["total_ms"])
     return extend_record(
         CheckpointDetails,
         report,
@@ -217,7 +227,7 @@ def checkpoint_details(
         ),
         tasks=metadata.tasks,
         recreated=_recreated(metadata),
-        phases=phases_of(metadata, measured),
+        phases=phases,
         notified_ms=notify_times_by_sink(measured),
         steps=steps_of(metadata, measured),
         requests=requests,

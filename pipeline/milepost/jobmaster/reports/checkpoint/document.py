@@ -8,6 +8,7 @@ from typing import Any
 
 from milepost.codec import OmitNone
 from milepost.epoch import iso_ms
+from milepost.jobmaster.figures.timings import epoch_duration_ms
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
 from milepost.jobmaster.reports.job_report import LeaderReport
@@ -66,6 +67,7 @@ class CheckpointReport:
         veto: what the quality gate refused: its handle in the log, or its content.
         airflow: None for a CLI run. sinks: by name, whether its table has the checkpoint.
         compacted: whether the log entry of its end is compacted. savepoints: made of it; only in `show`.
+        duration_ms: from the trigger to the publication, or to the abort.
         upsert: cost of the upsert tables; only for the head. month: monthly cost at the spec's prices; likewise.
     """
 
@@ -165,7 +167,7 @@ def completed_report(
         timeline=checkpoint.timeline,
         status=status.value,
         trigger_time=iso_ms(checkpoint.trigger_time_ms),
-        duration_ms=checkpoint.completed_time_ms - checkpoint.trigger_time_ms,
+        duration_ms=epoch_duration_ms(checkpoint),
         acks=Acks(acks, acks),
         in_flight_bytes=summary.get("in_flight_bytes", 0 if summary else None),
         unaligned=summary.get("unaligned", False if summary else None),

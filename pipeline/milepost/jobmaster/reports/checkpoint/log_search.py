@@ -13,7 +13,8 @@ The search finds version 4, the first one with next_checkpoint_id 3. Version 5 e
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from milepost.errors import CheckpointError
@@ -74,17 +75,27 @@ def ending_entry(
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Confirmations:
+    """The sinks whose tables showed a checkpoint soon after its completion.
+
+    Attributes:
+        sinks: when each did, in ms by the job store's clock. duration_ms: as recorded with the last of them.
+    """
+
+    sinks: Mapping[str, int]
+    duration_ms: int | None
+
+
 def confirmations_after(
     log: ManifestLog, checkpoint: CompletedCheckpoint, newest: int, within: int = _SOON
-) -> dict[str, int]:
-    """Return, by sink, when its table showed a checkpoint, for sinks that did so soon after its completion.
-
-    Times are in ms, by the job store's clock.
+) -> Confirmations:
+    """Return the confirmations that follow the completion of a checkpoint.
 
     Args:
         newest: version of the head. within: number of entries to search.
     """
-    confirmed: dict[str, int] = {}
+    confirmed, duration_ms = dict[str, int](), None
     first, newest = checkpoint.version + 1, min(newest, checkpoint.version + within)
     batch_size = _NEXT
     while first <= newest and not confirmed.keys() >= set(checkpoint.sinks):
@@ -96,8 +107,11 @@ def confirmations_after(
                 raise entry
             if isinstance(entry, LoggedEvent):
                 confirmed |= _confirmed_by(entry.event, checkpoint.checkpoint_id)
+                confirmation = confirmation_of(entry.event)
+                if confirmation is not None and confirmation.checkpoint_id == checkpoint.checkpoint_id:
+                    duration_ms = confirmation.duration_ms or duration_ms
         first, batch_size = versions.stop, MAX_PARALLEL_REQUESTS
-    return confirmed
+    return Confirmations(confirmed, duration_ms)
 
 
 def _event(log: ManifestLog, version: int) -> LoggedEvent | Tombstone | CheckpointError:

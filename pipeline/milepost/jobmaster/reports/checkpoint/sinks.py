@@ -45,7 +45,7 @@ def sink_confirmation_times(log: ManifestLog, newest: int, checkpoint: Completed
     Args:
         newest: version of the head.
     """
-    return confirmations_after(log, checkpoint, newest, _SOON * (1 + len(checkpoint.sinks)))
+    return confirmations_after(log, checkpoint, newest, _SOON * (1 + len(checkpoint.sinks))).sinks
 
 
 def sink_details(

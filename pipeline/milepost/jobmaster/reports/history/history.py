@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
-from milepost.codec import to_json
-from milepost.epoch import iso_ms
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.document import (
@@ -19,14 +17,14 @@ from milepost.jobmaster.reports.checkpoint.document import (
     pending_report,
 )
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after, descends_from, ending_entry
+from milepost.jobmaster.reports.history.acts import acts_of_people, find_returns
+from milepost.jobmaster.reports.history.log_document import log_document
 from milepost.jobmaster.reports.history.page import ALL, HistoryFilter, HistoryPage, LogPosition, TimelineSwitch
+from milepost.jobmaster.reports.history.timeline_origins import timeline_origins
 from milepost.protocol.log import LoggedEvent, Tombstone, aborted_by, completion_of
 from milepost.protocol.manifest.transaction import (
-    CheckpointAborted,
     CheckpointCompleted,
-    CheckpointTriggered,
-    JobCanceled,
-    SinksConfirmed,
+    Event,
     TimelineSwitched,
     aborts_of,
     confirmation_of,
@@ -52,7 +50,7 @@ _MAX_SKIPPED = 200
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk from the newest entry to the oldest: its position, and the switches that it passed.
+    """A walk from the newest entry to the oldest: its position, and the events that it passed.
 
     Attributes:
         version: of the entry read last. continued: the next checkpoint of the live lineage.
@@ -61,6 +59,7 @@ class _Walk:
     version: int
     continued: CheckpointId
     switches: list[TimelineSwitch] = field(default_factory=list)
+    events: list[tuple[int, Event]] = field(default_factory=list)
 
 
 class History:
@@ -121,14 +120,52 @@ class History:
             for report in self._reports(walk):
                 full = len(found) >= limit or (not selected.all and begin.before - last.before >= _MAX_SKIPPED)
                 if full and walk.version < last.before:
-                    switches = tuple(switch for switch in walk.switches if switch.version >= last.before)
-                    return HistoryPage(tuple(found), switches, str(last))
+                    return self._page(head.state, found, walk, last)
                 if report in selected:
                     found.append(report)
                 last = LogPosition(walk.version, walk.continued)
         except StateCorrupt as error:
             unreadable = error.message
-        return HistoryPage(tuple(found), tuple(walk.switches), None, unreadable)
+        return replace(self._page(head.state, found, walk, None), unreadable=unreadable)
+
+    def newest(self, limit: int) -> HistoryPage:
+        """Return the newest checkpoints of the live timeline, with the acts of people since then.
+
+        After a return to an older checkpoint, those that the job no longer continues are not among them. Aborted and
+        pending checkpoints of the live timeline are.
+        """
+        page = self.page(limit)
+        if all(report.live or report.status == CheckpointStatus.ABORTED.value for report in page.checkpoints):
+            return page
+        live = self._context.head().state.live
+        try:
+            lineage = {report.checkpoint_id: report for report in self.live(limit)}
+        except StateCorrupt as error:
+            return replace(page, unreadable=error.message)
+        for report in page.checkpoints:
+            if report.live or (report.status == CheckpointStatus.ABORTED.value and report.timeline == live):
+                lineage.setdefault(report.checkpoint_id, report)
+        shown = sorted(lineage.values(), key=lambda report: report.checkpoint_id, reverse=True)
+        return replace(page, checkpoints=tuple(shown[:limit]))
+
+    def _page(
+        self, state: ManifestState, found: Sequence[CheckpointReport], walk: _Walk, last: LogPosition | None
+    ) -> HistoryPage:
+        """Return the page of a walk, up to the last position whose checkpoints are all in it; None: the whole walk."""
+        first = 0 if last is None else last.before
+        timelines = {state.live, *(report.timeline for report in found if report.timeline is not None)}
+        returns = find_returns(walk.events)
+        switches = tuple(
+            replace(switch, returns=switch.version in returns) for switch in walk.switches if switch.version >= first
+        )
+        timelines |= {name for switch in switches for name in (switch.left, switch.timeline)}
+        return HistoryPage(
+            tuple(found),
+            switches,
+            None if last is None else str(last),
+            acts=acts_of_people([item for item in walk.events if item[0] >= first], returns),
+            origins=timeline_origins(self._context, timelines, dict(walk.events)),
+        )
 
     def _bound(self, status: str | None, limit: int | None) -> int | None:
         """Return how many checkpoints to search for: at most as many as the head has, so that the walk ends."""
@@ -196,7 +233,7 @@ class History:
         if retained is not None:
             confirmed: frozenset[str] = frozenset()
             if retained not in timeline_ancestry(state, state.timeline()):
-                confirmed = frozenset(confirmations_after(self._context.log, retained, state.version))
+                confirmed = frozenset(confirmations_after(self._context.log, retained, state.version).sinks)
             return _retained(state, retained, confirmed)
         pending = next((report for report in _pending(state) if report.checkpoint_id == checkpoint_id), None)
         if pending is not None or not 0 < checkpoint_id < state.next_checkpoint_id:
@@ -218,12 +255,14 @@ class History:
                 default=NO_CHECKPOINT,
             )
             live = descends_from(log, state.version, oldest, checkpoint_id)
-        shown = done.sinks if live else confirmations_after(log, done, state.version)
-        return replace(completed_report(done, CheckpointStatus.SUBSUMED, shown), live=live)
+        confirmations = confirmations_after(log, done, state.version)
+        report = completed_report(done, CheckpointStatus.SUBSUMED, done.sinks if live else confirmations.sinks)
+        took = report.duration_ms if confirmations.duration_ms is None else confirmations.duration_ms
+        return replace(report, live=live, duration_ms=took)
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
         """Return manifest entries, newest first: version, time, event, and the fields of its kind of event."""
-        return [_entry(entry) for entry in self._context.log.events(limit)]
+        return [log_document(entry) for entry in self._context.log.events(limit)]
 
     def _reports(self, walk: _Walk | None = None) -> Iterator[CheckpointReport]:
         """Yield every checkpoint that was ever triggered, newest first, as of its newest event.
@@ -243,6 +282,7 @@ class History:
         begin = _newest(state)
         walk = walk or _Walk(begin.before, begin.live)
         confirmed: set[tuple[int, str]] = set()
+        durations: dict[int, int] = {}
         if walk.version >= begin.before:
             walk.version = state.version + 1
             for pending in _pending(state):
@@ -263,11 +303,16 @@ class History:
                     all_sinks = entry.event.checkpoint.sinks
                     shown = {sink for sink in all_sinks if on_live or (done.checkpoint_id, sink) in confirmed}
                     report = completed_report(entry.event.checkpoint, CheckpointStatus.SUBSUMED, shown)
-                    yield replace(report, live=on_live)
+                    took = durations.get(report.checkpoint_id, report.duration_ms)
+                    yield replace(report, live=on_live, duration_ms=took)
                 elif isinstance(entry, Tombstone):
                     yield replace(compacted_report(entry, done.checkpoint_id), live=on_live)
+            if isinstance(entry, LoggedEvent):
+                walk.events.append((entry.version, entry.event))
             if isinstance(entry, LoggedEvent) and (shown_by := confirmation_of(entry.event)) is not None:
                 confirmed |= {(shown_by.checkpoint_id, sink) for sink in shown_by.sinks}
+                if shown_by.duration_ms is not None:
+                    durations[int(shown_by.checkpoint_id)] = shown_by.duration_ms
             if isinstance(entry, LoggedEvent) and isinstance(entry.event, TimelineSwitched):
                 confirmed |= {(entry.event.to, sink) for sink in entry.event.sinks}
                 walk.switches.append(TimelineSwitch.of(entry.version, entry.event))
@@ -320,81 +365,3 @@ def _pending(state: ManifestState) -> Iterator[CheckpointReport]:
         if timeline.pending is not None and timeline.leader is not None:
             report = pending_report(timeline.pending, timeline.timeline_id, timeline.leader)
             yield replace(report, live=timeline.timeline_id == state.live)
-
-
-def _entry(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
-    """Return a log entry as a document. Most events contribute their fields unchanged."""
-    if isinstance(entry, Tombstone):
-        return {
-            "version": entry.version,
-            "event": entry.event,
-            "time": iso_ms(entry.at_ms),
-            "compacted": True,
-            "checkpoint_id": int(entry.checkpoint_ids[0]) if len(entry.checkpoint_ids) == 1 else None,
-            "reason": entry.reason,
-        }
-    event = entry.event
-    document: dict[str, Any] = {"version": entry.version, "event": type(event).__name__, "time": iso_ms(event.at_ms)}
-    if isinstance(event, CheckpointTriggered):
-        pending = event.pending
-        return document | {
-            "checkpoint_id": int(pending.checkpoint_id),
-            "timeline": event.timeline,
-            "session_id": event.leader.session_id,
-            "token": int(pending.token),
-            "expected": len(pending.expected),
-        }
-    if isinstance(event, CheckpointCompleted):
-        checkpoint = event.checkpoint
-        return document | {
-            "checkpoint_id": int(checkpoint.checkpoint_id),
-            "timeline": checkpoint.timeline,
-            "session_id": checkpoint.session_id,
-            "token": int(checkpoint.token),
-            "adopted_by": event.adopted_by,
-            **checkpoint.summary,
-        }
-    if isinstance(event, CheckpointAborted):
-        return document | {
-            "checkpoint_id": int(event.pending.checkpoint_id),
-            "timeline": event.timeline,
-            "session_id": event.leader.session_id,
-            "aborted_by": event.aborted_by,
-            "reason": event.reason.value,
-            "detail": event.detail,
-            "tolerated": event.tolerated,
-        }
-    if isinstance(event, TimelineSwitched):
-        return document | {
-            "checkpoint_id": int(event.to),
-            "kind": event.kind.value,
-            "from_timeline": event.from_timeline,
-            "from_head": int(event.from_head),
-            "timeline": event.timeline,
-            "discarded": [int(checkpoint_id) for checkpoint_id in event.discarded],
-            "sinks": list(event.sinks),
-            "session_id": event.session_id,
-            "reason": event.kind.value,
-            "detail": _switched(event),
-        }
-    if isinstance(event, JobCanceled):
-        return document | {
-            "aborted": [int(aborted.pending.checkpoint_id) for aborted in event.aborted],
-            "incarnation": event.result.incarnation,
-            "session_id": event.session_id,
-            "detail": event.result.detail,
-        }
-    fields = to_json(event)
-    assert isinstance(fields, dict)
-    if (confirmed := confirmation_of(event)) is not None:
-        sinks = f"sink{'s' * (len(confirmed.sinks) > 1)} {', '.join(confirmed.sinks)}"
-        alone = isinstance(event, SinksConfirmed)
-        document["detail"] = sinks if alone else f"checkpoint {confirmed.checkpoint_id} confirmed by {sinks}"
-        if not alone:
-            fields["confirmed"] = {"checkpoint_id": int(confirmed.checkpoint_id), "sinks": list(confirmed.sinks)}
-    return document | {name: value for name, value in fields.items() if name != "at_ms"}
-
-
-def _switched(event: TimelineSwitched) -> str:
-    left = f"timeline {event.timeline} from checkpoint {event.to}; left {event.from_timeline} at {event.from_head}"
-    return f"{left}: {event.detail}" if event.detail else left

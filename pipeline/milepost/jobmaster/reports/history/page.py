@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from milepost.epoch import iso_ms
 from milepost.errors import InvalidRequest
+from milepost.jobmaster.job.switch_acts import SwitchAct, act_of
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
+from milepost.jobmaster.reports.history.acts import HistoryAct
 from milepost.protocol.manifest.transaction import TimelineSwitched
 from milepost.protocol.records import CheckpointId, CheckpointStatus
 
@@ -69,11 +71,23 @@ def history_filter(status: str | None, timeline: str | None) -> HistoryFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class TimelineOrigin:
+    """The act that began a timeline: its name for people. who: None if the log no longer has it."""
+
+    timeline: str
+    act: str
+    who: str | None
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
 class TimelineSwitch:
     """A switch of the live timeline.
 
     Attributes:
-        kind: ``rollback`` or ``fast_forward``. left, left_at: the former live timeline and its head.
+        kind: ``rollback`` or ``fast_forward``. act: what did it, a `SwitchAct`.
+        returns: whether an earlier switch of the same page had left the new head.
+        left, left_at: the former live timeline and its head.
         timeline, at_checkpoint: the new live timeline and its head; 0 for the empty state.
         discarded: retained checkpoints that were live before the switch only, ascending. detail: who and why.
     """
@@ -87,6 +101,13 @@ class TimelineSwitch:
     at_checkpoint: int
     discarded: tuple[int, ...]
     detail: str
+    act: str = SwitchAct.ROLLBACK.value
+    returns: bool = False
+
+    @property
+    def is_back(self) -> bool:
+        """Whether it took the job back, and not to a checkpoint that an earlier switch had left."""
+        return self.act == SwitchAct.ROLLBACK.value and not self.returns and self.at_checkpoint < self.left_at
 
     @classmethod
     def of(cls, version: int, event: TimelineSwitched) -> TimelineSwitch:
@@ -100,6 +121,7 @@ class TimelineSwitch:
             at_checkpoint=int(event.to),
             discarded=tuple(map(int, event.discarded)),
             detail=event.detail,
+            act=act_of(event).value,
         )
 
 
@@ -111,9 +133,12 @@ class HistoryPage:
 
     Attributes:
         unreadable: why older entries cannot be read; None: they can.
+        acts: of people, in the range. origins: of timelines, as far as the log has them.
     """
 
     checkpoints: tuple[CheckpointReport, ...]
     switches: tuple[TimelineSwitch, ...]
     following: str | None
     unreadable: str | None = None
+    acts: tuple[HistoryAct, ...] = ()
+    origins: tuple[TimelineOrigin, ...] = ()

@@ -12,7 +12,7 @@ from milepost.epoch import iso_ms, watermark_us
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.figures.row import day_of
 from milepost.jobmaster.figures.stored_rows import StoredRow, StoredRows, lineage
-from milepost.jobmaster.figures.timings import phases_of, requests_of
+from milepost.jobmaster.figures.timings import measured_duration_ms, phases_of, requests_of
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import read_post_commit_times
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
@@ -172,7 +172,8 @@ class _Series:
         metadata, after = parallel_map(self.context.store, lambda read: read(), reads)
         requests = requests_of(metadata, after)
         cost = epoch_cost(self.context.spec.prices, requests, metadata.tasks)
-        return _Measurements(phases_of(metadata, after), sum(requests.values(), StoreRequests()), cost)
+        phases = phases_of(metadata, after, measured_duration_ms(checkpoint))
+        return _Measurements(phases, sum(requests.values(), StoreRequests()), cost)
 
 
 def _figures(

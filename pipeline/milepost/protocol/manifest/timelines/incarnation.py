@@ -249,7 +249,7 @@ def start(state: ManifestState, request: StartRequest, now_ms: int) -> Answer:
     incarnation = state.incarnation + 1
     return advance(
         state,
-        JobStarted(now_ms, incarnation, state.timeline().head, request.session_id),
+        JobStarted(now_ms, incarnation, state.timeline().head, request.session_id, printable_detail(request.detail)),
         incarnation=incarnation,
         failures=Failures(last_success=state.failures.last_success),
     )
@@ -267,7 +267,13 @@ def resume(state: ManifestState, request: ResumeRequest, now_ms: int) -> Answer:
         raise job_ended_error(state)
     return advance(
         state,
-        JobResumed(now_ms, state.failures.last_reason, state.failures.last_detail, request.session_id),
+        JobResumed(
+            now_ms,
+            state.failures.last_reason,
+            state.failures.last_detail,
+            request.session_id,
+            printable_detail(request.detail),
+        ),
         failures=Failures(last_success=state.failures.last_success),
     )
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from milepost.protocol.manifest.transaction.events import Event as Event
     from milepost.protocol.manifest.transaction.events import ForkDisposed as ForkDisposed
     from milepost.protocol.manifest.transaction.events import JobCanceled as JobCanceled
+    from milepost.protocol.manifest.transaction.events import JobResumed as JobResumed
+    from milepost.protocol.manifest.transaction.events import JobStarted as JobStarted
     from milepost.protocol.manifest.transaction.events import RealignmentDecided as RealignmentDecided
+    from milepost.protocol.manifest.transaction.events import SavepointCreated as SavepointCreated
     from milepost.protocol.manifest.transaction.events import SavepointDisposed as SavepointDisposed
     from milepost.protocol.manifest.transaction.events import SinksConfirmed as SinksConfirmed
     from milepost.protocol.manifest.transaction.events import SwitchKind as SwitchKind

@@ -92,12 +92,18 @@ class CheckpointAborted(TaggedRecord):
 
 @dataclass(frozen=True, slots=True)
 class SinksConfirmed(TaggedRecord):
-    """Sinks have committed one checkpoint."""
+    """Sinks have committed one checkpoint.
+
+    Attributes:
+        duration_ms: from the begin of the trigger until all sinks had committed, by the clocks of the machines that
+            did it; None if others have yet to commit, or if it is unknown.
+    """
 
     at_ms: int
     checkpoint_id: CheckpointId
     sinks: tuple[str, ...]
     session_id: SessionId
+    duration_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +180,17 @@ class GarbageListed(TaggedRecord):
 
 @dataclass(frozen=True, slots=True)
 class JobResumed(TaggedRecord):
-    """A person cleared FAILED; `cleared_reason` and `cleared_detail` are its cause."""
+    """A person cleared FAILED; `cleared_reason` and `cleared_detail` are its cause.
+
+    Attributes:
+        detail: who and why, for people; "" if it was not recorded.
+    """
 
     at_ms: int
     cleared_reason: str | None
     cleared_detail: str | None
     session_id: SessionId
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +227,17 @@ class JobCleaned(TaggedRecord):
 
 @dataclass(frozen=True, slots=True)
 class JobStarted(TaggedRecord):
-    """A person opened the next incarnation; its first epoch continues checkpoint `base` (0: the empty state)."""
+    """A person opened the next incarnation; its first epoch continues checkpoint `base` (0: the empty state).
+
+    Attributes:
+        detail: who and why, for people; "" if it was not recorded.
+    """
 
     at_ms: int
     incarnation: int
     base: CheckpointId
     session_id: SessionId
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

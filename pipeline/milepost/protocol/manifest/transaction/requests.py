@@ -125,11 +125,16 @@ class AbortRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmSinksRequest:
-    """Record that sinks have committed one checkpoint (I11)."""
+    """Record that sinks have committed one checkpoint (I11).
+
+    Attributes:
+        published_ms: when the last of them had, by the clock of its machine, ms since the epoch; None: unknown.
+    """
 
     session_id: SessionId
     checkpoint_id: CheckpointId
     sinks: tuple[str, ...]
+    published_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,9 +263,10 @@ class RecordCompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A person declares that the cause of FAILED is fixed."""
+    """A person declares that the cause of FAILED is fixed. detail: who and why, for people."""
 
     session_id: SessionId
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +304,14 @@ class CleanRequest:
 
 @dataclass(frozen=True, slots=True)
 class StartRequest:
-    """A person opens the next incarnation of a job that has ended; it continues from the head."""
+    """A person opens the next incarnation of a job that has ended; it continues from the head.
+
+    Attributes:
+        detail: who and why, for people.
+    """
 
     session_id: SessionId
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

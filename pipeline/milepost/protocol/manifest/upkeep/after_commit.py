@@ -12,6 +12,7 @@ from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest,
 from milepost.protocol.manifest.upkeep.compaction import compacted_through
 from milepost.protocol.manifest.upkeep.floors import raised_floors
 from milepost.protocol.manifest.upkeep.garbage import add_garbage, forget_deleted
+from milepost.protocol.records.checkpoints import CompletedCheckpoint
 from milepost.protocol.records.manifest_state import ManifestState
 from milepost.protocol.retention.ancestry import drop_empty_timelines
 from milepost.protocol.retention.retention import deletable, deletable_lists, subsumable
@@ -44,11 +45,22 @@ def confirm_sinks(state: ManifestState, request: ConfirmSinksRequest, now_ms: in
             request.checkpoint_id,
         )
     confirmed = replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink not in new_sinks))
+    duration_ms = None if confirmed.unconfirmed else _duration_ms(checkpoint, request.published_ms)
+    if duration_ms is not None:
+        confirmed = replace(confirmed, summary=confirmed.summary | {"duration_ms": duration_ms})
     return advance(
         state,
-        SinksConfirmed(now_ms, request.checkpoint_id, new_sinks, request.session_id),
+        SinksConfirmed(now_ms, request.checkpoint_id, new_sinks, request.session_id, duration_ms),
         checkpoints=tuple(confirmed if other is checkpoint else other for other in state.checkpoints),
     )
+
+
+def _duration_ms(checkpoint: CompletedCheckpoint, published_ms: int | None) -> int | None:
+    """Return how long the epoch took, from its trigger to its publication; None: unknown, or the clocks disagree."""
+    started_ms = checkpoint.summary.get("started_ms")
+    if not isinstance(started_ms, int) or published_ms is None or published_ms < started_ms:
+        return None
+    return published_ms - started_ms
 
 
 def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:

@@ -1,0 +1,75 @@
+"""Who made an event of the log: a person, an Airflow run, or both."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_APPROVED = ", approved by "
+_COMMAND_LINE = re.compile(r"\b([\w.@-]+) \(command line\)")
+_KINDS = {"airflow": "Airflow", "cli": "the command line", "import": "the command line"}
+"""Kind of a session -> what acted, if the person is unknown."""
+_TYPED = re.compile(r"^(?:by )?a person: ")
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryActor:
+    """Who acted. A field is None if it is unknown.
+
+    Attributes:
+        kind: of the session, "" for an event without one.
+        person: user of Airflow or of the operating system. approved_by: who approved the plan in Airflow.
+        dag_id, run_id: the Airflow run; None on the command line.
+    """
+
+    kind: str = ""
+    person: str | None = None
+    approved_by: str | None = None
+    dag_id: str | None = None
+    run_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The person, or what acted; "" if that is unknown."""
+        return self.person or _KINDS.get(self.kind, "")
+
+
+def actor_of(session_id: str, detail: str = "") -> HistoryActor:
+    """Return who acted, from the session of an event and from its detail, which begins as `Session.actor`.
+
+    Examples: `cli:ben/4f…` is the person ben. `airflow:orders__operate/manual__1` with the detail
+    `Airflow run orders__operate/manual__1, triggered by bea, approved by ann` is that run and both people.
+    """
+    kind, _, rest = session_id.partition(":")
+    if kind == "backfill":
+        return actor_of(rest.partition("/")[2], detail)
+    if kind == "airflow":
+        dag_id, _, run_id = rest.partition("/")
+        _, triggered, people = detail.partition(f"{_run(dag_id, run_id)}, triggered by ")
+        person, _, approved_by = people.partition(_APPROVED)
+        if not triggered:
+            approved_by = detail.partition(f"{_run(dag_id, run_id)}{_APPROVED}")[2]
+        return HistoryActor(kind, person or None, approved_by or None, dag_id, run_id)
+    person, slash, _ = rest.partition("/")
+    if kind == "cli" and slash:
+        return HistoryActor(kind, person)
+    named = _COMMAND_LINE.search(detail)
+    return HistoryActor(kind, named[1] if named else None)
+
+
+def reason_of(detail: str, actor: HistoryActor) -> str:
+    """Return a detail without the parts that name who acted.
+
+    `ben (command line): milepost rollback --to 3` becomes `milepost rollback --to 3`.
+    """
+    if actor.dag_id is not None and actor.run_id is not None:
+        text = detail.replace(_run(actor.dag_id, actor.run_id), "", 1)
+        for people in (f", triggered by {actor.person}", f"{_APPROVED}{actor.approved_by}"):
+            text = text.replace(people, "", 1)
+    else:
+        text = _COMMAND_LINE.sub("", _TYPED.sub("", detail), count=1)
+    return text.strip(" :;,").replace(";  :", ";").replace("; :", ";")
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    return f"Airflow run {dag_id}/{run_id}"
