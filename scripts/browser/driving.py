@@ -46,14 +46,17 @@ class Tourist:
         """Fill in the login form; return the title of the page behind it."""
         with self._window("light", 1280) as (_, page):
             page.goto(self._tour.url)
-            page.fill("input[name=username]", self._tour.login)
-            page.fill("input[name=password]", self._tour.password)
-            page.click("button[type=submit]")
-            page.wait_for_url(lambda url: "login" not in urlsplit(url).path)
+            self._fill_in_login(page)
             page.wait_for_load_state("networkidle")
             self._state = page.context.storage_state()
             self._missing = tuple(one for one in self._tour.entries if not self._has_entry(page, one))
             return page.title()
+
+    def _fill_in_login(self, page: Page) -> None:
+        page.fill("input[name=username]", self._tour.login)
+        page.fill("input[name=password]", self._tour.password)
+        page.click("button[type=submit]")
+        page.wait_for_url(lambda url: "login" not in urlsplit(url).path)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -93,7 +96,7 @@ class Tourist:
                 page.goto(self._tour.url + address)
                 where = page.main_frame if is_ours else self._frame(page)
                 where.wait_for_load_state()
-                clicks, seconds = take_steps(page, where, steps)
+                clicks, seconds = take_steps(page, where, steps, self._fill_in_login)
                 yield Walked(name, clicks, seconds, _of(complaints) if is_ours else ())
 
     def take_pictures(self) -> None:

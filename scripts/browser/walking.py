@@ -8,16 +8,21 @@ from collections.abc import Callable, Sequence
 from playwright.sync_api import Frame, Page, Route
 
 
-def take_steps(page: Page, frame: Frame, steps: Sequence[Sequence[str]]) -> tuple[int, float]:
+def take_steps(
+    page: Page, frame: Frame, steps: Sequence[Sequence[str]], log_in: Callable[[Page], None]
+) -> tuple[int, float]:
     """Take steps in a frame. Returns the number of clicks and the seconds they took.
 
     Args:
         steps: `[verb, argument, ...]`. `click` a button or link by its name, `fill` the field of a label with a text,
-            `see` a text, `picture` writes a screenshot to a file, `refuse` answers requests to URLs that match a glob
-            with a status, in place of the server; `no network` cuts their connection.
+            `see` a text, `picture` writes a screenshot to a file. `refuse` answers requests to URLs that match a glob
+            with a status, in place of the server, and `no network` cuts their connection. `log out` ends the login
+            and loads the page again, `log in` fills in the form that this leads to.
+        log_in: fills in the login form of a page.
     """
     begun, clicks = time.monotonic(), 0
-    for verb, argument, *more in steps:
+    for verb, *arguments in steps:
+        argument, *more = arguments or [""]
         if verb == "click":
             clicks += 1
             named = frame.get_by_role("button", name=argument).or_(frame.get_by_role("link", name=argument))
@@ -28,6 +33,11 @@ def take_steps(page: Page, frame: Frame, steps: Sequence[Sequence[str]]) -> tupl
             frame.get_by_text(argument).first.wait_for(state="visible")
         elif verb == "refuse":
             page.route(argument, _refusal(int(more[0])))
+        elif verb == "log out":
+            page.context.clear_cookies()
+            page.reload()
+        elif verb == "log in":
+            log_in(page)
         elif verb == "no network":
             page.route(argument, lambda route: route.abort())
         elif verb == "picture":

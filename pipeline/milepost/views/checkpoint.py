@@ -57,28 +57,34 @@ _NOT_COUNTED = (
     "without state run in the subtasks of their input."
 )
 _NO_DETAILS = "Only a retained checkpoint has measurements of its operators and phases."
+_HIDDEN_VALUES = (
+    "Rows and values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
+)
 _UNREADABLE = "Its measurements cannot be read. What follows is from the log"
 
 
-def checkpoint_view(report: CheckpointReport, unreadable: str | None = None) -> View:
+def checkpoint_view(
+    report: CheckpointReport, unreadable: str | None = None, *, with_values: bool = True, with_spec: bool = True
+) -> View:
     """Return the document of a checkpoint.
 
     Args:
         unreadable: why its measurements cannot be read; None if they can.
+        with_values: whether it has data values, such as refused rows. with_spec: whether it has the spec.
     """
     states = [state(report.status)]
     if report.live is False and report.status != _ABORTED:
         states.append(Text("not live: the head does not continue it", Meaning.WARN))
     sections = [*_notices(report, unreadable), Section(facts=tuple(_facts(report)))]
     if report.veto is not None:
-        sections.append(_veto(report.veto if isinstance(report.veto, Mapping) else to_json(report.veto)))
+        sections.append(_veto(report.veto if isinstance(report.veto, Mapping) else to_json(report.veto), with_values))
     if isinstance(report, CheckpointDetails):
         sections += _details(report)
     elif unreadable is None:
         sections.append(Section(_NO_DETAILS, meaning=Meaning.CALM))
     if report.leader is not None:
         sections.append(Section("Origin", facts=tuple(_origin(report))))
-    if isinstance(report, CheckpointDetails):
+    if isinstance(report, CheckpointDetails) and with_spec:
         sections.append(Section("Spec", source=report.spec, fold=Fold.SPEC))
     return View(f"{report.kind} {report.checkpoint_id}", tuple(states), tuple(sections))
 
@@ -127,20 +133,25 @@ def _facts(report: CheckpointReport) -> Iterator[Fact]:
         yield Fact("savepoints", ", ".join(report.savepoints))
 
 
-def _veto(veto: Mapping[str, Any]) -> Section:
-    """Return what the quality gate refused, with observed values and failing rows."""
+def _veto(veto: Mapping[str, Any], with_values: bool) -> Section:
+    """Return what the quality gate refused, with observed values and failing rows; without values, with counts only."""
     tables = []
     for refusal in veto["refusals"]:
         values = dict(refusal["observed"])
-        if refusal["observed_value"] is not None:
+        if refusal["observed_value"] is not None and with_values:
             values["observed_value"] = printable(refusal["observed_value"])
         subject = f"sink {refusal['sink']}: {refusal['type']}({refusal['column'] or ''})"
-        rows = refusal["rows"]
+        rows = refusal["rows"] if with_values else ()
         columns = tuple(rows[0]) if rows else ()
         cells = [Row(tuple(show_count(row[name]) for name in columns)) for row in rows]
-        tables.append(Table(columns, tuple(cells), f"{subject}: {_observed(values, refusal['exception'])}"))
+        tables.append(
+            Table(
+                columns, tuple(cells), f"{subject}: {_observed(values, refusal['exception'] if with_values else None)}"
+            )
+        )
     lines = [veto["problem"]] if "problem" in veto else []
     lines += ["Rows were left out: they would have been more than 64 kB."] if veto.get("shortened") else []
+    lines += [] if with_values else [_HIDDEN_VALUES]
     return Section("Refused by the quality gate", lines=tuple(lines), tables=tuple(tables))
 
 

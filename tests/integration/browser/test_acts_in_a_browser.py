@@ -97,6 +97,11 @@ def test_a_typed_form_becomes_the_configuration_of_the_run(airflow: AirflowInsta
     assert newest["conf"]["savepoint_create_at"] == 3 and newest["conf"]["dry_run"] is False
 
 
+def test_a_link_opened_without_a_login_leads_to_it_and_back(airflow: AirflowInstance) -> None:
+    address = f"{job_url(epoch_dag_id(WELL))}/checkpoints"
+    walked(airflow, address, ["log out"], ["log in"], ["see", "Newest completed"])
+
+
 def test_a_run_of_a_paused_dag_is_unpaused_on_its_page(airflow: AirflowInstance) -> None:
     dag_id = epoch_dag_id(WELL)
     airflow.rest.set_paused(dag_id, True)

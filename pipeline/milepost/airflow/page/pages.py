@@ -7,14 +7,16 @@ permission to read the DAG.
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from milepost.airflow.page.frame.access import READS_DAG
-from milepost.airflow.page.frame.rendering import STATIC, page
+from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, page
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.suggested_action import action_after_error
 from milepost.airflow.page.routes import (
@@ -51,8 +53,15 @@ def checkpoint_error_page(request: Request, error: CheckpointError) -> HTMLRespo
 
 
 @pages.exception_handler(HTTPException)
-def http_error_page(request: Request, error: HTTPException) -> HTMLResponse:
-    """Return the page of an HTTP error, such as a missing login or a missing permission."""
+def http_error_page(request: Request, error: HTTPException) -> Response:
+    """Return the page of an HTTP error such as a missing permission. Lead a browser that is not logged in to the login.
+
+    The login leads back to the requested page. A request of a script gets the status 401 instead.
+    """
+    if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
+        address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        login = f"{Links.of(request).airflow}/api/v2/auth/login?{urlencode({'next': address})}"
+        return RedirectResponse(login, status_code=303, headers=HEADERS)
     return _problem_page(request, error.status_code, str(error.detail), "")
 
 

@@ -215,6 +215,8 @@ class AirflowSpec(SpecModel):
         retries: retries of each task of the epoch DAG.
         pool: Airflow pool of the tasks. null: the default pool.
         on_failure: Airflow notifiers to call when a run fails, of the epoch DAG or of the job's form.
+        viewers_see_values: whether pages show data values, such as rows that the quality gate refused, to users who may
+            read a DAG of the job and not trigger it.
     """
 
     owner: Annotated[Text, Field(max_length=250)] = "data"
@@ -222,6 +224,7 @@ class AirflowSpec(SpecModel):
     retries: Annotated[int, Field(ge=0, le=100)] = 2
     pool: Annotated[Text, Field(max_length=250)] | None = None
     on_failure: Many[NotifierSpec] = ()
+    viewers_see_values: bool = False
 
 
 class TablesSpec(SpecModel):

@@ -35,6 +35,12 @@ READS_RUN = [
 ]
 """Refuse a user who may not read the runs of the DAG in the URL, their tasks, XComs and requests for approval."""
 
+READS_CODE = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.CODE))
+"""Refuses a user who may not read the code of the DAG in the URL: a spec is such code."""
+
+READS_LOG = Depends(requires_access_dag(method="GET", access_entity=DagAccessEntity.AUDIT_LOG))
+"""Refuses a user who may not read the audit log of the DAG in the URL."""
+
 may_read_docs = requires_access_view(AccessView.DOCS)
 """Refuses a user who is not logged in, or may not read Airflow's own documentation."""
 
@@ -84,6 +90,9 @@ class Rights:
 
     def may_read_log(self, dag_id: str) -> bool:
         return self._may("GET", dag_id, DagAccessEntity.AUDIT_LOG)
+
+    def may_read_code(self, dag_id: str) -> bool:
+        return self._may("GET", dag_id, DagAccessEntity.CODE)
 
     def may_pause(self, dag_id: str) -> bool:
         return self._may("PUT", dag_id)

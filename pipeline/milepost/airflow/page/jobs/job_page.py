@@ -50,6 +50,11 @@ class JobPage:
     def name(self) -> str:
         return self.loaded.spec.name
 
+    @property
+    def shows_values(self) -> bool:
+        """Whether the user may see data values, such as refused rows."""
+        return self.loaded.spec.airflow.viewers_see_values or self.rights.may_trigger(self.dag_id)
+
     def query(self, query: Callable[[JobMaster], T]) -> T:
         """Return the result of a query to a newly opened job master. Raises: as the function of `JobReader.start`."""
         return JOB_READER.start(DagJob(self.dag_id, self.loaded), query)()
@@ -74,7 +79,14 @@ class JobPage:
         Args:
             section: path of the tab to mark, see `SECTIONS`; None: no tab.
         """
-        return page(self.request, template, status_code, job_page=self, sections=SECTIONS, section=section, **values)
+        sections = self._sections()
+        return page(self.request, template, status_code, job_page=self, sections=sections, section=section, **values)
+
+    def _sections(self) -> list[tuple[str, str]]:
+        """Return the tabs that the user may open."""
+        refused = set() if self.rights.may_read_code(self.dag_id) else {"configuration"}
+        refused |= set() if self.rights.may_read_log(self.dag_id) else {"log"}
+        return [(path, title) for path, title in SECTIONS if path not in refused]
 
 
 def open_job(request: Request, rights: UserRights, dag_id: str, job: str = "") -> JobPage:

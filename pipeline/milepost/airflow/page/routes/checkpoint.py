@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -19,11 +20,13 @@ router = APIRouter()
 @router.get("/checkpoints/{checkpoint_id}")
 def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
     """Show one checkpoint. If its metadata is damaged, show what the log has, and the error."""
-    return job_page.render("view.html", "checkpoints", view=job_page.query(partial(_read, checkpoint_id)))
+    with_spec = job_page.rights.may_read_code(job_page.dag_id)
+    shown = partial(checkpoint_view, with_values=job_page.shows_values, with_spec=with_spec)
+    return job_page.render("view.html", "checkpoints", view=job_page.query(partial(_read, checkpoint_id, shown)))
 
 
-def _read(checkpoint_id: int, master: JobMaster) -> View:
+def _read(checkpoint_id: int, shown: Callable[..., View], master: JobMaster) -> View:
     try:
-        return checkpoint_view(master.reports.show(checkpoint_id, with_cost=False))
+        return shown(master.reports.show(checkpoint_id, with_cost=False))
     except StateCorrupt as error:
-        return checkpoint_view(master.reports.show(checkpoint_id, details=False), error.message)
+        return shown(master.reports.show(checkpoint_id, details=False), error.message)

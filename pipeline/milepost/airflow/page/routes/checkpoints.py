@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
+from milepost.airflow.page.frame.access import READS_LOG
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster import CheckpointReport
 from milepost.views import TimelineNames, act_table, log_table
@@ -82,7 +83,7 @@ def checkpoints(
     )
 
 
-@router.get("/log")
+@router.get("/log", dependencies=[READS_LOG])
 def log(job_page: OpenedJob) -> HTMLResponse:
     """Show the newest entries of the manifest log, which records every change of the job."""
     events = job_page.query(lambda master: master.reports.history(SHOWN_ENTRIES))

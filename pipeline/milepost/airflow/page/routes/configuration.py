@@ -10,13 +10,14 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 from pydantic_core import PydanticUndefined
 
+from milepost.airflow.page.frame.access import READS_CODE
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.jobmaster import CheckpointReport, JobMaster
 from milepost.jobspec.job import JobSpec
 from milepost.language import SpecModel, parse_docstring
 from milepost.language.times import format_duration
 
-router = APIRouter()
+router = APIRouter(dependencies=[READS_CODE])
 
 _MAX_CHARACTERS = 400
 """Most characters of a value that the page shows."""
