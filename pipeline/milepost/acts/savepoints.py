@@ -67,7 +67,12 @@ def _create(context: ActContext) -> CheckpointCopy:
     plan, form = context.approved, context.form
     name, at = (form[NAME], form[AT]) if plan is None else (str(plan.approved[NAME]), plan.checkpoint_id)
     return context.master.savepoints.create(
-        name, at=at, target=form[TARGET], with_input=form[WITH_INPUT], copied=context.copied
+        name,
+        at=at,
+        target=form[TARGET],
+        with_input=form[WITH_INPUT],
+        copied=context.copied,
+        session=context.session,
     )
 
 
@@ -154,7 +159,7 @@ DISPOSE = Act(
     "Remove a savepoint from the list and delete its objects. The job, its checkpoints and tables stay.",
     (Field(NAME, SAVEPOINT, "Name of the savepoint to dispose of.", "Name", required=True),),
     _plan_dispose,
-    lambda context: context.master.savepoints.dispose(context.form[NAME]),
+    lambda context: context.master.savepoints.dispose(context.form[NAME], context.session),
     _disposed,
     recheck=_recheck_dispose,
 )

@@ -143,7 +143,7 @@ class Restores:
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
             return self._start_at(None if from_ is None else int(from_), session, detail)
-        restored, own, saved = self._restored(new_import_session(), str(from_), claim)
+        restored, own, saved = self._restored(new_import_session(), str(from_), claim, detail)
         return extend_record(
             StartedFromSavepoint,
             replace(self._incarnations.start(session, detail), outcome="started"),
@@ -181,11 +181,11 @@ class Restores:
             StoreUnavailable, …: while copying, nothing was changed. After that, a sink has yet to follow; the message
                 says so.
         """
-        restored, own, saved = self._restored(session, location, claim)
+        restored, own, saved = self._restored(session, location, claim, session.actor)
         return Restored(restored, self._claim(own, saved) if claim else None)
 
     def _restored(
-        self, session: Session, location: str, claim: bool
+        self, session: Session, location: str, claim: bool, decided_by: str
     ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore. Returns the result, the job's record of the savepoint, None if not listed, and its contents."""
         context = self._context
@@ -209,7 +209,7 @@ class Restores:
         copier = SavepointCopier(context, saved, loaded, logs, takes)
         head = 0 if state is None else state.timeline().head
         of = f"checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
-        detail = switch_detail(SwitchAct.RESTORE, f"the savepoint of {of}", session.actor)
+        detail = switch_detail(SwitchAct.RESTORE, f"the savepoint of {of}", decided_by)
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
             with with_hint(StateCorrupt, _DAMAGED):

@@ -90,6 +90,7 @@ class Savepoints:
         target: str | None = None,
         with_input: bool = False,
         copied: OnCopied = _unwatched,
+        session: Session | None = None,
     ) -> CheckpointCopy:
         """Copy a completed checkpoint, and all tables as of it, and list the copy as a savepoint of the job.
 
@@ -99,12 +100,13 @@ class Savepoints:
                 storage.
             with_input: also copy the input landed after the checkpoint, so that a job elsewhere does not need the
                 external system for it.
-            copied: called with the bytes of each copied object.
+            copied: called with the bytes of each copied object. session: None for a new one of the command line.
         Raises:
             NotFound: no such checkpoint. InvalidRequest: a bad name or target. CommitConflict: the name is taken, or a
             savepoint exists there. StateCorrupt: the checkpoint is damaged. In all cases there is no new savepoint.
         """
-        context, session = self._context, Session.cli()
+        context, own = self._context, Session.cli()  # a pin of its own for each call
+        session = session or own
         state = context.head().state
         checkpoint_id = self._saved_id(state, at)
         name = f"checkpoint-{checkpoint_id}" if name is None else name
@@ -118,7 +120,7 @@ class Savepoints:
         if location is not None:
             require_outside(context, root)
         require_free(root)
-        pin = copy_pin_name(prefix) if prefix else session.session_id
+        pin = copy_pin_name(prefix) if prefix else own.session_id
         with pin_for_copy(context, session.session_id, pin, checkpoint_id) as hold, self._with_recovery_hint():
             try:
                 contents = self._contents(hold.state, checkpoint_id, with_input=with_input)
@@ -157,12 +159,14 @@ class Savepoints:
         return _made(contents, root)
 
     @use_case
-    def dispose(self, name: str) -> DisposedSavepoint:
+    def dispose(self, name: str, session: Session | None = None) -> DisposedSavepoint:
         """Remove a savepoint from the list, then delete the objects that its document names below its own root.
 
+        Args:
+            session: None for a new one of the command line.
         Raises: NotFound: the job has no savepoint of that name.
         """
-        context, session = self._context, Session.cli()
+        context, session = self._context, session or Session.cli()
         savepoint = savepoint_named(context.head().state, name)
         root = savepoint_store(context, savepoint)
         try:
@@ -209,14 +213,14 @@ class Savepoints:
         if not savepoint:
             return self._incarnations.cancel(session=session, detail=detail)
         for _ in range(_TRIES):
-            saved = self._save_head()
+            saved = self._save_head(session)
             try:
                 head = CheckpointId(saved.checkpoint_id)
                 ended = self._incarnations.cancel(expected_head=head, session=session, detail=detail)
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if isinstance(saved, CheckpointCopy):
-                    self.dispose(str(saved.name))
+                    self.dispose(str(saved.name), session)
             else:
                 return replace(ended, savepoint=saved)
         raise HeadMoved(
@@ -225,13 +229,13 @@ class Savepoints:
             hint="stop its schedule, then cancel again",
         )
 
-    def _save_head(self) -> CheckpointCopy | SavedHead:
+    def _save_head(self, session: Session) -> CheckpointCopy | SavedHead:
         """Return a savepoint of the head: an existing one, or a new copy."""
         state = self._context.head().state
         there = next((item for item in state.savepoints if item.checkpoint_id == state.timeline().head), None)
         if there is not None:
             return SavedHead(there.name, int(there.checkpoint_id))
-        return self.create()
+        return self.create(session=session)
 
     def _below(self, prefix: str) -> ObjectStore:
         return PrefixedStore(self._context.store, prefix)

@@ -52,6 +52,12 @@ def test_every_event_has_a_verb_also_when_it_is_compacted() -> None:
         ("airflow:a__epoch/scheduled__1", "", HistoryActor("airflow", None, None, "a__epoch", "scheduled__1"), ""),
         (f"backfill:f00/cli:ben/{UUID}", "", HistoryActor("cli", "ben"), ""),
         (f"import:{UUID}", "restored from x; ben (command line)", HistoryActor("import", "ben"), "restored from x"),
+        (
+            f"import:{UUID}",
+            "restored from x; Airflow run a__operate/r, triggered by bea, approved by ann",
+            HistoryActor("airflow", "bea", "ann", "a__operate", "r"),
+            "restored from x",
+        ),
         ("", "", HistoryActor(), ""),
     ],
 )
@@ -146,4 +152,16 @@ def test_a_backfill_is_named_as_what_replaced_checkpoints(tmp_path: Path) -> Non
     assert acts(job) == [
         "tester made the backfill live: checkpoint 5 instead of checkpoint 3",
         "tester began a backfill after checkpoint 1",
+    ]
+
+
+def test_a_savepoint_that_an_airflow_run_made_names_the_run_and_not_the_user_of_its_worker(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 1)
+    session = Session.airflow("small__operate", "r1", "manual", None, None, "bea")
+    job.master.savepoints.create("kept", session=session)
+    job.master.savepoints.dispose("kept", session)
+    page = job.master.reports.history_page(50)
+    assert [(act.what, act.who.name, act.who.run_id) for act in page.acts] == [
+        ("deleted savepoint kept", "Airflow", "r1"),
+        ("created savepoint kept of checkpoint 1", "Airflow", "r1"),
     ]

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 _APPROVED = ", approved by "
 _COMMAND_LINE = re.compile(r"\b([\w.@-]+) \(command line\)")
+_AIRFLOW_RUN = re.compile(
+    r"Airflow run (?P<dag_id>[^/\s]+)/(?P<run_id>.+?)"
+    r"(?:, triggered by (?P<person>.+?))?(?:, approved by (?P<approved_by>.+))?$"
+)
 _KINDS = {"airflow": "Airflow", "cli": "the command line", "import": "the command line"}
 """Kind of a session -> what acted, if the person is unknown."""
 _TYPED = re.compile(r"^(?:by )?a person: ")
@@ -53,6 +57,9 @@ def actor_of(session_id: str, detail: str = "") -> HistoryActor:
     person, slash, _ = rest.partition("/")
     if kind == "cli" and slash:
         return HistoryActor(kind, person)
+    run = _AIRFLOW_RUN.search(detail)  # of an import, whose session is not the run's
+    if run is not None:
+        return HistoryActor("airflow", run["person"], run["approved_by"], run["dag_id"], run["run_id"])
     named = _COMMAND_LINE.search(detail)
     return HistoryActor(kind, named[1] if named else None)
 
