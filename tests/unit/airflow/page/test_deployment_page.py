@@ -35,9 +35,11 @@ def run(job: SparklessJob, name: str) -> None:
     JobMaster(load_job(job.folder / "config" / "small.yaml")).epochs.run(Session.cli(), SparklessRunner())
 
 
-def client_of(patch: pytest.MonkeyPatch, *jobs: SparklessJob, readable: list[str] | None = None) -> PageClient:
+def client_of(
+    patch: pytest.MonkeyPatch, *jobs: SparklessJob, readable: list[str] | None = None, role: str = "user"
+) -> PageClient:
     dags = [dag for job in jobs for dag in job_dags(job.folder / "config").values()]
-    return page_client(patch, *dags, readable=readable)
+    return page_client(patch, *dags, readable=readable, role=role)
 
 
 HEALTHY = "healthy</span>"
@@ -148,6 +150,8 @@ def test_a_user_sees_only_jobs_of_readable_dags(tmp_path: Path, monkeypatch: pyt
     page = client_of(monkeypatch, *jobs, readable=["seen__epoch", "form__operate"]).get("/jobs").text
     assert order_of(page) == ["form", "seen"] and "secret" not in page
     assert 'href="/jobs/form__operate?job=form"' in page
+    viewed = client_of(monkeypatch, *jobs, readable=["seen__epoch"], role="viewer").get("/jobs").text
+    assert order_of(viewed) == ["seen"], "one who may start nothing sees what may be read"
     nothing = client_of(monkeypatch, *jobs, readable=[]).get("/jobs").text
     assert order_of(nothing) == []
     wording.matches("page_deployment", page_text(nothing, "#main"))
