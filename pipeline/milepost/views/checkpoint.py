@@ -172,7 +172,7 @@ def _details(report: CheckpointDetails) -> Iterator[Section]:
         fused = any(operator.rows_in is None for operator in report.operators.values())
         lines = (_NOT_COUNTED,) if fused else ()
         yield Section("Operators", "rows and state", lines=lines, tables=(_operators(report),))
-    yield Section("Time", "from its plan before the trigger to its last step after the commit", tables=(_time(report),))
+    yield Section("Time", "from its trigger until all its tables were published", tables=(_time(report),))
     if report.requests:
         yield Section("Requests", "to the store, by phase", tables=(_requests(report),))
     if report.upsert:

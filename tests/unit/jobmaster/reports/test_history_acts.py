@@ -90,6 +90,8 @@ def test_an_undo_is_a_return_and_the_head_is_among_the_newest_checkpoints(tmp_pa
         "tester rolled back from checkpoint 4 to checkpoint 2",
     ]
     assert [act.why for act in page.acts] == ["", "milepost rollback --to 2"]
+    moved = [entry["what"] for entry in job.master.reports.history() if entry["event"] == "TimelineSwitched"]
+    assert moved == [act.what for act in page.acts]
     first, second = job.small.context.head().state.timelines[1:]
     names = TimelineNames(job.master.reports.history_page(50).origins)
     assert names.name(first.timeline_id).startswith("after the rollback by tester, ")

@@ -115,7 +115,7 @@ def test_the_phases_of_an_epoch_add_up_to_its_wall_time(tmp_path: Path) -> None:
     assert {shown.duration_ms, document.duration_ms, listed.duration_ms, figures.duration_ms} == {phases["total_ms"]}
     assert document.notified_ms["table"] <= phases["notify_ms"], "the confirmation is not the sink's"
     told = milepost("show", job.folder / "config" / "small.yaml", "1").stdout.splitlines()
-    spent = [[name.removesuffix("_ms"), str(ms)] for name, ms in phases.items() if ms is not None]
+    spent = [[name.removesuffix("_ms"), f"{ms:,}"] for name, ms in phases.items() if ms is not None]
     table = told[next(place for place, line in enumerate(told) if line.startswith("Time: ")) + 3 :]
     assert [line.split()[:2] for line in table[: len(spent)]] == spent
 

@@ -262,7 +262,9 @@ class History:
 
     def log(self, limit: int | None) -> list[dict[str, Any]]:
         """Return manifest entries, newest first: version, time, event, and the fields of its kind of event."""
-        return [log_document(entry) for entry in self._context.log.events(limit)]
+        entries = list(self._context.log.events(limit))
+        returns = find_returns([(entry.version, entry.event) for entry in entries if isinstance(entry, LoggedEvent)])
+        return [log_document(entry, returns=entry.version in returns) for entry in entries]
 
     def _reports(self, walk: _Walk | None = None) -> Iterator[CheckpointReport]:
         """Yield every checkpoint that was ever triggered, newest first, as of its newest event.

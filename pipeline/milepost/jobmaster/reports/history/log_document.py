@@ -20,10 +20,13 @@ from milepost.protocol.manifest.transaction import (
 )
 
 
-def log_document(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
+def log_document(entry: LoggedEvent | Tombstone, *, returns: bool = False) -> dict[str, Any]:
     """Return a log entry as a document. Most events contribute their fields unchanged.
 
     `what` happened, `who` did it, in which Airflow `run`, and `why` are for people.
+
+    Args:
+        returns: as in `described_switch`.
     """
     if isinstance(entry, Tombstone):
         return {
@@ -38,7 +41,7 @@ def log_document(entry: LoggedEvent | Tombstone) -> dict[str, Any]:
         }
     event = entry.event
     document: dict[str, Any] = {"version": entry.version, "event": type(event).__name__, "time": iso_ms(event.at_ms)}
-    act = act_of_event(entry.version, event)
+    act = act_of_event(entry.version, event, returns=returns)
     run = None if act.who.run_id is None else {"dag_id": act.who.dag_id, "run_id": act.who.run_id}
     document |= {"what": act.what, "who": act.who.name or None, "run": run, "why": act.why}
     if isinstance(event, CheckpointTriggered):
