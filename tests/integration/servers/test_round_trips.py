@@ -153,6 +153,10 @@ def test_of_each_task_in_a_process_of_its_own_so_many_requests_at_most_wait_for_
             assert len(line) <= COLD[task.partition(" ")[0]], f"{task}\n{told}"
             read = Counter(one.key for one in chain.requests if one.method == "GET" and "/state/" not in one.key)
             assert max(read.values()) == 1, f"{task}: nothing is read twice"
+    fresh, chain = JobMaster(master.context.job), RequestChain()
+    with chain.recording():
+        fresh.epochs.subsume(Session.airflow("trips__epoch", "run without input", "scheduled", None))
+    assert not any("figures/" in one.key or "/metrics/" in one.key for one in chain.requests), "it adds no row"
 
 
 @pytest.mark.parametrize("reserved", [False, True])

@@ -66,6 +66,12 @@ class StoredRows:
         for day in sorted(objects, reverse=True):
             yield self._day(day, objects[day])
 
+    def check(self) -> list[str]:
+        """Read every object, and return why those that are unreadable are."""
+        for _ in self.days():
+            pass
+        return self.unreadable
+
     def _day(self, day: str, objects: Sequence[FiguresObject]) -> list[StoredRow]:
         for _ in range(MAX_LISTINGS):
             try:

@@ -27,7 +27,14 @@ from milepost.jobmaster.figures.row import Row, aborted_row, completed_row, day_
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.measurements import PostCommitTimes, read_post_commit_times
 from milepost.protocol.manifest.transaction import CheckpointAborted
-from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, cached_property, figures_key
+from milepost.protocol.records import (
+    CheckpointId,
+    CompletedCheckpoint,
+    ManifestState,
+    SessionId,
+    cached_property,
+    figures_key,
+)
 from milepost.storage import NO_REQUESTS, StoreRequests
 from milepost.storage.concurrency import parallel_map, prefetch
 
@@ -74,16 +81,24 @@ class _Plan:
 
 
 class FiguresUpdate:
-    """The rows that the completed checkpoints of a state lack. It starts to read them in the background.
+    """The rows that the completed checkpoints of a state lack.
 
     Args:
         state: of a moment before any of them is dropped.
+        session_id: if this session has completed a checkpoint, its row will be stored, so what is stored is read ahead.
         measured_here: checkpoint whose times after the commit are all measured by this process.
     """
 
-    def __init__(self, context: JobContext, state: ManifestState, measured_here: CheckpointId | None = None) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        state: ManifestState,
+        session_id: SessionId,
+        measured_here: CheckpointId | None = None,
+    ) -> None:
         self._context, self._state, self._measured_here = context, state, measured_here
-        self._prefetched = prefetch(context.store, self._read_plan, "figures")
+        is_needed = any(item.session_id == session_id for item in state.checkpoints)
+        self._prefetched = prefetch(context.store, self._read_plan, "figures") if is_needed else self._read_plan
 
     @cached_property
     def _plan(self) -> _Plan | None:

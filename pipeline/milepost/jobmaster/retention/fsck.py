@@ -2,7 +2,8 @@
 
 Read-only. A missing object or an unreadable root is damage (exit code 7), including in savepoints outside of the job's
 storage. An unreachable object only costs space (exit code 0): a crashed or fenced session may leave one at any time,
-and `gc` deletes it. An unreadable list of a table's garbage is reported but is not damage, since nothing depends on it.
+and `gc` deletes it. An unreadable list of a table's garbage, or object with figures of past epochs, is reported but is
+not damage, since nothing depends on it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from milepost.errors import EnvironmentUnusable, StoreUnavailable
+from milepost.jobmaster.figures.stored_rows import StoredRows
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, missing_objects, walk_job
 from milepost.jobmaster.retention.savepoint_audit import audit_savepoint
@@ -96,6 +98,7 @@ class Audit:
         roots: the roots that were walked. complete: all could be read; otherwise no object is reported unreachable.
         objects: number of objects by status. damaged: what cannot be read.
         unasked: savepoints that did not answer, and tables whose location in the spec is not the head's.
+        unreadable_figures: objects with figures of past epochs, on which nothing depends.
         foreign: objects that are not the job's. exit_code: 0 or `DAMAGED`.
     """
 
@@ -108,6 +111,7 @@ class Audit:
     missing: tuple[MissingObject, ...]
     unasked: tuple[str, ...]
     unreadable_lists: tuple[str, ...]
+    unreadable_figures: tuple[str, ...]
     unreachable: tuple[StoredObject, ...]
     foreign: tuple[StoredObject, ...]
     garbage: ListedGarbage
@@ -150,6 +154,7 @@ def check_job(context: JobContext) -> Audit:
         missing=tuple(missing),
         unasked=tuple(unasked),
         unreadable_lists=tuple(unread),
+        unreadable_figures=tuple(StoredRows(context.store).check()),
         unreachable=tuple(describe(reach, item) for item in unreachable),
         foreign=tuple(describe(reach, item) for item in foreign),
         garbage=ListedGarbage(len(reach.listed.keys), len(listed), sum(item.stat.size for item in listed)),

@@ -109,7 +109,7 @@ def plan_during_commits(
     Args:
         state: of the completion.
     """
-    figures = FiguresUpdate(context, state, completed.checkpoint_id)
+    figures = FiguresUpdate(context, state, session_id, completed.checkpoint_id)
     wait_for_request = prefetch(
         context.store, lambda: _plan_after_confirmation(context, session_id, state, completed), "subsumption"
     )
@@ -157,7 +157,7 @@ def plan_subsumption(context: JobContext, session_id: SessionId) -> SubsumptionP
     A stale head is safe: what is compactable at one head is so at every later one, and the transition checks the plan.
     """
     state = context.recent_state()
-    figures = FiguresUpdate(context, state)
+    figures = FiguresUpdate(context, state, session_id)
     planned = prefetch(context.store, lambda: _plan(context, session_id, state), "subsumption")
     return SubsumptionPlan(
         pruning_due(state, context.timeout_ms), compact_some(context, state), figures, planned(), is_final=True

@@ -195,7 +195,9 @@ def test_a_damaged_day_is_named_and_hides_no_other_epoch(job: CountedJob) -> Non
     assert [epoch.checkpoint_id for epoch in series.epochs] == [*range(of_that_day + 1, EPOCHS + 1)]
     assert len(series.unreadable) == 1 and first.name in series.unreadable[0]
     assert first.name in milepost("plot", job.spec_path, "--limit", "100").stderr
-    assert job.master.reports.fsck().damaged == ()
+    audit = job.master.reports.fsck()
+    assert (audit.exit_code, len(audit.unreadable_figures)) == (0, 1) and first.name in audit.unreadable_figures[0]
+    assert first.name in milepost("fsck", job.spec_path).stdout
 
 
 def test_an_aborted_epoch_has_a_row_with_its_reason_and_the_rules_that_refused_it(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class Job:
         log = SimpleNamespace(recent_head=lambda: None)
         context = SimpleNamespace(store=store or self.store, metadata=metadata, log=log)
         state = SimpleNamespace(job="small", version=completed[-1].version + 1, checkpoints=completed)
-        return FiguresUpdate(cast(Any, context), cast(Any, state))
+        return FiguresUpdate(cast(Any, context), cast(Any, state), completed[-1].session_id)
 
     def write(self, *completed: CompletedCheckpoint, store: ObjectStore | None = None) -> None:
         self.update(*completed, store=store).store({})
