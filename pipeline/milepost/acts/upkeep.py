@@ -97,7 +97,8 @@ def _audited(done: Audit) -> Iterator[str]:
     yield from _listed("damaged", done.damaged)
     yield from _listed("missing", [f"{line}; needed by {chain}" for line, chain in _missing(done)])
     yield from _unreadable(done.unreadable_lists)
-    yield from _listed("unreadable figures", done.unreadable_figures)
+    if done.unreadable_figures:
+        yield from _listed("unreadable figures", done.unreadable_figures)
     yield from (f"not checked: {line}" for line in done.unasked)
     if any(item.where.startswith("savepoint ") for item in done.missing):
         yield (
