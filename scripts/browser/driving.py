@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, Frame, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Frame, Page, Request, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from scripts.browser.visits import Report, Seen, Tour, Violation, Walked
@@ -121,7 +121,7 @@ class Tourist:
         page, complaints = context.new_page(), list[str]()
         page.on("pageerror", lambda error: complaints.append(f"script: {error}"))
         page.on("console", lambda said: complaints.append(f"console: {said.text}") if said.type == "error" else None)
-        page.on("requestfailed", lambda asked: complaints.append(f"request: {asked.url}: {asked.failure}"))
+        page.on("requestfailed", lambda asked: complaints.extend(_failure_of(asked)))
         try:
             yield complaints, page
         finally:
@@ -188,6 +188,12 @@ def shape_of(address: str) -> str:
 def _told(frame: Frame) -> tuple[str, bool, int, tuple[str, ...]]:
     heading = " ".join((frame.text_content("h1") or "").split())
     return heading, bool(frame.evaluate(_DARK)), int(frame.evaluate(_WIDER)), tuple(frame.evaluate(_CUT))
+
+
+def _failure_of(request: Request) -> Iterator[str]:
+    """Yield the complaint about a failed request. A page that follows a run is left while it requests its state."""
+    if request.failure != "net::ERR_ABORTED":
+        yield f"request: {request.url}: {request.failure}"
 
 
 def _of(complaints: list[str]) -> tuple[str, ...]:

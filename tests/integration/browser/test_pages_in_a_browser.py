@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from fastapi.routing import APIRoute
 
-from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
 from milepost.airflow.page.checkpoints_page import CheckpointsPage
 from milepost.airflow.page_urls import URL_PREFIX, job_url, jobs_url, runbook_url
 from milepost_testkit.browser.shown_jobs import FAILED, FRESH, WELL, shown_airflow
@@ -26,9 +26,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     """What the browser saw."""
     dags = [epoch_dag_id(name) for name in (WELL, FAILED, FRESH)]
     with shown_airflow(tmp_path_factory.mktemp("browser")) as airflow:
+        operate = operate_dag_id(WELL)
+        run_id = airflow.rest.trigger(operate, {"what": "verify"}, dag_run_id="manual__seen")
         return tour_of(
             airflow,
-            roots=(jobs_url(), *map(job_url, dags), runbook_url("failed")),
+            roots=(
+                jobs_url(),
+                *map(job_url, dags),
+                runbook_url("failed"),
+                f"{job_url(operate)}/run?job={WELL}&run={run_id}",
+            ),
             framed=tuple(f"/dags/{dags[0]}/plugin/{tab['url_route']}" for tab in TABS),
             entries=ENTRIES,
             most=2,
