@@ -12,8 +12,16 @@ from milepost.jobspec.load.load import LoadedJob
 from milepost.protocol.records.locations import child_url
 from milepost.protocol.retention.reach import ObjectStatus
 
-_NEEDED = frozenset({ObjectStatus.REFERENCED, ObjectStatus.LOG, ObjectStatus.OWNED, ObjectStatus.UNCLAIMED})
-"""How what stays may stand: an input record that no epoch claims is kept on purpose."""
+_NEEDED = frozenset(
+    {
+        ObjectStatus.REFERENCED,
+        ObjectStatus.LOG,
+        ObjectStatus.OWNED,
+        ObjectStatus.UNCLAIMED,
+        ObjectStatus.FIGURES,
+    }
+)
+"""How what stays may stand. An input record that no epoch claims, and rows of figures, stay on purpose."""
 
 
 def check_whole(job: LoadedJob) -> None:

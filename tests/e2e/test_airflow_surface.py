@@ -48,7 +48,7 @@ def test_the_checkpoints_page_needs_a_login_and_shows_the_job(airflow: AirflowIn
 
     assert page.status_code == 200
     assert "pending</span>" in page.text
-    assert "CheckpointTriggered" in airflow.page(f"/milepost/jobs/{job.dag_id}/log").text
+    assert "began epoch 1 as checkpoint 1" in airflow.page(f"/milepost/jobs/{job.dag_id}/log").text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert airflow.page(f"{path}/1", login=None).status_code == 401
     sheet = airflow.page("/milepost/static/page.css", login=None)

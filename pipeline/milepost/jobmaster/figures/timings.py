@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from milepost.epoch import CheckpointMetadata
 from milepost.epoch.timing import divided
-from milepost.jobmaster.job.measurements import PostCommitTimes
 from milepost.protocol.records import CompletedCheckpoint
 from milepost.storage import StoreRequests
+
+if TYPE_CHECKING:
+    from milepost.epoch import CheckpointMetadata
+    from milepost.jobmaster.job.measurements import PostCommitTimes
 
 PHASES = (
     "plan", "begin", "session", "copy",
