@@ -67,8 +67,11 @@ def bill(requests: Iterable[tuple[str, str]]) -> float:
 
 
 def of_the_epoch(proxy: RecordingProxy) -> int:
-    """How many requests the epoch has made: until its last measurement was put."""
-    puts = [at for at, (method, path) in enumerate(proxy.requests) if method == "PUT" and "/metrics/after-" in path]
+    """How many requests the epoch has made: until its last measurement and its row of figures were put."""
+    last = ("/metrics/after-", "/figures/")
+    puts = [
+        at for at, (method, path) in enumerate(proxy.requests) if method == "PUT" and any(part in path for part in last)
+    ]
     return 1 + puts[-1]
 
 

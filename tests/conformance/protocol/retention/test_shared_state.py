@@ -187,7 +187,7 @@ def _with_channel(metadata: CheckpointMetadata, file: ChannelFile) -> Checkpoint
     """The same checkpoint, one of whose subtasks left rows in flight."""
     state = StateHandle("latest", range(128), 128)
     table = StateTableSnapshot(("k",), ("k",), SCHEMA, (state,))
-    operator = OperatorSnapshot({"": table}, (None,), (file.handles["latest"],), (0,), 0, 0, 0)
+    operator = OperatorSnapshot({"": table}, (None,), (file.handles["latest"],), (0,), 0, 0, 0, 0)
     return replace(metadata, operators={"latest": operator})
 
 

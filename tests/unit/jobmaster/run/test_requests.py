@@ -16,13 +16,14 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.counted_stores import count_requests
 
 EMPTY = 6
-NORMAL = {"trigger": 6, "run": 10, "complete": 2, "after": 17}
+NORMAL = {"trigger": 6, "run": 10, "complete": 2, "after": 21}
 """One source, one sink, one level, a checkpoint subsumed; of the driver: tasks have stores of their own.
 
 Six of them read the clock, which a bucket that has just answered is not asked for. `run` reads what the task of the
 first level measured, and writes what the epoch did to the table; `notify` writes the next mark that the table carries,
 and what goes on beside it replaces the entries of the log, two requests each, that nothing needs any more: three.
-`subsume` asks where else a migration has a table of the sink.
+`subsume` asks where else a migration has a table of the sink. Four store the row of figures: it lists the day and reads
+its object while other requests wait, writes the object with one row more, and deletes the former one.
 """
 
 
