@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.epoch.gate_shares import partition_count as partition_count
     from milepost.epoch.gate_shares import refusal_row as refusal_row
     from milepost.epoch.iso_times import iso_ms as iso_ms
+    from milepost.epoch.iso_times import recorded_watermark_us as recorded_watermark_us
     from milepost.epoch.iso_times import watermark_text as watermark_text
     from milepost.epoch.iso_times import watermark_us as watermark_us
     from milepost.epoch.metadata import AcknowledgedSubtask as AcknowledgedSubtask

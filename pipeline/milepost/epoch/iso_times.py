@@ -23,6 +23,12 @@ def watermark_text(microseconds: int | None) -> str | None:
         return f"{iso_text(microseconds, 'us')}+00:00"
 
 
+def recorded_watermark_us(text: object) -> int | None:
+    """Parse the watermark of a recorded checkpoint. None: it is not recorded, there is none, or the job is drained."""
+    microseconds = watermark_us(text) if isinstance(text, str) else None
+    return None if microseconds == END_OF_TIME_US else microseconds
+
+
 def watermark_us(text: str) -> int:
     """Parse text that `watermark_text` returned; it is never None. Microseconds since the epoch."""
     if text == "end":

@@ -7,11 +7,10 @@ from datetime import date
 from typing import Any
 
 from milepost.codec import to_json
-from milepost.epoch import SINK, SOURCE, CheckpointMetadata, SubtaskShare, watermark_us
+from milepost.epoch import SINK, SOURCE, CheckpointMetadata, SubtaskShare, recorded_watermark_us
 from milepost.jobmaster.figures.timings import epoch_duration_ms, measured_duration_ms, phases_of, requests_of
 from milepost.jobmaster.job.measurements import PostCommitTimes
 from milepost.language.times import EPOCH
-from milepost.protocol.exchange import END_OF_TIME_US
 from milepost.protocol.manifest.transaction import CheckpointAborted
 from milepost.protocol.records import CheckpointStatus, CompletedCheckpoint
 from milepost.storage import StoreRequests
@@ -100,10 +99,8 @@ def aborted_row(event: CheckpointAborted, version: int, refused_by: Sequence[str
 
 def _watermark(text: object, trigger_ms: int) -> Row:
     """Return the watermark and how far it was behind the trigger; neither after a job's last epoch."""
-    us = watermark_us(text) if isinstance(text, str) else None
-    if us is None or us == END_OF_TIME_US:
-        return {}
-    return {"watermark": us, "lag_ms": trigger_ms - us // 1000}
+    us = recorded_watermark_us(text)
+    return {} if us is None else {"watermark": us, "lag_ms": trigger_ms - us // 1000}
 
 
 def _measured(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) -> Row:

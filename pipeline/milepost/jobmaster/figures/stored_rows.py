@@ -61,7 +61,7 @@ class StoredRows:
         self.unreadable: list[str] = []
 
     def days(self, first_day: str = "") -> Iterator[list[StoredRow]]:
-        """Yield the completed epochs of each day, newest first. An earlier day is read when it is asked for."""
+        """Yield the completed epochs of each day, newest first. Reads each day lazily."""
         objects = by_day(list_objects(self._store, first_day))
         for day in sorted(objects, reverse=True):
             yield self._day(day, objects[day])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from milepost.codec import to_json
-from milepost.epoch import watermark_us
+from milepost.epoch import recorded_watermark_us
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.metrics.metric_table import METRICS, Kind, Metric, Unit
 from milepost.jobmaster.reports.history.history import History
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.jobs import JobSummary
 
 _EACH = "*"
-_END = "end"
-"""The watermark of a drained job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,5 +97,6 @@ def _number(metric: Metric, value: Any) -> float | None:
     if metric.unit is not Unit.MOMENT:
         return float(value) if isinstance(value, (bool, int, float)) else None
     if isinstance(value, str):
-        return None if value == _END else watermark_us(value) // 1000
+        time_us = recorded_watermark_us(value)
+        return None if time_us is None else time_us // 1000
     return value // 1000 if metric.field.endswith("_us") else value

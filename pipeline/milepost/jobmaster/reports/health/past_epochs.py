@@ -1,4 +1,4 @@
-"""Collect the past epochs that say what is usual for a job."""
+"""Collect the past epochs with which a verdict compares the newest ones."""
 
 from __future__ import annotations
 

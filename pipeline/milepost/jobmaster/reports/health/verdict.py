@@ -1,20 +1,19 @@
 """Judge a job's tables: are they fresh, complete and right?
 
-Each answer has a grade. It compares the newest epochs with a bound of the spec (`health`), or with what is usual for
-the job: the median of its past epochs.
+Each answer has a grade. The grade compares the newest epochs with a bound of the spec (`health`). Without a bound, it
+compares them with the median of the job's past epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from statistics import median
 
-from milepost.epoch import CheckpointMetadata, counted, lasting, watermark_text, watermark_us
+from milepost.epoch import CheckpointMetadata, counted, lasting, recorded_watermark_us, watermark_text
 from milepost.jobspec.job import HealthSpec
-from milepost.protocol.exchange import END_OF_TIME_US
 from milepost.protocol.records import QUALITY_GATE_REASONS, CompletedCheckpoint
 from milepost.quality import VerdictStatus
 
@@ -26,6 +25,8 @@ USUAL_EPOCHS, USUAL_SPAN_MS = 20, 86_400_000
 
 _FEW_ROWS = 10
 """Fewer rows than this are too few for a share above the bound to mean something, unless it is most rows."""
+
+_GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
 
 _MOST = 0.5
 _TIMES_USUAL, _HIGHEST_BOUND = 3, 0.1
@@ -98,15 +99,14 @@ def epoch_counts(checkpoint: CompletedCheckpoint) -> EpochCounts:
         value if isinstance(value := checkpoint.summary.get(name), int) else None
         for name in ("rows_in", "late_rows", "dropped_rows", "bad_records")
     )
-    watermark, quality = checkpoint.summary.get("watermark"), checkpoint.summary.get("quality")
-    time_us = watermark_us(watermark) if isinstance(watermark, str) else None
+    quality = checkpoint.summary.get("quality")
     return EpochCounts(
         completed_ms=checkpoint.completed_time_ms,
         rows=(rows or 0) + (bad or 0),
         late=late,
         dropped=dropped,
         bad=bad,
-        watermark_us=None if time_us == END_OF_TIME_US else time_us,
+        watermark_us=recorded_watermark_us(checkpoint.summary.get("watermark")),
         quality=quality if isinstance(quality, str) else None,
     )
 
@@ -216,6 +216,3 @@ def judge_rules(epochs: Sequence[EpochCounts], head: CheckpointMetadata | None, 
     warned = sum(one.quality == VerdictStatus.WARNING.value for one in epochs)
     earlier = f"; {warned} of the last {len(epochs)} epochs had a warning" if warned else ""
     return Finding(Grade.GOOD, f"{met}{earlier}")
-
-
-_GATE_REASONS: Mapping[str, None] = dict.fromkeys(reason.value for reason in QUALITY_GATE_REASONS)

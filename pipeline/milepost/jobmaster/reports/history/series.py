@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from milepost.epoch import iso_ms, watermark_us
+from milepost.epoch import iso_ms, recorded_watermark_us
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.figures.row import day_of
 from milepost.jobmaster.figures.stored_rows import StoredRow, StoredRows, lineage
@@ -19,7 +19,6 @@ from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.cost.epoch_cost import EpochCost, cost_of, epoch_cost
 from milepost.jobmaster.reports.history.history import History
 from milepost.language.times import EPOCH, in_ms
-from milepost.protocol.exchange import END_OF_TIME_US
 from milepost.protocol.records import NO_CHECKPOINT, CompletedCheckpoint, ManifestState
 from milepost.storage import OBJECT_CACHE, StoreRequests
 from milepost.storage.concurrency import parallel_map
@@ -227,9 +226,7 @@ def _stored_figures(series: _Series, row: StoredRow) -> EpochFigures:
 
 
 def _lag_ms(report: CheckpointReport) -> int | None:
-    if report.trigger_time is None or not isinstance(report.watermark, str):
-        return None
-    watermark = watermark_us(report.watermark)
-    if watermark == END_OF_TIME_US:
+    watermark = recorded_watermark_us(report.watermark)
+    if report.trigger_time is None or watermark is None:
         return None
     return round(datetime.fromisoformat(report.trigger_time).timestamp() * 1000) - watermark // 1000
