@@ -34,6 +34,8 @@ LONGEST_PARKING = timedelta(seconds=60)
 WAITING_STATES = (TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)
 """States of a task that waits for a person's answer."""
 
+_FINISHED = (DagRunState.SUCCESS, DagRunState.FAILED)
+
 
 @dataclass(frozen=True, slots=True)
 class RunTask:
@@ -86,7 +88,7 @@ class ShownRun:
 
     @property
     def is_finished(self) -> bool:
-        return self.state in (DagRunState.SUCCESS, DagRunState.FAILED)
+        return self.state in _FINISHED
 
     @property
     def undo(self) -> tuple[str, Mapping[str, Any]] | None:
@@ -125,7 +127,7 @@ def read_run(dag_id: str, run_id: str) -> ShownRun:
         try:
             plan = _decoded(ShownPlan, xcoms.get((PLAN, RETURN_VALUE)), PLAN)
             result = _decoded(ActResult, xcoms.get((ACT, RETURN_VALUE)), ACT)
-            if keys and state in (DagRunState.SUCCESS, DagRunState.FAILED):
+            if keys and state in _FINISHED:
                 facts = run_facts(dag_id, state == DagRunState.FAILED, xcoms)
         except StateCorrupt as error:
             problem = error.message
