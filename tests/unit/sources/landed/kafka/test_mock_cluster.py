@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -262,14 +263,20 @@ def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> No
         log.land(mock.source())
 
 
-def test_another_message_where_the_newest_one_was_read_is_a_partition_that_went_back(mock: Mock) -> None:
-    """As after a restore of the broker's disk: the partition is longer than what was landed, with the same epoch."""
-    log, ends = KafkaLog(), []
+def landed_three_times(mock: Mock) -> tuple[KafkaLog, list[Any]]:
+    """Return a log of three landings of two partitions, and the position after each, newest first."""
+    log, ends = KafkaLog(), list[Any]()
     for number in range(3):
         mock.write(0, b"a%d" % number)
         mock.write(1, b"b%d" % number)
         log.land(mock.source())
         ends.insert(0, deepcopy(log.position))
+    return log, ends
+
+
+def test_another_message_where_the_newest_one_was_read_is_a_partition_that_went_back(mock: Mock) -> None:
+    """As after a restore of the broker's disk: the partition is longer than what was landed, with the same epoch."""
+    log, ends = landed_three_times(mock)
     assert log.land(mock.source()) == []
     mock.write(0, b"after")
     for end in ends[:2]:
@@ -355,12 +362,7 @@ def test_a_log_does_not_go_on_after_a_partition_that_went_back(mock: Mock) -> No
 
 
 def test_the_newest_true_position_is_one_that_no_partition_is_behind(mock: Mock) -> None:
-    log, ends = KafkaLog(), []
-    for number in range(3):
-        mock.write(0, b"a%d" % number)
-        mock.write(1, b"b%d" % number)
-        log.land(mock.source())
-        ends.insert(0, deepcopy(log.position))
+    _, ends = landed_three_times(mock)
     assert mock.source().newest_true(ends) == 0
     ends[0]["clicks"]["partitions"]["1"]["next"] += 1
     assert mock.source().newest_true(ends) == 1
