@@ -121,7 +121,7 @@ class Tourist:
         page, complaints = context.new_page(), list[str]()
         page.on("pageerror", lambda error: complaints.append(f"script: {error}"))
         page.on("console", lambda said: complaints.append(f"console: {said.text}") if said.type == "error" else None)
-        page.on("requestfailed", lambda asked: complaints.extend(_failure_of(asked)))
+        page.on("requestfailed", lambda request: complaints.extend(_failure_of(request)))
         try:
             yield complaints, page
         finally:

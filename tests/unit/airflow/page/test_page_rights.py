@@ -119,7 +119,7 @@ def test_refused_rows_are_shown_to_viewers_only_if_the_spec_says_so(
     reports = type(JobMaster(job.small.loaded()).reports)
     from dataclasses import replace
 
-    monkeypatch.setattr(reports, "show", lambda self, *asked, **how: replace(whole, veto={"refusals": [refusal]}))
+    monkeypatch.setattr(reports, "show", lambda self, *args, **options: replace(whole, veto={"refusals": [refusal]}))
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values(), role=role)
     page = client.get(f"{JOB}/checkpoints/1").text
     assert "unexpected count 1" in page

@@ -1,4 +1,4 @@
-"""Objects of figures are not trusted: what is no Parquet of ours is refused by name, also if it grows in memory."""
+"""A figures object that Milepost did not write is refused by name, also if it grows when it is decoded."""
 
 from __future__ import annotations
 
