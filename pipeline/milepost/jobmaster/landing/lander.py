@@ -59,6 +59,7 @@ class Lander:
     Args:
         job_identity: of the life of the job whose log it is (L9).
         new_write_id: returns a new globally unique text per call.
+        declared_start: `start` of the spec, which record 1 has; empty: the source has none.
         before_begin: called with the identity of the external system before the log is begun. It may refuse that.
     """
 
@@ -69,10 +70,11 @@ class Lander:
         job_identity: str,
         new_write_id: Callable[[], str] = lambda: uuid.uuid4().hex,
         before_begin: Callable[[Identity], None] = lambda _: None,
+        declared_start: str = "",
     ) -> None:
         self._log, self._source = log, source
         self._job_identity, self._new_write_id = job_identity, new_write_id
-        self._before_begin = before_begin
+        self._before_begin, self._declared_start = before_begin, declared_start
 
     def land(self) -> Landing:
         """Append records until the external system is read to its end.
@@ -89,15 +91,16 @@ class Lander:
         if newest is None:
             self._before_begin(identity)
             position = stored_position(self._log.source, self._source.initial_position())
-            newest = self._log.begin(first_record(self._new_write_id(), identity, position, self._now_ms()))
+            first = first_record(self._new_write_id(), identity, position, self._now_ms(), self._declared_start)
+            newest = self._log.begin(first)
         else:
             require_identity(self._log.source, newest.record.identity, identity)
             self._acknowledge(newest)
-        first = newest
+        before = newest
         while (record := self._next_record(newest)) is not None:
             newest = self._log.append(record)
             self._acknowledge(newest)
-        return _landing(self._log.source, first.record, newest.record)
+        return _landing(self._log.source, before.record, newest.record)
 
     def _identity(self) -> Identity:
         return {JOB: self._job_identity, **self._source.identity()}

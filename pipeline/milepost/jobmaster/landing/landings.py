@@ -10,7 +10,12 @@ from functools import partial
 import pyarrow as pa
 
 from milepost.errors import Busy, CheckpointError, InvalidRequest, NotFound
-from milepost.jobmaster.job.checks.landed_source_checks import require_no_unread_log, require_renamed, require_restored
+from milepost.jobmaster.job.checks.landed_source_checks import (
+    require_declared_start,
+    require_no_unread_log,
+    require_renamed,
+    require_restored,
+)
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import read_table_files
@@ -195,7 +200,8 @@ class Landings:
             source = open_source(context, name, spec, may_create=True)
             with lost_hints(context.spec.name, name, source):
                 begins = partial(require_no_unread_log, context, name)
-                landing = Lander(log, source, context.identity, before_begin=begins).land()
+                start = spec.identity.get("start", "")
+                landing = Lander(log, source, context.identity, before_begin=begins, declared_start=start).land()
         except Exception as error:
             store_failure(log, error)
             raise
@@ -217,6 +223,7 @@ def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestStat
     require_renamed(log, newest)
     if newest is not None:
         require_restored(log.source, newest, state)
+        require_declared_start(context, log, newest)
 
 
 def _position(context: JobContext, log: str, state: ManifestState) -> LogPosition | None:

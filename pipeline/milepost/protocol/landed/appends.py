@@ -34,7 +34,9 @@ EMPTY_RECORD_MS = 600_000
 """A landing without rows moves the position at most this often, so that an idle log does not grow (L10)."""
 
 
-def first_record(write_id: str, identity: Identity, position: Position, now_ms: int) -> LogRecord:
+def first_record(
+    write_id: str, identity: Identity, position: Position, now_ms: int, declared_start: str = ""
+) -> LogRecord:
     """Return record 1, which fixes where the log begins even if there are no rows yet (L9)."""
     return LogRecord(
         log=write_id,
@@ -51,6 +53,7 @@ def first_record(write_id: str, identity: Identity, position: Position, now_ms: 
         total_objects=0,
         rows_at_ms=None,
         identity=identity,
+        declared_start=declared_start,
     )
 
 

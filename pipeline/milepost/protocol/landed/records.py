@@ -141,6 +141,7 @@ class LogRecord:
         voids: the void records before this one, as spans in order. A void record swallows spans that it makes void.
         references: data files of a table, in the order of their rows, in a record without objects.
         layouts: declared columns when those were landed, each with its name in the file. A file may lack some of them.
+        declared_start: in the first record: `start` of the spec by which the log began; empty: the source has none.
     """
 
     stored_format: ClassVar[str] = "milepost.landed/1"
@@ -169,6 +170,7 @@ class LogRecord:
     voids: tuple[VoidSpan, ...] = ()
     references: tuple[ReferencedFile, ...] = ()
     layouts: tuple[Mapping[str, str], ...] = ()
+    declared_start: str = ""
 
     def check(self) -> str | None:
         """Return the inconsistency between the fields, or None if they are consistent."""
@@ -183,6 +185,8 @@ class LogRecord:
             return "the first record only fixes the log's id and where it begins"
         if (self.continues is not None and not is_first) or (self.continues is None and is_first and self.first > 1):
             return f"record {self.sequence} of a log that begins with record {self.first} cannot say what it continues"
+        if self.declared_start and not is_first:
+            return "only the first record of a log says by which `start` it began"
         if self.continues is not None and self._read_before != self.continues.totals:
             return "it does not begin at the position that it continues"
         is_gap = self.kind is RecordKind.GAP
@@ -349,6 +353,7 @@ _ABSENT: Mapping[str, Any] = {
     "voids": [],
     "references": [],
     "layouts": [],
+    "declared_start": "",
 }
 """Fields that are stored only if they differ from these values, because older records do not have them."""
 

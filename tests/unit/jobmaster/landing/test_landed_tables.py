@@ -79,6 +79,22 @@ def test_a_log_goes_on_after_commits_that_expired(job: SalesJob, resume_from: st
     assert sorted(rows) == [*read, 5]
 
 
+def test_a_start_that_is_changed_before_the_first_epoch_is_refused(job: SalesJob) -> None:
+    job.append(1)
+    job.land()
+    spec = job.folder / "config" / "sales.yaml"
+    begun = spec.read_text()
+    spec.write_text(begun.replace("event_time: at", "event_time: at\n    start: latest"))
+    (failed,) = job.master.landings.land().failed
+    assert (failed.error, failed.may_pass) == ("InvalidRequest", False)
+    assert "its log began at start earliest, and the spec says latest now" in failed.message
+    with pytest.raises(InvalidRequest, match="began at start earliest"):
+        job.master.epochs.run(Session.cli(), SparklessRunner())
+    spec.write_text(begun)
+    job.epoch()
+    job.assert_tables(1)
+
+
 def test_a_change_of_rows_stops_the_landing_and_epochs_go_on_with_what_was_landed(job: SalesJob) -> None:
     job.append(1, 2)
     job.land()

@@ -88,3 +88,23 @@ def require_restored(source: str, newest: StoredRecord, state: ManifestState) ->
             f"{LANDED_PREFIX}{source}/ out of the job's storage",
             source=source,
         )
+
+
+def require_declared_start(context: JobContext, log: SourceLog, newest: StoredRecord) -> None:
+    """Check that a log began by the `start` of the spec, given that no checkpoint has read it. Raises InvalidRequest.
+
+    Example: a source was landed with `start: latest`, which is changed to `earliest` before an epoch ran. Once an epoch
+    has read the log, the recorded signature of the source refuses the same change.
+    """
+    declared = context.spec.landed[log.source].identity.get("start", "")
+    if log.floor is not None or newest.record.first > 1:
+        return
+    begun = (newest if newest.record.sequence == 1 else log.record(1)).record.declared_start
+    if begun and begun != declared:
+        raise InvalidRequest(
+            f"source {log.source}: its log began at start {begun}, and the spec says {declared} now. A log keeps the "
+            "start at which it began. Nothing was landed or read.",
+            hint=f"give the source another name, which begins a log at {declared}, or undo the change. To discard what "
+            f"was landed, move {LANDED_PREFIX}{log.stored_as}/ out of the job's storage",
+            source=log.source,
+        )

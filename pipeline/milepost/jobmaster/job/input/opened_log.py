@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from milepost.epoch import CheckpointMetadata
-from milepost.jobmaster.job.checks.landed_source_checks import require_restored
+from milepost.jobmaster.job.checks.landed_source_checks import require_declared_start, require_restored
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.false_rows import require_true_rows
 from milepost.protocol.landed import LogPosition, StoredRecord, require_own_log
@@ -27,6 +27,7 @@ def open_log(
         require_own_log(name, newest.record.identity, context.identity)
         if position is None:
             require_restored(name, newest, context.recent_state())
+            require_declared_start(context, log, newest)
     position = log.floor if position is None else position
     log.require_continues(position, newest)
     require_true_rows(context, base, log, newest)
