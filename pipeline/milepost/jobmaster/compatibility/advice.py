@@ -64,13 +64,14 @@ def _steps(
             yield f"undo the change, then move the table: {migration_command(spec, row['name'])}"
     if any(row["kind"] == "source" and row["verdict"] == NEW_UID for row in refused):
         yield "give the changed source a new name: its recorded position does not apply to another path"
+    statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
+    noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
     lacking = [row for row in refused if row["verdict"] == FROM_NOW_ON]
     rebuildable = bool(changed_operators or changed_rows or lacking or any(row["kind"] == "job" for row in refused))
     if can_rebuild and rebuildable:
-        first = f"give {_sinks(new_tables)} a new name and path, then " if new_tables else ""
+        renamed_tables = f"{noun} a new name" if statements else f"{_sinks(new_tables)} a new name and path"
+        first = f"give {renamed_tables}, then " if new_tables else ""
         yield f"rebuild all state from the recorded input: {first}milepost backfill {spec.name} --from-checkpoint 0"
-    statements = list(dict.fromkeys(filter(None, (statement_of(spec, name) for name in _names(graph, refused)))))
-    noun = f"statement{'s' * (len(statements) > 1)} {', '.join(statements)}"
     changelogs = [row["name"] for row in refused if _begins_anew(graph, row)]
     if len(changelogs) == len(refused):
         renamed_sinks = f"give {_sinks(changelogs)} a new name and path"
@@ -88,7 +89,7 @@ def _steps(
         )
         return
     if statements:
-        if new_tables:
+        if new_tables and not changed_operators:
             yield "keep the columns of the table, and their types by CAST"
             yield f"begin a new table: give {noun} a new name"
         if changed_operators or changed_rows:

@@ -423,3 +423,20 @@ def test_without_the_recorded_spec_the_digests_of_queries_decide(
     job.write(sql_of(**edited("HAVING count(*) > 5")))
     job.run(runner)
     check(job, **edited("HAVING count(*) > 5"))
+
+
+def test_an_edit_of_the_key_is_rebuilt_as_the_refusal_advises(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(spent=SPENT)), in_process()
+    job.run(runner)
+    by_amount = {"spent": SPENT.replace("customer", "amount").replace("max(amount)", "max(customer)")}
+    job.write(sql_of(**by_amount))
+    with pytest.raises(InvalidRequest, match=r"key was \[customer\], is \[amount\]") as refused:
+        job.run(runner)
+    assert refused.value.hint is not None
+    rebuild = "give statement spent a new name, then milepost backfill shop --from-checkpoint 0"
+    assert rebuild in refused.value.hint and "CAST" not in refused.value.hint
+    renamed = {"spent_by_amount": by_amount["spent"]}
+    job.write(sql_of(**renamed))
+    back_fill(job.master, runner, from_checkpoint=0)
+    job.run(runner)
+    check(job, **renamed)
