@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.epoch_cost import EpochCost as EpochCost
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost as MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice as UpsertPrice
+    from milepost.jobmaster.reports.flow.data_flow import DataFlow as DataFlow
+    from milepost.jobmaster.reports.flow.data_flow import FlowEdge as FlowEdge
+    from milepost.jobmaster.reports.flow.data_flow import FlowEpoch as FlowEpoch
+    from milepost.jobmaster.reports.flow.data_flow import FlowNode as FlowNode
+    from milepost.jobmaster.reports.flow.data_flow import FlowTable as FlowTable
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_table
+from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_objects, read_table
+from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
 from milepost.storage import OBJECT_CACHE
 from milepost.storage.concurrency import parallel_map
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 
 _TIMES = ("trigger_time", "end_time")
+
+NODES = ("sources", "operators", "sinks")
+"""Columns with figures by the name of a node."""
 
 _MAX_TIME_MS = 253_402_300_800_000
 """Start of the year 10,000, in ms since the epoch."""
@@ -71,6 +75,33 @@ class StoredRows:
         for _ in self.days():
             pass
         return self.unreadable
+
+    def nodes(self, rows: Iterable[StoredRow]) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
+        """Return the figures of nodes in these rows, by checkpoint and timeline, as far as they can be read.
+
+        Example: `{(7, "main"): {"sources": {"rows": {"rows": 3, …}}, "operators": {…}, "sinks": {…}}}`.
+
+        Raises: NotFound: an epoch merged an object since the listing.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        wanted = {(row.checkpoint_id, row.timeline): day_of(row.end_time) for row in rows if row.end_time is not None}
+        ids = pa.array(sorted({checkpoint_id for checkpoint_id, _ in wanted}), pa.int64())
+        objects = [item for item in list_objects(self._store, min(wanted.values(), default="")) if wanted]
+        read = read_objects(self._store, [item for item in objects if item.day in wanted.values()])
+        found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
+        for _, table in read:
+            if isinstance(table, StateCorrupt):  # `days` has named it
+                continue
+            chosen = table.select(["checkpoint_id", "timeline", "status", *NODES]).filter(
+                pc.is_in(table.column("checkpoint_id"), ids)
+            )
+            for row in chosen.to_pylist(maps_as_pydicts="lossy"):
+                key = (row["checkpoint_id"], row["timeline"])
+                if key in wanted and row["status"] == CheckpointStatus.COMPLETED.value:
+                    found[key] = {name: {k: v for k, v in (row[name] or {}).items() if v} for name in NODES}
+        return found
 
     def _day(self, day: str, objects: Sequence[FiguresObject]) -> list[StoredRow]:
         for _ in range(MAX_LISTINGS):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
+    from milepost.jobmaster.reports.flow.data_flow import DataFlow
     from milepost.jobmaster.reports.health.status import Status
     from milepost.jobmaster.reports.history.page import HistoryPage
     from milepost.jobmaster.reports.history.series import FiguresSeries
@@ -241,6 +242,12 @@ class Reports:
         from milepost.jobmaster.reports.history.series import series_of
 
         return series_of(self._context, limit, most_read, since_ms)
+
+    def data_flow(self) -> DataFlow:
+        """Return the graph of the spec with figures of the newest epochs. Raises InvalidRequest: it is refused."""
+        from milepost.jobmaster.reports.flow.data_flow import data_flow
+
+        return data_flow(self._context)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""

@@ -97,8 +97,8 @@ def graph_picture(report: Mapping[str, Any]) -> str:
             "aria-labelledby": "milepost-graph-title milepost-graph-desc",
         },
     )
-    SubElement(svg, "title", {"id": "milepost-graph-title"}).text = _plain(f"The graph of job {report['job']}")
-    SubElement(svg, "desc", {"id": "milepost-graph-desc"}).text = _plain(" ".join(_sentences(report)))
+    SubElement(svg, "title", {"id": "milepost-graph-title"}).text = plain_text(f"The graph of job {report['job']}")
+    SubElement(svg, "desc", {"id": "milepost-graph-desc"}).text = plain_text(" ".join(_sentences(report)))
     SubElement(svg, "style").text = STYLE
     SubElement(svg, "rect", {"class": "ground", "width": str(width), "height": str(height), "rx": "6"})
     drawing = SubElement(svg, "g", {"transform": f"translate({MARGIN} {MARGIN})"})
@@ -169,7 +169,7 @@ def _draw_link(drawing: Element, edge: Mapping[str, Any], route: Sequence[Point]
     key = f", key {', '.join(edge['key'])}" if edge["key"] else ""
     time = f", time {edge['event_time']}" if edge["event_time"] else ""
     title = f"{edge['from']}{edge['part']} to {edge['to']}: {edge['mode']}{key}{time}"
-    SubElement(path, "title").text = _plain(title)
+    SubElement(path, "title").text = plain_text(title)
     tip = {"class": "tip", "d": f"M {x:.1f} {y:.1f} l -7 -3.5 v 7 z"}
     SubElement(drawing, "path", tip)
 
@@ -178,7 +178,7 @@ def _draw_boxes(drawing: Element, boxes: Mapping[str, _Box], layout: Layout) -> 
     for name, box in boxes.items():
         (x, y), (width, height) = layout.corners[name], box.size
         group = SubElement(drawing, "g", {"class": box.css, "transform": f"translate({x:.1f} {y:.1f})"})
-        SubElement(group, "title").text = "\n".join(_plain(text) for _, text in box.lines)
+        SubElement(group, "title").text = "\n".join(plain_text(text) for _, text in box.lines)
         radius = "12" if box.css in ("sink", "source") else "3"
         SubElement(group, "rect", {"class": "box", "width": str(width), "height": str(height), "rx": radius})
         for number, (css, text) in enumerate(box.lines):
@@ -195,12 +195,12 @@ def _draw_legend(legend: Element) -> None:
 
 def _truncated(text: str) -> tuple[str, int]:
     """Return a line as it is drawn, and its length in characters."""
-    plain = _plain(text)
+    plain = plain_text(text)
     short = plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
     return short, len(short)
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return a text with U+FFFD for characters that are not printable, or not allowed in XML."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 

@@ -35,12 +35,15 @@ class Layout:
     height: float
 
 
-def place_boxes(sizes: Mapping[str, tuple[int, int]], links: Sequence[tuple[str, str]]) -> Layout:
+def place_boxes(
+    sizes: Mapping[str, tuple[int, int]], links: Sequence[tuple[str, str]], between: int = BETWEEN_LAYERS
+) -> Layout:
     """Return the layout of boxes and links.
 
     Args:
         sizes: width and height of each box, in topological order.
         links: (source, target), where the target comes after the source.
+        between: distance of two layers.
     """
     # Links a->b, b->c, a->c: a, b and c are in layers 0, 1 and 2, and a->c gets a bend next to b in layer 1.
     layer_of = dict.fromkeys(sizes, 0)
@@ -63,10 +66,10 @@ def place_boxes(sizes: Mapping[str, tuple[int, int]], links: Sequence[tuple[str,
         corners |= {name: (x, tops[name] - highest) for name in layer}
         widest = max(all_sizes[name][0] for name in layer)
         all_sizes |= {name: (widest, _BEND_HEIGHT) for name in layer if name not in sizes}  # a bend spans its layer
-        x += widest + BETWEEN_LAYERS
+        x += widest + between
     height = max(corners[name][1] + all_sizes[name][1] for name in all_sizes)
     routes = tuple(_route(chain, corners, all_sizes) for chain in chains)
-    return Layout({name: corners[name] for name in sizes}, routes, x - BETWEEN_LAYERS, height)
+    return Layout({name: corners[name] for name in sizes}, routes, x - between, height)
 
 
 def _chain(

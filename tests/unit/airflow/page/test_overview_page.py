@@ -171,21 +171,22 @@ def test_a_job_that_never_ran_shows_what_it_waits_for(tmp_path: Path, monkeypatc
     wording.matches("page_overview", page_text(page, ".banner", ".empty", ".badge"))
 
 
-def test_the_graph_is_shown_and_where_it_is_refused_by_now_the_rest_of_the_page(
+def test_the_data_flow_is_shown_and_without_it_the_rest_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = CountedJob.with_epochs(tmp_path / "job", 1).small
+    job = CountedJob.with_epochs(tmp_path / "job", 2).small
     page = overview(job, monkeypatch)
-    assert page.count('class="milepost-graph"') == 1 and 'aria-labelledby="milepost-graph-title' in page
-    wording.matches("page_overview", page_text(page[page.index('class="milepost-graph"') :], "title", "desc", "text"))
+    assert page.count('class="flow"') == 1 and 'aria-labelledby="flow-title' in page
+    flow = page_text(page[page.index('class="flow"') :], "title", "desc", "text")
+    wording.matches("page_overview", flow, replace=FIGURES | {r"\d+%": "{share}"})
 
     def refuse(self: LoadedJob) -> None:
         raise InvalidRequest("not any more")
 
     client = client_of(job, monkeypatch)
-    monkeypatch.setattr("milepost.airflow.page.routes.overview.lint_report", refuse)
+    monkeypatch.setattr("milepost.jobmaster.reports.flow.data_flow.lint_report", refuse)
     page = client.get(OVERVIEW).text
-    assert "milepost-graph" not in page and 'class="picture"' not in page and "completed" in page
+    assert 'class="flow"' not in page and "not any more" in page_text(page, ".banner") and "completed" in page
 
 
 def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +201,7 @@ def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeyp
     assert f'action="{form}"' in above and '<button class="first">Roll back to a checkpoint</button>' in above
     assert above.index(form) < above.index("milepost rollback small --to 1")
     assert "checkpoint 2<small>timeline main" in below and f'href="{OVERVIEW}/checkpoints/1?job=small"' in below
-    assert 'class="picture"' in below
+    assert 'class="flow"' in below
 
 
 def test_a_source_that_does_not_answer_hides_nothing_from_the_manifest(

@@ -1,4 +1,4 @@
-"""The overview page of a job: state, freshness, suggested action, newest epochs, graph and tables."""
+"""The overview page of a job: state, suggested action, freshness, live graph, newest epochs and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from milepost.airflow.page.drawings.live_graph import live_graph
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
@@ -17,11 +18,10 @@ from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
-from milepost.errors import CheckpointError, InvalidRequest, StoreUnavailable
-from milepost.jobmaster import CheckpointReport, Condition, HistoryAct, HistoryPage, JobState, Status
+from milepost.errors import CheckpointError, StoreUnavailable
+from milepost.jobmaster import CheckpointReport, Condition, DataFlow, HistoryAct, HistoryPage, JobState, Status
 from milepost.jobspec.job import SinkSpec
-from milepost.jobspec.load import LoadedJob, lint_report
-from milepost.jobspec.picture import graph_picture
+from milepost.jobspec.load import LoadedJob
 from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
 from milepost.views import Meaning, TimelineNames, act_text, state_section, status_view
 
@@ -58,9 +58,11 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
     job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the health is read, so that both run concurrently.
     await_history = JOB_READER.start(job, lambda master: master.reports.newest_page(SHOWN_CHECKPOINTS))
+    await_flow = JOB_READER.start(job, lambda master: master.reports.data_flow())
     (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
     history, unanswered = _history(await_history)
+    flow, no_flow = _flow(await_flow)
     return job_page.render(
         "overview.html",
         "",
@@ -76,7 +78,9 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         latest=_latest(history.acts),
         unreadable=history.unreadable,
         unanswered=unanswered,
-        picture=_picture(job_page.loaded),
+        flow=flow,
+        no_flow=no_flow,
+        graph="" if flow is None else live_graph(flow, lambda sink: ""),
     )
 
 
@@ -138,9 +142,9 @@ def _tables(job: LoadedJob, status: Status, names: TimelineNames) -> Iterator[Si
             yield SinkLine(sink, location, Meaning.GOOD, f"checkpoint {status.head}")
 
 
-def _picture(job: LoadedJob) -> str:
-    """Return the SVG of the job's graph, with names escaped; "" if this version of Milepost refuses the graph."""
+def _flow(await_flow: Callable[[], DataFlow]) -> tuple[DataFlow | None, str]:
+    """Return the data flow and "", or None and why it is not known."""
     try:
-        return graph_picture(lint_report(job))
-    except InvalidRequest:
-        return ""
+        return await_flow(), ""
+    except CheckpointError as error:
+        return None, error.message
