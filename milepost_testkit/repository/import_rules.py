@@ -75,9 +75,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "cost",
         "checkpoint",
         "health history",
+        "axis flow",
         "reports",
     ),
-    "views": ("tree", "text", "badge prices static_sources subtasks timelines", "checkpoint history status"),
+    "views": ("tree", "text", "badge comparison prices static_sources subtasks timelines", "checkpoint history status"),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",
@@ -121,7 +122,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "runs",
         "dags page",
     ),
-    "airflow.page": ("frame drawings", "jobs", "routes", "pages", "checkpoints_page"),
+    "airflow.page": ("frame", "drawings", "jobs", "routes", "pages", "checkpoints_page"),
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "sinks": (
@@ -169,7 +170,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
     ),
     f"{TESTKIT}.jobs": (
-        "avro_messages backfills debezium_events postgres_landing rollbacks table_job",
+        "avro_messages backfills debezium_events postgres_landing rollbacks stored_figures table_job",
         (
             "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages "
             "reference_job sql_job"

@@ -39,6 +39,17 @@ if TYPE_CHECKING:
     from milepost.jobmaster.metrics.samples import Sample as Sample
     from milepost.jobmaster.metrics.samples import listed_samples as listed_samples
     from milepost.jobmaster.metrics.telemetry import Telemetry as Telemetry
+    from milepost.jobmaster.reports.axis.columns import AXIS_COLUMNS as AXIS_COLUMNS
+    from milepost.jobmaster.reports.axis.columns import AxisColumn as AxisColumn
+    from milepost.jobmaster.reports.axis.columns import Outcome as Outcome
+    from milepost.jobmaster.reports.axis.comparison import ComparedEpoch as ComparedEpoch
+    from milepost.jobmaster.reports.axis.comparison import ComparedFigure as ComparedFigure
+    from milepost.jobmaster.reports.axis.comparison import EpochComparison as EpochComparison
+    from milepost.jobmaster.reports.axis.time_axis import AxisFlag as AxisFlag
+    from milepost.jobmaster.reports.axis.time_axis import AxisLane as AxisLane
+    from milepost.jobmaster.reports.axis.time_axis import FlagKind as FlagKind
+    from milepost.jobmaster.reports.axis.time_axis import Span as Span
+    from milepost.jobmaster.reports.axis.time_axis import TimeAxis as TimeAxis
     from milepost.jobmaster.reports.checkpoint.details import CheckpointDetails as CheckpointDetails
     from milepost.jobmaster.reports.checkpoint.details import SourceDetails as SourceDetails
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport as CheckpointReport

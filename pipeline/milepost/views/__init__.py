@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from milepost.views.badge import grade_meaning as grade_meaning
     from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
+    from milepost.views.comparison import comparison_view as comparison_view
     from milepost.views.history import act_table as act_table
     from milepost.views.history import act_text as act_text
     from milepost.views.history import checkpoint_table as checkpoint_table

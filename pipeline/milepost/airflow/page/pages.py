@@ -23,6 +23,7 @@ from milepost.airflow.page.routes import (
     charts,
     checkpoint,
     checkpoints,
+    compare,
     configuration,
     deployment,
     form,
@@ -38,7 +39,7 @@ from milepost.runbook import page_of
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
-for job_route in (overview, checkpoints, checkpoint, summary, rewind, charts, configuration, form, run):
+for job_route in (overview, checkpoints, checkpoint, compare, summary, rewind, charts, configuration, form, run):
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment.router)
 pages.include_router(runbook.router)

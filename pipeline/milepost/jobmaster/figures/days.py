@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -43,21 +43,25 @@ def by_day(objects: Iterable[FiguresObject]) -> dict[str, list[FiguresObject]]:
 
 
 def read_objects(
-    store: ObjectStore, objects: Iterable[FiguresObject]
+    store: ObjectStore, objects: Iterable[FiguresObject], columns: Sequence[str] | None = None
 ) -> Iterator[tuple[FiguresObject, pa.Table | StateCorrupt]]:
     """Yield the rows of each object, or why they cannot be read. Raises NotFound: it was merged since the listing."""
 
     def read(item: FiguresObject) -> tuple[FiguresObject, pa.Table | StateCorrupt]:
         try:
-            return item, read_table(store, item)
+            return item, read_table(store, item, columns)
         except StateCorrupt as error:
             return item, error
 
     return iter(parallel_map(store, read, objects))
 
 
-def read_table(store: ObjectStore, item: FiguresObject) -> pa.Table:
-    """Return the rows of an object. Raises StateCorrupt: unreadable. NotFound."""
+def read_table(store: ObjectStore, item: FiguresObject, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of an object. Raises StateCorrupt: unreadable. NotFound.
+
+    Args:
+        columns: as in `decode_rows`.
+    """
     from milepost.jobmaster.figures.row_file import MAX_OBJECT_BYTES, decode_rows
 
     if item.stat.size > MAX_OBJECT_BYTES:
@@ -66,4 +70,4 @@ def read_table(store: ObjectStore, item: FiguresObject) -> pa.Table:
             f"{MAX_OBJECT_BYTES}. It was not read.",
             key=item.stat.key,
         )
-    return decode_rows(store.get(item.stat.key), item.stat.key)
+    return decode_rows(store.get(item.stat.key), item.stat.key, columns)

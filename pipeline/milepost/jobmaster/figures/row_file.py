@@ -80,22 +80,29 @@ def encode_rows(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def decode_rows(body: bytes, key: str) -> pa.Table:
-    """Return the rows of an object, also columns that only a later version has. Raises StateCorrupt: unreadable."""
+def decode_rows(body: bytes, key: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return the rows of an object. Raises StateCorrupt: unreadable.
+
+    Args:
+        columns: those to read, with the identity of the rows among them; None: all, also those that only a later
+            version has.
+    """
     try:
         with pq.ParquetFile(pa.BufferReader(body)) as file:
             written_as = (file.metadata.metadata or {}).get(b"format", b"").decode()
             if written_as != FORMAT:
                 raise _unreadable(key, f"its format is {written_as!r}, expected {FORMAT!r}")
-            table = _bounded(file, key)
+            table = _bounded(file, key, columns)
         table.validate(full=True)
-        return _with_all_columns(table, key)
+        return _with_all_columns(table, key, columns)
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(key, str(error)) from error
 
 
-def _with_all_columns(table: pa.Table, key: str) -> pa.Table:
+def _with_all_columns(table: pa.Table, key: str, columns: Sequence[str] | None) -> pa.Table:
     for field in SCHEMA:
+        if columns is not None and field.name not in columns:
+            continue
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(table.num_rows, field.type))
         elif table.schema.field(field.name).type != field.type:
@@ -106,15 +113,16 @@ def _with_all_columns(table: pa.Table, key: str) -> pa.Table:
     return table
 
 
-def _bounded(file: pq.ParquetFile, key: str) -> pa.Table:
+def _bounded(file: pq.ParquetFile, key: str, columns: Sequence[str] | None) -> pa.Table:
     """Read the rows in small batches, so that a file that grows in memory is refused in time."""
     batches, size = list[pa.RecordBatch](), 0
-    for batch in file.iter_batches(_ROWS_AT_ONCE):
+    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=None if columns is None else list(columns)):
         batches.append(batch)
         size += batch.nbytes
         if size > MAX_ROWS_BYTES:
             raise _unreadable(key, f"its rows have more than {MAX_ROWS_BYTES} bytes")
-    return pa.Table.from_batches(batches, file.schema_arrow)
+    schema = file.schema_arrow if columns is None else None
+    return pa.Table.from_batches(batches, schema) if batches or schema else file.schema_arrow.empty_table()
 
 
 def _unreadable(key: str, problem: str) -> StateCorrupt:

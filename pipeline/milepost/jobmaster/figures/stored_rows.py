@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_objects, read_table
+from milepost.jobmaster.figures.epoch_rows import COLUMNS, ROW_BYTES, EpochRow, decode_epochs
 from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
 from milepost.storage import OBJECT_CACHE
@@ -21,6 +22,9 @@ _TIMES = ("trigger_time", "end_time")
 
 NODES = ("sources", "operators", "sinks")
 """Columns with figures by the name of a node."""
+
+_LEAST_STORED_BYTES = 200
+"""Approximate size of a row in an object of a day."""
 
 _MAX_TIME_MS = 253_402_300_800_000
 """Start of the year 10,000, in ms since the epoch."""
@@ -53,6 +57,33 @@ class StoredRow:
     task_ms: int | None
 
 
+class ChainedRow(Protocol):
+    """A row that names the checkpoint before its own."""
+
+    @property
+    def checkpoint_id(self) -> int: ...
+    @property
+    def timeline(self) -> str: ...
+    @property
+    def parent(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+
+
+class DatedRow(Protocol):
+    """A row of a checkpoint, with its end in ms since the epoch."""
+
+    @property
+    def checkpoint_id(self) -> int: ...
+    @property
+    def timeline(self) -> str: ...
+    @property
+    def end_time(self) -> int | None: ...
+
+
+R = TypeVar("R", bound=ChainedRow)
+
+
 class StoredRows:
     """The rows of a job, read day by day from the newest one on.
 
@@ -66,9 +97,11 @@ class StoredRows:
 
     def days(self, first_day: str = "") -> Iterator[list[StoredRow]]:
         """Yield the completed epochs of each day, newest first. Reads each day lazily."""
-        objects = by_day(list_objects(self._store, first_day))
-        for day in sorted(objects, reverse=True):
-            yield self._day(day, objects[day])
+        return self._days(first_day, self._rows)
+
+    def epochs(self, first_day: str = "") -> Iterator[list[EpochRow]]:
+        """Yield the completed and aborted epochs of each day, newest first, in a compact form. Reads lazily."""
+        return self._days(first_day, self._epochs)
 
     def check(self) -> list[str]:
         """Read every object, and return why those that are unreadable are."""
@@ -76,7 +109,7 @@ class StoredRows:
             pass
         return self.unreadable
 
-    def nodes(self, rows: Iterable[StoredRow]) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
+    def nodes(self, rows: Iterable[DatedRow]) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
         """Return the figures of nodes in these rows, by checkpoint and timeline, as far as they can be read.
 
         Example: `{(7, "main"): {"sources": {"rows": {"rows": 3, …}}, "operators": {…}, "sinks": {…}}}`.
@@ -89,24 +122,33 @@ class StoredRows:
         wanted = {(row.checkpoint_id, row.timeline): day_of(row.end_time) for row in rows if row.end_time is not None}
         ids = pa.array(sorted({checkpoint_id for checkpoint_id, _ in wanted}), pa.int64())
         objects = [item for item in list_objects(self._store, min(wanted.values(), default="")) if wanted]
-        read = read_objects(self._store, [item for item in objects if item.day in wanted.values()])
+        columns = ("checkpoint_id", "timeline", "parent", "token", "version", "status", *NODES)
+        read = read_objects(self._store, [item for item in objects if item.day in wanted.values()], columns)
         found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
         for _, table in read:
             if isinstance(table, StateCorrupt):  # `days` has named it
                 continue
-            chosen = table.select(["checkpoint_id", "timeline", "status", *NODES]).filter(
-                pc.is_in(table.column("checkpoint_id"), ids)
-            )
+            chosen = table.filter(pc.is_in(table.column("checkpoint_id"), ids))
             for row in chosen.to_pylist(maps_as_pydicts="lossy"):
                 key = (row["checkpoint_id"], row["timeline"])
                 if key in wanted and row["status"] == CheckpointStatus.COMPLETED.value:
                     found[key] = {name: {k: v for k, v in (row[name] or {}).items() if v} for name in NODES}
         return found
 
-    def _day(self, day: str, objects: Sequence[FiguresObject]) -> list[StoredRow]:
+    def _days(self, first_day: str, read_rows: Callable[[FiguresObject], list[R] | StateCorrupt]) -> Iterator[list[R]]:
+        objects = by_day(list_objects(self._store, first_day))
+        for day in sorted(objects, reverse=True):
+            yield self._day(day, objects[day], read_rows)
+
+    def _day(
+        self,
+        day: str,
+        objects: Sequence[FiguresObject],
+        read_rows: Callable[[FiguresObject], list[R] | StateCorrupt],
+    ) -> list[R]:
         for _ in range(MAX_LISTINGS):
             try:
-                read = parallel_map(self._store, self._rows, objects)
+                read = parallel_map(self._store, read_rows, objects)
             except NotFound:  # an epoch has merged it
                 objects = [item for item in list_objects(self._store, day) if item.day == day]
                 continue
@@ -121,6 +163,18 @@ class StoredRows:
         raise StoreUnavailable(
             f"the figures of {day} were merged by an epoch during each of {MAX_LISTINGS} readings. Try again."
         )
+
+    def _epochs(self, item: FiguresObject) -> list[EpochRow] | StateCorrupt:
+        """Return the compact rows of an object, which are cached; or why it is unreadable."""
+        try:
+            return OBJECT_CACHE.read(
+                self._store,
+                ("epochs", item.stat.key, item.stat.etag),
+                item.stat.size // _LEAST_STORED_BYTES * ROW_BYTES,
+                lambda: decode_epochs(read_table(self._store, item, COLUMNS), item.stat.key),
+            )
+        except StateCorrupt as error:
+            return error
 
     def _rows(self, item: FiguresObject) -> list[StoredRow] | StateCorrupt:
         """Return the rows of an object, which is never changed and therefore cached; or why it is unreadable."""
@@ -156,7 +210,7 @@ def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     return [StoredRow(**row) for row in rows]
 
 
-def lineage(days: Iterable[Sequence[StoredRow]], checkpoint_id: int, timeline: str) -> Iterator[StoredRow]:
+def lineage(days: Iterable[Sequence[R]], checkpoint_id: int, timeline: str) -> Iterator[R]:
     """Yield the rows of a checkpoint and its ancestors, newest first. Rows that are missing are skipped.
 
     The rows of one timeline are a chain. So below a missing row the next one of its child's timeline continues it:
@@ -165,7 +219,7 @@ def lineage(days: Iterable[Sequence[StoredRow]], checkpoint_id: int, timeline: s
         the same without the row of 4                            from 5: 5, and no other: 4 has no row
 
     Args:
-        days: newest first, each in descending order of version.
+        days: completed epochs, newest day first, each in descending order of version.
     """
     for rows in days:
         for row in rows:
@@ -175,3 +229,8 @@ def lineage(days: Iterable[Sequence[StoredRow]], checkpoint_id: int, timeline: s
                 checkpoint_id, timeline = row.parent, row.timeline
                 if not checkpoint_id:
                     return
+
+
+def completed_lineage(days: Iterable[Sequence[EpochRow]], checkpoint_id: int, timeline: str) -> Iterator[EpochRow]:
+    """Yield the compact rows of a checkpoint and its ancestors, as `lineage`."""
+    return lineage(([row for row in rows if row.is_completed] for rows in days), checkpoint_id, timeline)

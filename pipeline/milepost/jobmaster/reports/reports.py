@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from milepost.epoch import CheckpointMetadata
     from milepost.errors import CheckpointError
+    from milepost.jobmaster.reports.axis.comparison import EpochComparison
+    from milepost.jobmaster.reports.axis.time_axis import Span, TimeAxis
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
@@ -248,6 +250,22 @@ class Reports:
         from milepost.jobmaster.reports.flow.data_flow import data_flow
 
         return data_flow(self._context)
+
+    def time_axis(self, span: Span) -> TimeAxis:
+        """Return the epochs within a span on an axis of time, with flags for acts and changes."""
+        from milepost.jobmaster.reports.axis.time_axis import time_axis
+
+        return time_axis(self._context, span)
+
+    def compare_epochs(self, before: int | None = None, after: int | None = None) -> EpochComparison:
+        """Return the figures of two epochs, retained or not. Raises NotFound: there are none of one of them.
+
+        Args:
+            before, after: checkpoints; None: the parent of the head, and the head.
+        """
+        from milepost.jobmaster.reports.axis.comparison import compare_epochs
+
+        return compare_epochs(self._context, before, after)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""

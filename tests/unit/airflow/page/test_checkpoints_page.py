@@ -37,7 +37,6 @@ def test_the_live_timeline_is_listed_and_abandoned_checkpoints_are_folded(
     client = client_of(job, monkeypatch)
     page = client.get(CHECKPOINTS).text
     assert '<tr class="dead">' not in page and 'class="banner' not in page
-    assert page.count("<h2>") == 1, "one timeline is not drawn"
     wording.matches("page_checkpoints", page_text(page, "h2"))
     url = job.small.context.sink_config("seen").url
     with pytest.MonkeyPatch.context() as outage:
@@ -52,17 +51,6 @@ def test_the_live_timeline_is_listed_and_abandoned_checkpoints_are_folded(
     assert page.count('<tr class="dead">') == folded.count('<tr class="dead">') == 1
     wording.matches("page_checkpoints", page_text(page, ".banner", "h2", "summary"), replace=wording.CLOCK_TIMES)
     assert "<td>tester</td>" in page and "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
-
-
-def test_timelines_are_drawn_once_there_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = CountedJob.with_epochs(tmp_path / "job", 3)
-    job.rollback(2)
-    job.run(1)
-    page = client_of(job, monkeypatch).get(CHECKPOINTS).text
-    assert page.count('class="timelines"') == 1
-    assert f'<a href="{CHECKPOINTS}/3?job=small" tabindex="-1"><title>' in page
-    drawing = page[page.index('class="timelines"') : page.index('<p class="pages">')]
-    wording.matches("page_checkpoints", page_text(drawing, "title", "text"), replace=wording.CLOCK_TIMES | FIGURES)
 
 
 def test_many_checkpoints_are_shown_a_page_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, get_args
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 
-from milepost.airflow.page.drawings.timeline_graph import TimelineHistory, timeline_graph
 from milepost.airflow.page.frame.access import READS_LOG
 from milepost.airflow.page.jobs.job_page import OpenedJob
+from milepost.airflow.page.jobs.timeline_roles import TimelineHistory
 from milepost.jobmaster import CheckpointReport
 from milepost.views import TimelineNames, act_table, log_table
 
@@ -79,7 +79,6 @@ def checkpoints(
         following=history_page.following,
         statuses=get_args(Status),
         unreadable=history_page.unreadable,
-        graph=timeline_graph(history, lambda checkpoint_id: job_page.url("checkpoints", checkpoint_id)),
     )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from milepost.airflow.page.drawings.live_graph import live_graph
+from milepost.airflow.page.drawings.time_axis import flag_text, time_axis_picture
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
@@ -19,13 +21,24 @@ from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster import CheckpointReport, Condition, DataFlow, HistoryAct, HistoryPage, JobState, Status
+from milepost.jobmaster import (
+    PHASE_GROUPS,
+    CheckpointReport,
+    Condition,
+    HistoryAct,
+    HistoryPage,
+    JobState,
+    Span,
+    Status,
+)
 from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob
 from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
 from milepost.views import Meaning, TimelineNames, act_text, state_section, status_view
 
 SHOWN_CHECKPOINTS = 8
+
+T = TypeVar("T")
 
 router = APIRouter()
 
@@ -50,8 +63,11 @@ class LatestAct:
 
 
 @router.get("")
-def overview(job_page: OpenedJob) -> HTMLResponse:
+def overview(job_page: OpenedJob, span: Span = Span.DAY) -> HTMLResponse:
     """Show the whole job. If its head or a source is unreadable, show the rest.
+
+    Args:
+        span: of the axis of time.
 
     Raises: the error of reading the manifest, without which there is nothing to show.
     """
@@ -59,10 +75,13 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
     # Starts before the health is read, so that both run concurrently.
     await_history = JOB_READER.start(job, lambda master: master.reports.newest_page(SHOWN_CHECKPOINTS))
     await_flow = JOB_READER.start(job, lambda master: master.reports.data_flow())
+    await_axis = JOB_READER.start(job, lambda master: master.reports.time_axis(span))
     (reading,) = JOB_READER.read([job])
     state, status = _state(reading), reading.status
-    history, unanswered = _history(await_history)
-    flow, no_flow = _flow(await_flow)
+    newest, unanswered = _answer(await_history)
+    history = newest or HistoryPage((), (), None)
+    flow, no_flow = _answer(await_flow)
+    axis, no_axis = _answer(await_axis)
     return job_page.render(
         "overview.html",
         "",
@@ -81,6 +100,14 @@ def overview(job_page: OpenedJob) -> HTMLResponse:
         flow=flow,
         no_flow=no_flow,
         graph="" if flow is None else live_graph(flow, lambda sink: ""),
+        axis=axis,
+        no_axis=no_axis,
+        axis_picture="" if axis is None else time_axis_picture(axis, lambda one: job_page.url("checkpoints", one)),
+        flag_text=flag_text,
+        spans=tuple(Span),
+        span=span,
+        phase_groups=tuple(PHASE_GROUPS),
+        history_pair=_newest_pair(history.checkpoints),
     )
 
 
@@ -104,12 +131,10 @@ def _state(reading: JobReading) -> JobState:
     raise reading.error or StoreUnavailable(reading.problem)
 
 
-def _history(await_history: Callable[[], HistoryPage]) -> tuple[HistoryPage, str]:
-    """Return the newest checkpoints and "", or none and the error message."""
-    try:
-        return await_history(), ""
-    except CheckpointError as error:
-        return HistoryPage((), (), None), error.message
+def _newest_pair(newest: Sequence[CheckpointReport]) -> tuple[int, int]:
+    """Return the two newest checkpoints, the older one first, to be compared."""
+    numbers = [report.checkpoint_id for report in newest if report.status != CheckpointStatus.PENDING.value][:2]
+    return (numbers[-1], numbers[0]) if numbers else (1, 1)
 
 
 def _latest(acts: Sequence[HistoryAct]) -> LatestAct | None:
@@ -142,9 +167,9 @@ def _tables(job: LoadedJob, status: Status, names: TimelineNames) -> Iterator[Si
             yield SinkLine(sink, location, Meaning.GOOD, f"checkpoint {status.head}")
 
 
-def _flow(await_flow: Callable[[], DataFlow]) -> tuple[DataFlow | None, str]:
-    """Return the data flow and "", or None and why it is not known."""
+def _answer(await_answer: Callable[[], T]) -> tuple[T | None, str]:
+    """Return the answer of a query and "", or None and the error message."""
     try:
-        return await_flow(), ""
+        return await_answer(), ""
     except CheckpointError as error:
         return None, error.message

@@ -9,8 +9,9 @@ from typing import Any
 
 from milepost.epoch import iso_ms
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
+from milepost.jobmaster.figures.epoch_rows import EpochRow
 from milepost.jobmaster.figures.row import completed_row
-from milepost.jobmaster.figures.stored_rows import NODES, StoredRows, lineage
+from milepost.jobmaster.figures.stored_rows import NODES, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load import lint_report
 from milepost.operators.base import BAD
@@ -152,7 +153,7 @@ def _newest(context: JobContext, state: ManifestState) -> tuple[FlowEpoch | None
     stored = StoredRows(context.store)
     found: list[_Figures] = []
     try:
-        rows = list(islice(lineage(stored.days(), head.checkpoint_id, state.live), EPOCHS))
+        rows = list(islice(completed_lineage(stored.epochs(), head.checkpoint_id, state.live), EPOCHS))
         nodes = stored.nodes(rows)
         found = [nodes[key] for row in reversed(rows) if (key := (row.checkpoint_id, row.timeline)) in nodes]
     except (NotFound, StoreUnavailable):  # epochs merge these rows; the newest epoch has its figures in its metadata
@@ -168,7 +169,7 @@ def _newest(context: JobContext, state: ManifestState) -> tuple[FlowEpoch | None
     return newest, found, stored.unreadable
 
 
-def _epoch(row: Any) -> FlowEpoch:
+def _epoch(row: EpochRow) -> FlowEpoch:
     return FlowEpoch(row.checkpoint_id, row.epoch, None if row.end_time is None else iso_ms(row.end_time))
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import islice
 
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.figures.stored_rows import StoredRow, StoredRows, lineage
+from milepost.jobmaster.figures.epoch_rows import EpochRow
+from milepost.jobmaster.figures.stored_rows import StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.health.verdict import EpochCounts, epoch_counts
 from milepost.protocol.records import NO_CHECKPOINT, ManifestState
@@ -28,18 +29,18 @@ def past_epochs(context: JobContext, state: ManifestState) -> list[EpochCounts]:
     return sorted(epochs, key=lambda epoch: epoch.completed_ms)
 
 
-def _stored(context: JobContext, state: ManifestState) -> Sequence[StoredRow]:
+def _stored(context: JobContext, state: ManifestState) -> Sequence[EpochRow]:
     head = state.timeline().head
     if head == NO_CHECKPOINT:
         return ()
     try:
-        days = list(islice(StoredRows(context.store).days(), MAX_DAYS))
+        days = list(islice(StoredRows(context.store).epochs(), MAX_DAYS))
     except StoreUnavailable:  # also while epochs merge these days; the retained epochs are known
         return ()
-    return [row for row in lineage(days, head, state.live) if row.end_time is not None]
+    return [row for row in completed_lineage(days, head, state.live) if row.end_time is not None]
 
 
-def _counts(row: StoredRow) -> EpochCounts:
+def _counts(row: EpochRow) -> EpochCounts:
     watermark_ms = None if row.trigger_time is None or row.lag_ms is None else row.trigger_time - row.lag_ms
     return EpochCounts(
         completed_ms=row.end_time or 0,

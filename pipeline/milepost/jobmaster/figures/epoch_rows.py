@@ -1,0 +1,102 @@
+"""The rows of many epochs in a compact form, for charts and verdicts over thousands of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from milepost.errors import StateCorrupt
+from milepost.jobmaster.figures.timings import PHASE_GROUPS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROW_BYTES = 600
+"""Approximate size of a row in memory."""
+
+_GROUP_OF = {f"{phase}_ms": at for at, phases in enumerate(PHASE_GROUPS.values()) for phase in phases}
+
+_TIMES = ("trigger_time", "end_time")
+
+_MAX_TIME_MS = 253_402_300_800_000
+"""Start of the year 10,000, in ms since the epoch."""
+
+
+class EpochRow(NamedTuple):
+    """An epoch that completed or was aborted. Times are in ms since the epoch; None: unknown.
+
+    Attributes:
+        refused_by: rules that vetoed it. groups: milliseconds by phase group, in the order of `PHASE_GROUPS`; ():
+            not measured.
+    """
+
+    checkpoint_id: int
+    epoch: int | None
+    timeline: str
+    parent: int
+    token: int
+    version: int
+    status: str
+    reason: str | None
+    refused_by: list[str] | None
+    trigger_time: int | None
+    end_time: int | None
+    duration_ms: int | None
+    rows_in: int | None
+    rows_out: int | None
+    late_rows: int | None
+    dropped_rows: int | None
+    bad_records: int | None
+    lag_ms: int | None
+    quality: str | None
+    code_hash: str | None
+    spec_hash: str | None
+    groups: tuple[int, ...] = ()
+
+    @property
+    def is_completed(self) -> bool:
+        return self.status == "completed"
+
+
+_FLAT = EpochRow._fields[:-1]
+COLUMNS = (*_FLAT, "phases")
+
+
+def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
+    """Return the rows of a table with `COLUMNS`. Raises StateCorrupt: a time cannot be represented."""
+    import pyarrow as pa
+
+    for name in _TIMES:
+        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
+    values = {name: table.column(name).to_pylist() for name in _FLAT}
+    for time in (time for name in _TIMES for time in values[name]):
+        if time is not None and not 0 <= time < _MAX_TIME_MS:
+            raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
+    rows = zip(*values.values(), _phase_groups(table.column("phases")), strict=True)
+    return [EpochRow._make(row) for row in rows]
+
+
+def _phase_groups(phases: pa.ChunkedArray) -> list[tuple[int, ...]]:
+    """Return the milliseconds by group of each row, without a Python object per phase.
+
+    Rows {plan_ms: 3, begin_ms: 4, read_ms: 5} and null, with the groups plan and read: (7, 5) and ().
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found: list[tuple[int, ...]] = []
+    names = pa.array(list(_GROUP_OF))
+    numbers = np.fromiter(_GROUP_OF.values(), np.int64, len(_GROUP_OF))
+    for chunk in phases.chunks:
+        offsets = np.asarray(chunk.offsets)
+        first, last = int(offsets[0]), int(offsets[-1])
+        lengths = np.diff(offsets)
+        row_of = np.repeat(np.arange(len(chunk)), lengths)
+        places = pc.index_in(chunk.keys[first:last], names).fill_null(-1).to_numpy(zero_copy_only=False)
+        spent = chunk.items[first:last].fill_null(0).to_numpy(zero_copy_only=False)
+        known = places >= 0
+        sums = np.zeros((len(chunk), max(numbers) + 1), np.int64)
+        np.add.at(sums, (row_of[known], numbers[places[known]]), spent[known])
+        measured = (lengths > 0) & chunk.is_valid().to_numpy(zero_copy_only=False)
+        found += [tuple(row) if is_measured else () for row, is_measured in zip(sums.tolist(), measured, strict=True)]
+    return found
