@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from milepost.sinks.contract import TablePosition as TablePosition
     from milepost.sinks.contract import TableRead as TableRead
     from milepost.sinks.contract import TableTarget as TableTarget
+    from milepost.sinks.parquet_files.file_sample import SAMPLE_BYTES as SAMPLE_BYTES
+    from milepost.sinks.parquet_files.file_sample import FileSample as FileSample
+    from milepost.sinks.parquet_files.file_sample import first_rows as first_rows
     from milepost.sinks.table_copy import CopyPlan as CopyPlan
     from milepost.sinks.table_copy import stage_copy as stage_copy
 else:

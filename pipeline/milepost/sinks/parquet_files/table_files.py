@@ -235,7 +235,7 @@ class TableFiles:
                 schema = schema_with_deletes(schema)
                 names = None if names is None else [*names, DELETED_COLUMN]
             rows = parquet.read(names) if number is None else parquet.read_row_group(number, names)
-            rows = with_partition(_with_instants(parquet, rows), file.partition, schema)
+            rows = with_partition(with_instants(parquet, rows), file.partition, schema)
         return conform(file.key, rows, schema)
 
     @contextmanager
@@ -281,7 +281,7 @@ class TableFiles:
         return reading_scratch(lambda _: self._corrupt(file, "is not readable as Parquet"), who=f"sink {self._sink}: ")
 
 
-def _with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
+def with_instants(parquet: pq.ParquetFile, rows: pa.Table) -> pa.Table:
     """Return the rows with INT96 times as UTC. Spark writes instants as INT96, which has no time zone."""
     stored = [parquet.schema.column(at) for at in range(len(parquet.schema))]
     for name in {column.path for column in stored if column.physical_type == "INT96"} & set(rows.column_names):
