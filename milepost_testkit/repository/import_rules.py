@@ -78,7 +78,12 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "axis flow",
         "reports",
     ),
-    "views": ("tree", "text", "badge comparison prices static_sources subtasks timelines", "checkpoint history status"),
+    "views": (
+        "tree",
+        "text",
+        "badge comparison prices static_sources subtasks timelines",
+        "checkpoint history status table",
+    ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
         "engines lost_tasks spark_errors",

@@ -87,7 +87,12 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.jobs import jobs_of_folder as jobs_of_folder
     from milepost.jobmaster.reports.jobs import jobs_under as jobs_under
     from milepost.jobmaster.reports.tables.diff import Difference as Difference
+    from milepost.jobmaster.reports.tables.sample import TableSample as TableSample
     from milepost.jobmaster.reports.tables.state_sizes import StateSize as StateSize
+    from milepost.jobmaster.reports.tables.table_report import RuleResult as RuleResult
+    from milepost.jobmaster.reports.tables.table_report import TableEpoch as TableEpoch
+    from milepost.jobmaster.reports.tables.table_report import TableReport as TableReport
+    from milepost.jobmaster.reports.tables.table_report import TableRule as TableRule
     from milepost.jobmaster.reports.tables.tables import VerifiedObjects as VerifiedObjects
     from milepost.jobmaster.retention.fsck import Audit as Audit
     from milepost.jobmaster.retention.fsck import StoredObject as StoredObject

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from milepost.views.prices import price_text as price_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
+    from milepost.views.table import sample_section as sample_section
+    from milepost.views.table import table_view as table_view
     from milepost.views.text import STATES as STATES
     from milepost.views.text import phase_name as phase_name
     from milepost.views.text import printable as printable

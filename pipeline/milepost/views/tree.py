@@ -23,7 +23,9 @@ class Meaning(StrEnum):
 class Fold(StrEnum):
     """What pages fold away, and the terminal shows on request."""
 
+    CODE = "code"
     OBJECTS = "objects"
+    RESULTS = "results"
     SPEC = "spec"
     SUBTASKS = "subtasks"
 

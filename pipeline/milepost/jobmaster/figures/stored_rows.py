@@ -55,6 +55,7 @@ class StoredRow:
     quality: str | None
     requests: dict[str, int] | None
     task_ms: int | None
+    sinks: dict[str, dict[str, int | None] | None] | None
 
 
 class ChainedRow(Protocol):

@@ -9,7 +9,7 @@ from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records import CheckpointId, CompletedCheckpoint, ManifestState, format_checkpoints
-from milepost.sinks import Sink, TableTarget
+from milepost.sinks import Sink, TablePosition, TableTarget
 from milepost.tables.records import TableAddress, TableContents, TableRegistry
 
 
@@ -141,6 +141,14 @@ def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[st
 def current_contents(context: JobContext, name: str) -> TableContents | None:
     """Return the contents that readers of a sink's table see now; None: nothing was published.
 
+    Raises: as `current_table`.
+    """
+    return current_table(context, name)[1].contents
+
+
+def current_table(context: JobContext, name: str) -> tuple[Sink, TablePosition]:
+    """Return the sink at the table that its readers see now, and the table's position.
+
     Raises: InvalidRequest: an external writer committed to the table, so its contents are not recorded.
     """
     sink = context.sink(name)
@@ -167,7 +175,7 @@ def current_contents(context: JobContext, name: str) -> TableContents | None:
             f"milepost realign {context.spec.name} {name} lets the job's state count",
             sink=name,
         )
-    return position.contents
+    return sink, position
 
 
 def _registered_address(context: JobContext, name: str) -> TableAddress | None:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.tables.diff import Difference
+    from milepost.jobmaster.reports.tables.sample import TableSample
     from milepost.jobmaster.reports.tables.state_sizes import StateSize
+    from milepost.jobmaster.reports.tables.table_report import TableReport
     from milepost.jobmaster.reports.tables.tables import VerifiedObjects
     from milepost.jobmaster.retention.fsck import Audit
     from milepost.spill import SpilledRows
@@ -198,6 +200,25 @@ class Reports:
         recovery = f"milepost verify {job} --deep shows what else is damaged; restore it from a copy of the bucket"
         with pin_for_read(self._context, at), with_hint(StateCorrupt, recovery):
             return Tables(self._context).read(sink, at, where, limit)
+
+    @suggest_rollback
+    def table(self, sink: str, *, sample: bool = False) -> TableReport:
+        """Return the report of a sink's table, from the job's own store.
+
+        Args:
+            sample: whether it has a sample, or the reason why the table cannot be read.
+        Raises: NotFound: no such sink.
+        """
+        from milepost.jobmaster.reports.tables.table_report import table_report, with_sample
+
+        report = table_report(self._context, sink)
+        return with_sample(self._context, report) if sample else report
+
+    def table_sample(self, sink: str) -> TableSample:
+        """Return a few rows of a sink's table as readers see it now. Reads the table. Raises: see `sample.py`."""
+        from milepost.jobmaster.reports.tables.sample import table_sample
+
+        return table_sample(self._context, sink)
 
     def state(self, uid: str, at: int | None = None) -> pa.Table:
         """Return an operator's keyed state as stored, in the form that `bootstrap` takes. Raises NotFound."""

@@ -30,7 +30,10 @@ SAMPLE_BYTES = 8 << 20
 """Maximum bytes that a sample requests of a larger file."""
 
 CHUNK_BYTES = 32 << 20
-"""Maximum bytes of one column in one row group, uncompressed, and of one column's sampled values in memory."""
+"""Maximum bytes of one column in one row group, uncompressed."""
+
+VALUES_BYTES = 4 << 20
+"""Maximum bytes of one column's sampled values in memory."""
 
 SAMPLE_COLUMNS = 50
 """Maximum number of columns."""
@@ -159,7 +162,7 @@ def _first_values(parquet: pq.ParquetFile, name: str, limit: int) -> pa.ChunkedA
                 return None
             values.append(batch.column(batch.schema.get_field_index(name)))
             size += batch.nbytes
-            if size > CHUNK_BYTES:
+            if size > VALUES_BYTES:
                 return None
             if len(values) == limit:
                 break

@@ -146,6 +146,11 @@ class ContentsRecords:
             files = change.applied_to(files)
         return files
 
+    def newest(self, contents: TableContents) -> tuple[StagedFile, ...]:
+        """Return the files that the newest record of a table adds, reading no other record. Raises StateCorrupt."""
+        (change,) = self._changes(contents.records[-1:])
+        return change.applied_to(())
+
     def read_all(self, tables: Iterable[TableContents]) -> None:
         """Read the records of several contents in parallel, so that `files` finds them cached. Raises StateCorrupt."""
         self._changes(dict.fromkeys(handle for contents in tables for handle in contents.records))

@@ -1,0 +1,194 @@
+"""The document of one table: size, freshness, columns, rules, epochs, files, a sample, and code that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from milepost.epoch import counted, lasting, observed
+from milepost.jobmaster import RuleResult, TableReport, TableRule, TableSample
+from milepost.views.text import printable, show_bytes, show_count, show_time, state
+from milepost.views.tree import (
+    UNKNOWN,
+    Fact,
+    Figure,
+    Fold,
+    Link,
+    LinkTarget,
+    Meaning,
+    Row,
+    Section,
+    Table,
+    Text,
+    Value,
+    View,
+)
+
+_EPOCHS = 10
+"""Epochs in the table. Pages also draw them, with more."""
+
+_HIDDEN = "Values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
+
+
+def table_view(report: TableReport, *, with_values: bool = True, with_bounds: bool = True) -> View:
+    """Return the document of a table.
+
+    Args:
+        with_values: whether it has data values. with_bounds: whether it has the bounds of rules, which the spec has.
+    """
+    sections = [Section(facts=tuple(_facts(report)))]
+    if report.waits is not None:
+        sections.append(
+            Section("Readers do not see the newest checkpoint", lines=(report.waits,), meaning=Meaning.WARN)
+        )
+    if report.columns:
+        sections.append(Section("Columns", tables=(_columns(report),)))
+    sections.append(_rules(report, with_bounds))
+    if report.epochs or report.unreadable:
+        sections.append(Section("Epochs", lines=report.unreadable, tables=(_epochs(report),)))
+    if report.newest_files:
+        sections.append(Section("Newest files", tables=(_files(report),)))
+    sections.append(sample_section(report.sample, report.problem, with_values=with_values))
+    sections += [Section(f"Read it with {engine}", source=code, fold=Fold.CODE) for engine, code in report.code.items()]
+    return View(f"table {report.sink} of {report.job}", (_state(report),), tuple(sections))
+
+
+def _state(report: TableReport) -> Text:
+    if report.waits is not None:
+        return Text("waits", Meaning.WARN)
+    return Text("empty", Meaning.CALM) if report.shows is None else Text("published", Meaning.GOOD)
+
+
+def _facts(report: TableReport) -> Iterator[Fact]:
+    rows = counted(report.rows, "row")
+    exact = "" if report.rows_exact else "with replaced and deleted ones: it consists of changes"
+    yield Fact("rows", rows if report.rows_exact else f"at most {rows}", exact)
+    size = "too many files to add up" if report.bytes is None else show_bytes(report.bytes)
+    yield Fact("files", f"{report.files:,}", size)
+    if report.event_time is None:
+        yield Fact("fresh", "unknown", "no event time says how old the rows are")
+    else:
+        age = "" if report.age_ms is None else lasting(report.age_ms)
+        yield Fact("fresh", f"{age} old", f"complete up to event time {show_time(report.event_time)}")
+    if report.shows is None:
+        yield Fact("readers see", "nothing yet")
+    else:
+        seen = Text(f"checkpoint {report.shows}", link=Link(LinkTarget.JOB, ("checkpoints", report.shows)))
+        yield Fact("readers see", seen, f"timeline {report.timeline}")
+    yield Fact("mode", report.mode, f"key {', '.join(report.key)}" if report.key else "")
+    if report.partition_by:
+        yield Fact("partitioned by", ", ".join(report.partition_by))
+    yield Fact("rows of", report.input)
+    yield Fact("table", report.table)
+
+
+def _columns(report: TableReport) -> Table:
+    rows = (Row((printable(one.name), one.type, "" if one.nullable else "not null")) for one in report.columns)
+    return Table(("column", "type", ""), tuple(rows))
+
+
+def _rules(report: TableReport, with_bounds: bool) -> Section:
+    if not report.rules:
+        return Section("Quality rules", lines=("No rule checks the rows of this table.",))
+    bounds = ("bounds",) if with_bounds else ()
+    columns = ("rule", *bounds, "severity", "newest result", "met", "refused")
+    rows = tuple(_rule(rule, with_bounds) for rule in report.rules)
+    return Section("Quality rules", tables=(Table(columns, rows, optional=columns[-1:]),))
+
+
+def _rule(rule: TableRule, with_bounds: bool) -> Row:
+    newest = rule.results[0] if rule.results else None
+    met = Figure(f"{sum(result.met for result in rule.results)} of {len(rule.results)}") if rule.results else UNKNOWN
+    bounds = (bounds_text(rule.bounds),) if with_bounds else ()
+    cells: tuple[Value, ...] = (
+        f"{rule.type}({', '.join(rule.columns)})",
+        *bounds,
+        rule.severity,
+        UNKNOWN if newest is None else state(result_word(newest)),
+        met,
+        show_count(None if newest is None else newest.observed.get("unexpected_count")),
+    )
+    return Row(cells, folds=(_results(rule),) if rule.results else ())
+
+
+def result_word(result: RuleResult) -> str:
+    """Return the state of a rule in one epoch."""
+    if result.exception is not None:
+        return "raised"
+    return "met" if result.met else "not met"
+
+
+def bounds_text(bounds: Mapping[str, Any] | None) -> str:
+    """Return the bounds of a rule on one line: `min_value 0, max_value 90`."""
+    return ", ".join(f"{name} {printable(value)}" for name, value in (bounds or {}).items())
+
+
+def _results(rule: TableRule) -> Table:
+    rows = [
+        Row(
+            (
+                Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+                show_time(one.completed),
+                state(result_word(one)),
+                one.exception or ", ".join(f"{k.replace('_', ' ')} {observed(k, v)}" for k, v in one.observed.items()),
+            )
+        )
+        for one in rule.results
+    ]
+    title = f"{counted(len(rows), 'result')}, newest first"
+    return Table(("checkpoint", "completed", "result", "observed"), tuple(rows), title=title, fold=Fold.RESULTS)
+
+
+def _epochs(report: TableReport) -> Table:
+    rows = [
+        Row(
+            (
+                Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+                show_time(one.completed) if one.completed else UNKNOWN,
+                show_count(one.rows),
+                show_count(one.table_rows),
+                UNKNOWN if one.age_ms is None else Figure(lasting(one.age_ms)),
+                UNKNOWN if one.rules is None else Figure(f"{one.rules_met or 0} of {one.rules}"),
+            )
+        )
+        for one in reversed(report.epochs[-_EPOCHS:])
+    ]
+    columns = ("checkpoint", "completed", "rows", "rows of the table", "age of event time", "rules met")
+    return Table(columns, tuple(rows), optional=columns[4:])
+
+
+def _files(report: TableReport) -> Table:
+    rows = [
+        Row(
+            (
+                printable(one.key),
+                show_count(one.rows),
+                show_bytes(one.bytes),
+                "another writer"
+                if one.checkpoint_id is None
+                else Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+            )
+        )
+        for one in reversed(report.newest_files)
+    ]
+    return Table(("file", "rows", "bytes", "written by checkpoint"), tuple(rows))
+
+
+def sample_section(sample: TableSample | None, problem: str | None, *, with_values: bool) -> Section:
+    """Return the sampled rows of a table, or why there are none."""
+    if not with_values:
+        return Section("Sample", lines=(_HIDDEN,))
+    if problem is not None:
+        return Section("The table cannot be read now", lines=(problem,), meaning=Meaning.WARN)
+    if sample is None or sample.file is None:
+        return Section("Sample", lines=("The table has no rows.",))
+    lines = [f"{counted(sample.cut, 'value')} cut."] if sample.cut else []
+    lines += [f"Left out, because of their size or number: {printable(', '.join(sample.left_out))}."] * bool(
+        sample.left_out
+    )
+    if sample.version is not None:
+        lines.append(f"Readers name this version of the table {sample.version}.")
+    rows = tuple(Row(tuple("null" if value is None else printable(value) for value in row)) for row in sample.rows)
+    about = f"the first rows of the newest file, as of checkpoint {sample.checkpoint_id}"
+    columns = tuple(printable(name) for name in sample.columns)
+    return Section("Sample", about, lines=tuple(lines), tables=(Table(columns, rows),) if columns else ())
