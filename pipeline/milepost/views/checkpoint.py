@@ -256,17 +256,24 @@ def _sinks(report: CheckpointDetails) -> Table:
         commit = UNKNOWN if notified_ms is None else Figure(lasting(notified_ms))
         if sink is None:
             unknown = (UNKNOWN, UNKNOWN, state(published), "-", UNKNOWN, UNKNOWN, "-", commit)
-            rows.append(Row((name, show_count(report.sink_rows.get(name)), *unknown)))
+            rows.append(Row((_table_link(name), show_count(report.sink_rows.get(name)), *unknown)))
             continue
         written = (*counts(sink.rows, sink.files), show_bytes(sink.bytes))
         table = (*counts(sink.table_rows, sink.table_files), printable(sink.table))
         published_at = (state(published), show_time(sink.confirmed))
         rows.append(
-            Row((name, *written, *published_at, *table, commit), folds=subtask_tables(name, sink.subtasks, sink.spread))
+            Row(
+                (_table_link(name), *written, *published_at, *table, commit),
+                folds=subtask_tables(name, sink.subtasks, sink.spread),
+            )
         )
     columns = ("sink", "rows", "files", "size", "published", "confirmed")
     optional = ("table rows", "table files", "table", "commit")
     return Table((*columns, *optional), tuple(rows), optional=optional)
+
+
+def _table_link(sink: str) -> Text:
+    return Text(sink, link=Link(LinkTarget.JOB, ("tables", sink)))
 
 
 def _operators(report: CheckpointDetails) -> Table:

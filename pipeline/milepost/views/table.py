@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,6 +27,9 @@ from milepost.views.tree import (
 
 _EPOCHS = 10
 """Epochs in the table. Pages also draw them, with more."""
+
+_DATA = "_milepost/data/"
+_DIGEST = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 _HIDDEN = "Values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
 
@@ -83,8 +87,8 @@ def _facts(report: TableReport) -> Iterator[Fact]:
 
 
 def _columns(report: TableReport) -> Table:
-    rows = (Row((printable(one.name), one.type, "" if one.nullable else "not null")) for one in report.columns)
-    return Table(("column", "type", ""), tuple(rows))
+    rows = (Row((printable(one.name), printable(one.type), "yes" if one.nullable else "no")) for one in report.columns)
+    return Table(("column", "type", "nullable"), tuple(rows))
 
 
 def _rules(report: TableReport, with_bounds: bool) -> Section:
@@ -161,7 +165,7 @@ def _files(report: TableReport) -> Table:
     rows = [
         Row(
             (
-                printable(one.key),
+                printable(_short(one.key)),
                 show_count(one.rows),
                 show_bytes(one.bytes),
                 "another writer"
@@ -172,6 +176,12 @@ def _files(report: TableReport) -> Table:
         for one in reversed(report.newest_files)
     ]
     return Table(("file", "rows", "bytes", "written by checkpoint"), tuple(rows))
+
+
+def _short(key: str) -> str:
+    """Return the key of a file without the folder of all files, and with the beginning of its digest."""
+    name = key.removeprefix(_DATA)
+    return _DIGEST.sub(r"\1…", name)
 
 
 def sample_section(sample: TableSample | None, problem: str | None, *, with_values: bool) -> Section:

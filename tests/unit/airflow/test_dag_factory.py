@@ -17,9 +17,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from milepost.airflow.dags import load_jobs
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, job_dags
-from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.dags.epoch_tasks import execution_timeout
 from milepost.airflow.operators import tasks
+from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.airflow.spec_cache import parsed_spec
 from milepost.errors import NotFound
 from milepost.jobspec.load.load import LoadedJob, load_job

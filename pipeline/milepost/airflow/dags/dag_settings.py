@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,8 +23,6 @@ MAX_ACTIVE_RUNS = 16
 
 RETRY_DELAY = timedelta(seconds=10)
 MAX_RETRY_DELAY = timedelta(minutes=5)
-
-_ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
 
 
 def task_defaults(spec: JobSpec) -> dict[str, Any]:
@@ -54,17 +51,6 @@ def on_failure(spec: JobSpec) -> list[OnFailure] | None:
     from milepost.airflow.runs.notifiers import OnFailure
 
     return [OnFailure(notifier) for notifier in spec.airflow.on_failure]
-
-
-def sink_assets(job: LoadedJob) -> dict[str, str]:
-    """Return the asset URI of every sink: its location, or `milepost://job/sink` if that is not a plain URI."""
-    assets = {}
-    for sink in job.spec.sinks:
-        # Unresolved on purpose: a URI that Airflow shows must not contain a value from the environment.
-        location = "" if sink.path is None else sink.path if "${" in sink.path else job.url(sink.path)
-        plain = _ASSET_URI.fullmatch(location) is not None
-        assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
-    return assets
 
 
 @contextmanager

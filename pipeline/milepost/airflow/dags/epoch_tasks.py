@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import AssetAlias, BaseOperator, TriggerRule
 
-from milepost.airflow.dags.dag_settings import sink_assets
 from milepost.airflow.dags.spec_docs import spec_as_docs
 from milepost.airflow.operators import land_input, tasks
+from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.jobspec.load import LoadedJob
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from airflow.sdk import DAG, AssetAlias, TriggerRule
 
 from milepost.acts import ACTS
-from milepost.airflow.dags.dag_settings import form_dag, sink_assets
+from milepost.airflow.dags.dag_settings import form_dag
 from milepost.airflow.dags.spec_docs import spec_as_docs
 from milepost.airflow.operate.form import operate_form
 from milepost.airflow.operate.tasks import ACT, APPROVAL, PLAN, RECONCILE, ActOperator, PlanOperator, ReconcileOperator
 from milepost.airflow.operators.approval import PlanApprovalOperator
 from milepost.airflow.operators.dag_ids import operate_dag_id
+from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.jobspec.load import LoadedJob
 
 

@@ -32,6 +32,7 @@ from milepost.airflow.page.routes import (
     run,
     runbook,
     summary,
+    table,
 )
 from milepost.errors import CheckpointError, NotFound
 from milepost.runbook import page_of
@@ -39,7 +40,9 @@ from milepost.runbook import page_of
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
-for job_route in (overview, checkpoints, checkpoint, compare, summary, rewind, charts, configuration, form, run):
+_JOB_ROUTES = (overview, checkpoints, checkpoint, compare, summary, rewind, charts, configuration, form, run, table)
+
+for job_route in _JOB_ROUTES:
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment.router)
 pages.include_router(runbook.router)

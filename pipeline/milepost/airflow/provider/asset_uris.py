@@ -1,14 +1,32 @@
-"""Validate the asset URIs of sinks without a plain URI: `milepost://job/sink`.
+"""Asset URIs of sinks: their location, or `milepost://job/sink`.
 
-A sink whose path is a plain URI has that URI as its asset, as in other tools. This scheme is for a path with a
-`${env:…}`, which may contain a secret.
+A sink whose path is a plain URI has that URI as its asset, as in other tools. The scheme `milepost` is for a path with
+a `${env:…}`, which may contain a secret.
 """
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from milepost.language import check_job_name, check_sink_name
+
+if TYPE_CHECKING:
+    from milepost.jobspec.load import LoadedJob
+
+_ASSET_URI = re.compile(r"(?:s3|file)://[^${}]+")
+
+
+def sink_assets(job: LoadedJob) -> dict[str, str]:
+    """Return the asset URI of every sink: its location, or `milepost://job/sink` if that is not a plain URI."""
+    assets = {}
+    for sink in job.spec.sinks:
+        # Unresolved on purpose: a URI that Airflow shows must not contain a value from the environment.
+        location = "" if sink.path is None else sink.path if "${" in sink.path else job.url(sink.path)
+        plain = _ASSET_URI.fullmatch(location) is not None
+        assets[sink.name] = location if plain else f"milepost://{job.spec.name}/{sink.name}"
+    return assets
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:

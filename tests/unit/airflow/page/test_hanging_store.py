@@ -24,7 +24,9 @@ from milepost_testkit.stores.job_stores import hook_stores
 JOB = "/jobs/small__epoch"
 
 
-@pytest.mark.parametrize("address", ["", *(f"/{section}" for section, _ in SECTIONS if section), "/checkpoints/1"])
+@pytest.mark.parametrize(
+    "address", ["", *(f"/{section}" for section, _ in SECTIONS if section), "/checkpoints/1", "/tables/table"]
+)
 def test_every_page_times_out_when_the_store_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:

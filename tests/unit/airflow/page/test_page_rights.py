@@ -24,6 +24,7 @@ ROUTES = {
     "/charts": None,
     "/summary": None,
     "/rewind": None,
+    "/tables/table": None,
     "/form": None,
     "/configuration": DagAccessEntity.CODE,
     "/log": DagAccessEntity.AUDIT_LOG,

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    AssetDetails,
+    DagAccessEntity,
+    DagDetails,
+)
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_access_view
 from airflow.models.dag import DagModel
 from fastapi import Depends
@@ -93,6 +98,10 @@ class Rights:
 
     def may_read_code(self, dag_id: str) -> bool:
         return self._may("GET", dag_id, DagAccessEntity.CODE)
+
+    def may_read_asset(self, asset_id: int) -> bool:
+        details = AssetDetails(id=str(asset_id))
+        return get_auth_manager().is_authorized_asset(method="GET", details=details, user=self.user)
 
     def may_pause(self, dag_id: str) -> bool:
         return self._may("PUT", dag_id)

@@ -103,6 +103,10 @@ class Links:
         """Return the URL of a job's pre-filled form. The arguments are those of `form_path`."""
         return f"{self.root}{form_path(job, what, **fields)}"
 
+    def asset(self, asset_id: int) -> str:
+        """Return the URL of Airflow's own page of an asset."""
+        return f"{self.airflow}/assets/{asset_id}"
+
     def dag(self, dag_id: str) -> str:
         """Return the URL of Airflow's own page of a DAG."""
         return f"{self.airflow}/dags/{quote(dag_id, safe='')}"

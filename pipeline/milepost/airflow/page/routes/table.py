@@ -1,0 +1,89 @@
+"""The page of one table: its document, with charts of its figures per epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from airflow.models.asset import AssetModel
+from airflow.sdk import Asset
+from airflow.utils.session import create_session
+from fastapi import APIRouter
+from fastapi.responses import HTMLResponse
+from sqlalchemy import select
+
+from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
+from milepost.airflow.page.frame.filters import count, duration, moment
+from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
+from milepost.airflow.page.jobs.job_reader import JOB_READER
+from milepost.airflow.provider.asset_uris import sink_assets
+from milepost.errors import CheckpointError
+from milepost.jobmaster import TableEpoch, TableReport
+from milepost.views import table_view
+
+router = APIRouter()
+
+_WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnChart:
+    title: str
+    newest: str
+    picture: str
+
+
+@router.get("/tables/{sink}")
+def table(job_page: OpenedJob, sink: str) -> HTMLResponse:
+    """Show one table. If the table itself cannot be read, show why, and what the job knows of it.
+
+    A sample is only read for a user who may see values.
+    """
+    job = DagJob(job_page.dag_id, job_page.loaded)
+    # Starts before the report is read, so that both run concurrently.
+    await_sample = None
+    if job_page.shows_values:
+        await_sample = JOB_READER.start(job, lambda master: master.reports.table_sample(sink))
+    report: TableReport = job_page.query(lambda master: master.reports.table(sink))
+    if await_sample is not None:
+        try:
+            report = replace(report, sample=await_sample())
+        except CheckpointError as error:
+            report = replace(report, problem=error.message)
+    with_bounds = job_page.rights.may_read_code(job_page.dag_id)
+    view = table_view(report, with_values=job_page.shows_values, with_bounds=with_bounds)
+    return job_page.render(
+        "table.html", None, view=view, charts=list(_charts(job_page, report.epochs)), asset_id=_asset_id(job_page, sink)
+    )
+
+
+def _charts(job_page: JobPage, epochs: Sequence[TableEpoch]) -> Iterator[DrawnChart]:
+    figures: tuple[tuple[str, Callable[[TableEpoch], int | None], Callable[[float], str]], ...] = (
+        ("Age of event time when published", lambda epoch: epoch.age_ms, duration),
+        ("Rows per epoch", lambda epoch: epoch.rows, lambda value: count(round(value))),
+        ("Rows of the table", lambda epoch: epoch.table_rows, lambda value: count(round(value))),
+    )
+    for number, (title, figure, format_value) in enumerate(figures):
+        bars = [_bar(job_page, epoch, figure(epoch), format_value) for epoch in epochs]
+        chart = Chart(title, bars, format_value)
+        if chart.is_known:
+            yield DrawnChart(title, chart.newest, bar_chart(chart, f"chart-{number}"))
+
+
+def _bar(job_page: JobPage, epoch: TableEpoch, value: int | None, format_value: Callable[[float], str]) -> Bar:
+    known = "not known" if value is None else format_value(value)
+    return Bar(
+        moment(epoch.completed)[5:16] or f"epoch {epoch.epoch}",
+        {} if value is None else {_WHOLE: value},
+        f"checkpoint {epoch.checkpoint_id}, {moment(epoch.completed)}: {known}",
+        job_page.url("checkpoints", epoch.checkpoint_id),
+    )
+
+
+def _asset_id(job_page: JobPage, sink: str) -> int | None:
+    """Return the id of the table's asset; None: no run has published it yet, or the user may not read it."""
+    uri = Asset(sink_assets(job_page.loaded)[sink]).uri
+    with create_session() as session:
+        asset_id = session.scalar(select(AssetModel.id).where(AssetModel.uri == uri).limit(1))
+    return asset_id if asset_id is not None and job_page.rights.may_read_asset(asset_id) else None
