@@ -75,7 +75,7 @@ def _facts(report: TableReport) -> Iterator[Fact]:
         age = "" if report.age_ms is None else lasting(report.age_ms)
         yield Fact("fresh", f"{age} old", f"complete up to event time {show_time(report.event_time)}")
     if report.shows is None:
-        yield Fact("readers see", "nothing yet")
+        yield Fact("readers see", "nothing yet" if report.waits is None else "an earlier state")
     else:
         seen = Text(f"checkpoint {report.shows}", link=Link(LinkTarget.JOB, ("checkpoints", report.shows)))
         yield Fact("readers see", seen, f"timeline {report.timeline}")
