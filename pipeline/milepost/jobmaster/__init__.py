@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.sources import source_checks as source_checks
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth as StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status as Status
+    from milepost.jobmaster.reports.health.tables import TableHealth as TableHealth
     from milepost.jobmaster.reports.health.verdict import Grade as Grade
     from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
     from milepost.jobmaster.reports.history.actors import HistoryActor as HistoryActor

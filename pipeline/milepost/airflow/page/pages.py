@@ -33,6 +33,7 @@ from milepost.airflow.page.routes import (
     runbook,
     summary,
     table,
+    tables,
 )
 from milepost.errors import CheckpointError, NotFound
 from milepost.runbook import page_of
@@ -45,6 +46,7 @@ _JOB_ROUTES = (overview, checkpoints, checkpoint, compare, summary, rewind, char
 for job_route in _JOB_ROUTES:
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
 pages.include_router(deployment.router)
+pages.include_router(tables.router)
 pages.include_router(runbook.router)
 
 

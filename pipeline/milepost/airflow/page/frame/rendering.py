@@ -103,6 +103,9 @@ class Links:
         """Return the URL of a job's pre-filled form. The arguments are those of `form_path`."""
         return f"{self.root}{form_path(job, what, **fields)}"
 
+    def tables(self) -> str:
+        return f"{self.root}/tables"
+
     def asset(self, asset_id: int) -> str:
         """Return the URL of Airflow's own page of an asset."""
         return f"{self.airflow}/assets/{asset_id}"

@@ -26,6 +26,7 @@ from milepost.jobmaster.reports.health.sources import (
     stale,
 )
 from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth, static_sources
+from milepost.jobmaster.reports.health.tables import TableHealth, tables_of
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.health.verdict import (
     EpochCounts,
@@ -62,6 +63,7 @@ class Status(JobReport):
         month: cost per month, at the spec's prices.
         incomplete: SQL statements that do not equal their queries -> the checkpoint before which they do not. None: all
             do.
+        tables: by sink.
         verdict: whether the tables are fresh, complete and right; None: the job has never run.
         condition: the most urgent one. runbook: address of its page.
         exit_code: see DESIGN 8.2; healthy: whether it is 0.
@@ -95,6 +97,7 @@ class Status(JobReport):
     month: OmitNone[MonthCost] = None
     incomplete: OmitNone[Mapping[str, int]] = None
     verdict: OmitNone[JobVerdict] = None
+    tables: OmitNone[Mapping[str, TableHealth]] = None
 
 
 def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
@@ -134,6 +137,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
+        tables=tables_of(context, state, base),
         verdict=None if state is None else _verdict(context, state, base, unread, past(), now_ms),
     )
     condition, exit_code, step = _assess(status, max_lag_ms)

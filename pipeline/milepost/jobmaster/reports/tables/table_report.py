@@ -166,7 +166,7 @@ def table_report(context: JobContext, name: str) -> TableReport:
     head = context.log.head()
     state = None if head is None else head.state
     sink = _sink(context, state, name)
-    shown = None if state is None else _shown(state, name)
+    shown = None if state is None else checkpoint_shown(state, name)
     metadata = None if shown is None else context.metadata(shown)
     contents = None if metadata is None else metadata.tables.get(name)
     contents = contents if contents is not None and contents.checkpoint_id else None
@@ -188,7 +188,7 @@ def table_report(context: JobContext, name: str) -> TableReport:
         head=None if newest is None else int(newest.checkpoint_id),
         shows=None if contents is None or shown is None else int(shown.checkpoint_id),
         timeline=None if contents is None or shown is None else shown.timeline,
-        waits=None if state is None else _waits(state, name),
+        waits=None if state is None else reason_to_wait(state, name),
         event_time=watermark_text(watermark_us),
         age_ms=None if watermark_us is None else max(0, context.store.clock_ms() - watermark_us // 1000),
         rows=0 if contents is None else contents.rows,
@@ -225,7 +225,7 @@ def _sink(context: JobContext, state: ManifestState | None, name: str) -> SinkSp
     )
 
 
-def _shown(state: ManifestState, name: str) -> CompletedCheckpoint | None:
+def checkpoint_shown(state: ManifestState, name: str) -> CompletedCheckpoint | None:
     """Return the newest checkpoint of the live lineage that the table shows, by the manifest; None: none yet.
 
     While a sink has yet to follow a switch of the timeline, that is the checkpoint that it is about to show.
@@ -234,7 +234,8 @@ def _shown(state: ManifestState, name: str) -> CompletedCheckpoint | None:
     return next((item for item in reversed(lineage_of_head) if name not in item.unconfirmed), None)
 
 
-def _waits(state: ManifestState, name: str) -> str | None:
+def reason_to_wait(state: ManifestState, name: str) -> str | None:
+    """Return why a table does not show the head of the job, by the manifest; None: it does."""
     if state.reconciliation is not None and name in state.reconciliation.sinks:
         return f"it has yet to follow timeline {state.live}: readers may see another checkpoint"
     waiting = [str(item.checkpoint_id) for item in state.unconfirmed() if name in item.unconfirmed]

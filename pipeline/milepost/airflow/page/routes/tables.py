@@ -1,0 +1,77 @@
+"""The page of all tables of the jobs that the user may read, those with problems first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from milepost.airflow.page.frame.access import ReadableDags
+from milepost.airflow.page.frame.rendering import page
+from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
+from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
+from milepost.jobmaster import TableHealth
+from milepost.jobspec.job import SinkSpec
+from milepost.views import Meaning, grade_meaning
+
+router = APIRouter()
+
+_WORDS = {Meaning.BAD: "stale", Meaning.WARN: "stale", Meaning.GOOD: "fresh"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableLine:
+    """A line of the list.
+
+    Attributes:
+        table: None: its job could not be read. word: its state. text: how fresh it is, or what is wrong.
+    """
+
+    reading: JobReading
+    sink: SinkSpec
+    table: TableHealth | None
+    tone: Meaning
+    word: str
+    text: str
+
+    @property
+    def counts_changes(self) -> bool:
+        """Whether the number of rows includes replaced and deleted ones."""
+        return self.sink.mode == "upsert" and not self.sink.by_buckets
+
+    @property
+    def order(self) -> tuple[int, str, str]:
+        """The most urgent first, then by name, so that tables of one name are together."""
+        return list(Meaning).index(self.tone), self.sink.name, self.reading.job.loaded.spec.name
+
+
+@router.get("/tables")
+def tables(request: Request, readable: ReadableDags) -> HTMLResponse:
+    """List the tables of all jobs."""
+    jobs, refused = jobs_of_deployment(readable)
+    lines = sorted((line for reading in JOB_READER.read(jobs) for line in _lines(reading)), key=lambda line: line.order)
+    return page(request, "tables.html", lines=lines, refused=len(refused))
+
+
+def _lines(reading: JobReading) -> Iterator[TableLine]:
+    for sink in reading.job.loaded.spec.sinks:
+        table = ((reading.status.tables if reading.status is not None else None) or {}).get(sink.name)
+        yield TableLine(reading, sink, table, *_state(reading, table))
+
+
+def _state(reading: JobReading, table: TableHealth | None) -> tuple[Meaning, str, str]:
+    """Return how urgent a table is, its state as a word, and its freshness or its problem."""
+    status = reading.status
+    if status is None or table is None:
+        return reading.badge.tone, "unreadable", reading.problem
+    if table.waits is not None:
+        return Meaning.WARN, "waits", table.waits
+    if table.shows is None:
+        return Meaning.CALM, "empty", ""
+    fresh = None if status.verdict is None else status.verdict.fresh
+    tone, text = (Meaning.CALM, "") if fresh is None else (grade_meaning(fresh.grade), fresh.text)
+    if (table.rules_met or 0) < (table.rules or 0) and tone is not Meaning.BAD:
+        return Meaning.WARN, "rules not met", text
+    return tone, _WORDS.get(tone, "published"), text
