@@ -279,7 +279,7 @@ def _epoch(row: StoredRow, name: str) -> TableEpoch:
 def _rules(context: JobContext, state: ManifestState | None, name: str) -> Iterator[TableRule]:
     suites = [suite for suite in context.job.spec.quality if suite.sink == name]
     expectations = [expectation for suite in suites for expectation in suite.expectations]
-    verdicts = _verdicts(context, state, name) if expectations else []
+    verdicts = verdicts_of(context, state, name) if expectations else []
     for number, expectation in enumerate(expectations):
         columns = columns_of(expectation)
         same = sum(_is_same(earlier, expectation) for earlier in expectations[:number])
@@ -288,7 +288,7 @@ def _rules(context: JobContext, state: ManifestState | None, name: str) -> Itera
             columns=tuple(columns),
             severity=expectation.severity,
             bounds=rule_bounds(expectation),
-            results=tuple(_results(verdicts, expectation.type, ", ".join(columns) or None, same)),
+            results=tuple(results_of(verdicts, expectation.type, ", ".join(columns) or None, same)),
         )
 
 
@@ -307,7 +307,7 @@ _Verdict = tuple[int, str, tuple[ExpectationResult, ...]]
 """Checkpoint, when it completed, and the results of its rules."""
 
 
-def _results(verdicts: Iterable[_Verdict], type_: str, column: str | None, same: int) -> Iterator[RuleResult]:
+def results_of(verdicts: Iterable[_Verdict], type_: str, column: str | None, same: int) -> Iterator[RuleResult]:
     """Yield the results of a rule. same: number of rules before it with the same type and columns."""
     for checkpoint_id, completed, results in verdicts:
         matching = [result for result in results if (result.type, result.column) == (type_, column)]
@@ -316,11 +316,11 @@ def _results(verdicts: Iterable[_Verdict], type_: str, column: str | None, same:
             yield RuleResult(checkpoint_id, completed, result.success, result.observed, result.exception)
 
 
-def _verdicts(context: JobContext, state: ManifestState | None, name: str) -> list[_Verdict]:
+def verdicts_of(context: JobContext, state: ManifestState | None, name: str, most: int | None = None) -> list[_Verdict]:
     """Return the verdicts of the newest retained checkpoints on a table, newest first. Damaged ones are left out."""
     if state is None:
         return []
-    newest = timeline_ancestry(state, state.timeline())[-MAX_VERDICTS:]
+    newest = timeline_ancestry(state, state.timeline())[-(most or MAX_VERDICTS) :]
 
     def read(checkpoint: CompletedCheckpoint) -> tuple[ExpectationResult, ...]:
         handle = checkpoint.metadata
