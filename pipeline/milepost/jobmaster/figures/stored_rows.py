@@ -55,7 +55,6 @@ class StoredRow:
     quality: str | None
     requests: dict[str, int] | None
     task_ms: int | None
-    sinks: dict[str, dict[str, int | None] | None] | None
 
 
 class ChainedRow(Protocol):

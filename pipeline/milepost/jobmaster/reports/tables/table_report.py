@@ -254,13 +254,14 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
     stored = StoredRows(context.store)
     try:
         rows = list(islice(lineage(stored.days(), newest.checkpoint_id, state.live), SHOWN_EPOCHS))
-    except StoreUnavailable as error:  # epochs merge these rows at this moment
+        figures = stored.nodes(rows)
+    except (NotFound, StoreUnavailable) as error:  # epochs merge these rows at this moment
         return [], [error.message]
-    return [_epoch(row, name) for row in reversed(rows)], stored.unreadable
+    sinks = (figures.get((row.checkpoint_id, row.timeline), {}).get("sinks", {}) for row in reversed(rows))
+    return [_epoch(row, own.get(name, {})) for row, own in zip(reversed(rows), sinks, strict=True)], stored.unreadable
 
 
-def _epoch(row: StoredRow, name: str) -> TableEpoch:
-    own = (row.sinks or {}).get(name) or {}
+def _epoch(row: StoredRow, own: Mapping[str, Any]) -> TableEpoch:
     age_ms = None
     if row.lag_ms is not None and row.end_time is not None and row.trigger_time is not None:
         age_ms = max(0, row.lag_ms + row.end_time - row.trigger_time)
