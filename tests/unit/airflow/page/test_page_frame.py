@@ -43,7 +43,7 @@ def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.Monke
 
     client = page_client(monkeypatch, *job_dags(SparklessJob.create(tmp_path).folder / "config").values())
     stranger, forged = client.logged_out(), PageClient(pages, {"Authorization": "Bearer eyJhbGciOiJub25lIn0.e30."})
-    parts = {"dag_id": "small__epoch", "checkpoint_id": "1", "name": "not-found"}
+    parts = {"dag_id": "small__epoch", "checkpoint_id": "1", "sink": "table", "name": "not-found"}
     addresses = [route.path.format(**parts) for route in pages.routes if isinstance(route, APIRoute)]
     assert "/jobs" in addresses
     for address in addresses:
