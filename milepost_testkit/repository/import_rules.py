@@ -68,6 +68,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "leadership reports",
         "rollback run metrics landing",
         "backfill migration savepoints",
+        "tracing",
         "jobmaster",
     ),
     "jobmaster.reports": (

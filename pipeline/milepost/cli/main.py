@@ -17,7 +17,7 @@ from typer.models import CommandInfo
 
 from milepost import __version__
 from milepost.acts import ABORT, CANCEL, FSCK, GC, REALIGN, RESUME, START, VERIFY
-from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show, table
+from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show, table, why
 from milepost.cli.running import epochs, landing
 from milepost.cli.switching import backfill, migrate, rollback, savepoints
 from milepost.cli.terminal.act_command import ActCommand
@@ -169,7 +169,7 @@ _GROUPS: dict[str, tuple[Any, ...]] = {
         ActCommand(RESUME),
         server,
     ),
-    _READING: (jobs, checkpoints, ActCommand(VERIFY), show, health, table, data, diff, plot, runbook),
+    _READING: (jobs, checkpoints, ActCommand(VERIFY), show, health, table, data, diff, why, plot, runbook),
     "Go back, replay, repair": (
         rollback.COMMAND,
         ActCommand(REALIGN, asks=True, plans=True),

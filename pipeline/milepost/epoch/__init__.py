@@ -70,5 +70,11 @@ if TYPE_CHECKING:
     from milepost.epoch.subtask_shares import shares_of as shares_of
     from milepost.epoch.summary import summary_of as summary_of
     from milepost.epoch.summary import watermark_of as watermark_of
+    from milepost.epoch.traced import OBJECT as OBJECT
+    from milepost.epoch.traced import RECORD as RECORD
+    from milepost.epoch.traced import EpochTracer as EpochTracer
+    from milepost.epoch.traced import RowFilter as RowFilter
+    from milepost.epoch.traced import TracedEpoch as TracedEpoch
+    from milepost.epoch.traced import TracedSplit as TracedSplit
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -108,6 +108,11 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.trigger_result import Triggered as Triggered
     from milepost.jobmaster.savepoints.restore import StartedFromSavepoint as StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import DisposedSavepoint as DisposedSavepoint
+    from milepost.jobmaster.tracing.origin import OriginInput as OriginInput
+    from milepost.jobmaster.tracing.origin import OriginStep as OriginStep
+    from milepost.jobmaster.tracing.origin import Place as Place
+    from milepost.jobmaster.tracing.origin import RowOrigin as RowOrigin
+    from milepost.jobmaster.tracing.tracing import TraceLimits as TraceLimits
     from milepost.storage import StoreRequests as StoreRequests
     from milepost.tables.records import CatalogAddress as CatalogAddress
     from milepost.tables.records import TableAddress as TableAddress

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.savepoints.listed import ListedSavepoint
     from milepost.jobmaster.savepoints.restore import Restores
     from milepost.jobmaster.savepoints.savepoints import Savepoints
+    from milepost.jobmaster.tracing.tracing import Tracing
 
 
 class JobMaster:
@@ -203,3 +204,9 @@ class JobMaster:
         from milepost.jobmaster.reports.reports import Reports
 
         return Reports(self.context)
+
+    @cached_property
+    def tracing(self) -> Tracing:
+        from milepost.jobmaster.tracing.tracing import Tracing
+
+        return Tracing(self.context)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from milepost.jobspec.job import SourceSpec
+from milepost.protocol.records import ObjectStore
 from milepost.sources import csv, json_lines, messages, parquet
-from milepost.sources.contract import ObjectReader
+from milepost.sources.contract import ObjectReader, SourceObject
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.kernel.file_columns import FileColumns
 
@@ -46,3 +47,13 @@ def build_reader(name: str, spec: SourceSpec, files: Mapping[str, FileColumns] |
     if files:
         return parquet.LandedFileReader(declared, files)
     return FORMATS[layout.format](declared, layout.options)
+
+
+def record_lines(name: str, spec: SourceSpec, store: ObjectStore, obj: SourceObject) -> Iterator[int]:
+    """Yield the line at which each record of an object begins, from 1; nothing for a format without lines.
+
+    Raises: BadObject: it cannot be read. CommitConflict, NotFound: it was changed or deleted.
+    """
+    reader = build_reader(name, spec)
+    if isinstance(reader, csv.CsvReader | json_lines.JsonLinesReader):
+        yield from reader.record_lines(store, obj)

@@ -34,7 +34,7 @@ def replayed_dimensions(
     inputs: dict[str, DimensionInput] = {}
     for name in sorted(context.spec.dimensions):
         from_tip = tip.dimensions.get(name) if tip is not None else None
-        recorded = _recorded(context, state, replayed, lineage, name) if replayed else from_tip
+        recorded = recorded_dimension(context, state, replayed, lineage, name) if replayed else from_tip
         if recorded is not None:
             inputs[name] = DimensionInput(recorded.objects, recorded)
     if inputs.keys() == context.spec.dimensions.keys():
@@ -42,13 +42,14 @@ def replayed_dimensions(
     return dimension_inputs(plan_dimensions(context)) | inputs
 
 
-def _recorded(
+def recorded_dimension(
     context: JobContext,
     state: ManifestState,
     replayed: Sequence[RecordedRange],
     lineage: Sequence[RecordedRange],
     name: str,
 ) -> DimensionSnapshot | None:
+    """Return the snapshot of a static source, as of the last replayed range or the next retained checkpoint."""
     for range_ in lineage:
         checkpoint = (
             state.checkpoint(range_.checkpoint_id) if range_.checkpoint_id >= replayed[-1].checkpoint_id else None

@@ -42,7 +42,7 @@ from milepost.protocol.records import CheckpointId, ManifestState, TimelineId
 from milepost.sources import SourceObject
 from milepost.storage import read_handle
 
-_NOTHING_SKIPPED = {"hidden": 0, "empty": 0, "before_start": 0, "ignored_changes": 0}
+_NOTHING_SKIPPED = dict.fromkeys(("hidden", "empty", "before_start", "ignored_changes"), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,19 @@ def lineage_since(context: JobContext, head: CheckpointId, since: CheckpointId) 
 
 
 def recorded_ranges(
-    context: JobContext, lineage: Sequence[CompletedEpoch], starts: str | None, base: Consumed, head: Consumed
+    context: JobContext,
+    lineage: Sequence[CompletedEpoch],
+    starts: str | None,
+    base: Consumed,
+    head: Consumed,
+    *,
+    drained: bool = False,
 ) -> tuple[RecordedRange, ...]:
     """Return the ranges of the lineage, in order.
 
     Args:
         lineage: oldest first. starts: watermark of the fork point.
-        base, head: what the fork point, and the newest checkpoint of the lineage, have consumed.
+        base, head: consumed by the fork point, and by the newest checkpoint. drained: whether event time may end.
     Raises:
         InvalidRequest: the records do not lead from one to the other; a checkpoint between them was restored or
             bootstrapped; or an epoch between them ended the event time.
@@ -146,7 +152,7 @@ def recorded_ranges(
                 checkpoint_id=int(checkpoint.checkpoint_id),
             )
         record = decode_input_record(read_handle(context.store, checkpoint.plan))
-        if record.final:
+        if record.final and not drained:
             raise InvalidRequest(
                 f"job {context.spec.name}: checkpoint {checkpoint.checkpoint_id} ended the event time of a drained "
                 "job: a backfill cannot replay past it. Nothing was changed.",
@@ -270,8 +276,7 @@ def _check_log_complete(
 
 def _begins(context: JobContext, source: str, landed: LandedRange) -> bool:
     """Return whether an epoch from checkpoint 0 may have read a range: from the first record that was retained then."""
-    log = context.source_log(source)
-    newest = log.newest()
+    newest = (log := context.source_log(source)).newest()
     return newest is not None and landed.first <= log.first(newest)
 
 

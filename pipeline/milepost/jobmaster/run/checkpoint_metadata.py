@@ -28,6 +28,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.payloads import payloads_of
 from milepost.jobmaster.run.shares import subtask_shares
 from milepost.jobspec.graph import state_signatures
+from milepost.jobspec.job import SourceSpec
 from milepost.language.times import in_us
 from milepost.operators import StatefulOperator
 from milepost.protocol.exchange import (
@@ -97,7 +98,7 @@ def build_metadata(
     """
     pending, base = opened.pending, opened.base
     verified = results.verified
-    snapshots = _operator_snapshots(plan, operators, verified)
+    snapshots = operator_snapshots(plan, operators, verified)
     tasks = results.tasks()
     tables_before = dict(base.tables) if base is not None else {}
     return CheckpointMetadata(
@@ -232,13 +233,8 @@ def _source_snapshot(
         ahead_since = int(pending.checkpoint_id)
     tombstones = sum(ack.get("tombstones", 0) for ack in acks)
     skipped = {**item.skipped, "tombstones": tombstones} if tombstones else item.skipped
-    partitions = newest_by_partition(before.partitions if before else {}, (ack["partitions"] for ack in acks))
-    watermark_us = None
-    if spec.event_time is not None:
-        reached_us = delivered_event_time(newest_us, partitions, item.behind)
-        watermark_us = source_watermark(
-            before.watermark_us if before else None, reached_us, in_us(spec.watermark_delay)
-        )
+    reached_us, reached_by = (before.watermark_us, before.partitions) if before else (None, {})
+    watermark_us, partitions = source_progress(spec, item, acks, reached_us, reached_by)
     consumed, run = append(
         context.store,
         f"{consumed_prefix(pending.checkpoint_id, pending.token)}{item.name}-",
@@ -276,6 +272,25 @@ def _source_snapshot(
     )
 
 
+def source_progress(
+    spec: SourceSpec,
+    item: SourceInput,
+    acks: Sequence[Mapping[str, Any]],
+    watermark_us: int | None,
+    partitions: Mapping[str, int],
+) -> tuple[int | None, dict[str, int]]:
+    """Return watermark and newest event times by partition of a source after an epoch.
+
+    Args:
+        acks: what its subtasks acknowledged. watermark_us, partitions: at the start of the epoch.
+    """
+    newest = newest_by_partition(partitions, (ack["partitions"] for ack in acks))
+    if spec.event_time is None:
+        return None, newest
+    reached_us = delivered_event_time(newest_event_us(acks), newest, item.behind)
+    return source_watermark(watermark_us, reached_us, in_us(spec.watermark_delay)), newest
+
+
 def _stored_as(context: JobContext, source: str) -> str | None:
     """Return the former name of a landed source under which its log is stored; None: its own name."""
     stored = context.stored_name(source) if context.spec.sources[source].is_landed else source
@@ -291,9 +306,10 @@ def newest_event_us(acks: Iterable[Mapping[str, Any]], field: str = "newest_even
     return max((ack[field] for ack in acks if ack[field] is not None), default=None)
 
 
-def _operator_snapshots(
+def operator_snapshots(
     plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: VerifiedAnswers
 ) -> dict[str, OperatorSnapshot]:
+    """Return the state of each operator after an epoch, from what its subtasks acknowledged."""
     snapshots = {}
     for uid, operator in sorted(hosted.items()):
         acks = payloads_of(verified, "operators", uid)

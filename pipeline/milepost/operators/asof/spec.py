@@ -9,13 +9,16 @@ from milepost.language import ColumnType, Path, Problem
 from milepost.operators.base.operator_spec import NOTHING, EventTimeRule
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import APPEND, OutputRows
+from milepost.operators.base.row_trace import RowTrace
 from milepost.operators.base.state_bounds import StateBound, column_list
 from milepost.operators.base.two_inputs import (
     PairedOperator,
     joined_columns,
     joined_lineage,
+    left_trace,
     pair_column_problems,
     paired_problems,
+    right_trace,
 )
 
 
@@ -56,6 +59,9 @@ class AsofOperator(PairedOperator):
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         return joined_lineage(self, inputs, [*self.key, (times[0], times[1])])
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return (left_trace(inputs[0]), right_trace(self, inputs[1]))
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         return {}

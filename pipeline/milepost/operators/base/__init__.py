@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from milepost.operators.base.output_rows import UPDATES as UPDATES
     from milepost.operators.base.output_rows import Columns as Columns
     from milepost.operators.base.output_rows import OutputRows as OutputRows
+    from milepost.operators.base.row_trace import RowTrace as RowTrace
+    from milepost.operators.base.row_trace import TimeSpan as TimeSpan
     from milepost.operators.base.state_bounds import OUTPUT_TABLE as OUTPUT_TABLE
     from milepost.operators.base.state_bounds import InputMode as InputMode
     from milepost.operators.base.state_bounds import StateBound as StateBound

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from milepost.language import Aggregate, ColumnName, ColumnType, Many, OrderColumn, Path, Problem, SpecModel, StepName
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import OutputRows
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import InputMode, StateBound, growth_over_updates
 
 REMEMBERS = "remembers"
@@ -105,6 +106,14 @@ class OperatorSpec(SpecModel, ABC):
 
         Args:
             inputs: lineage of its inputs, in order. times: the event time column of each; None if it has none.
+        """
+
+    @abstractmethod
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        """Return how an output row's values select the rows of its inputs that made it; see `RowTrace`.
+
+        Args:
+            inputs: columns of its inputs, in order. times: the event time column of each; None if it has none.
         """
 
     @property
@@ -262,6 +271,9 @@ class KeyedOperator(StatefulSpec):
 
     inputs: OneInput
     key: KeyColumns
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return (RowTrace(0, same_names(self.key)),)
 
     @property
     def key_texts(self) -> list[str]:

@@ -12,6 +12,7 @@ from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import OperatorSpec, StatefulSpec, distinct
 from milepost.operators.base.origins import JOINED, Origins, RowsLineage, union
 from milepost.operators.base.output_rows import Columns, OutputRows, append_problems, event_time_problems, key_problems
+from milepost.operators.base.row_trace import RowTrace, same_names
 
 SIDES = ("left", "right")
 """Names of the inputs by position, as in state tables and in `columns`."""
@@ -143,3 +144,15 @@ def joined_lineage(
     columns: dict[str, Origins] = dict(left.columns)
     columns |= {new.get(name, name): origins for name, origins in right.columns.items() if name not in keys}
     return RowsLineage(columns, rows)
+
+
+def left_trace(left: Sequence[str]) -> RowTrace:
+    """Return the trace to the left rows, if each output row has the columns of one."""
+    return RowTrace(0, same_names(left))
+
+
+def right_trace(operator: TwoInputs, right: Sequence[str]) -> RowTrace:
+    """Return the trace to the right rows: those of the key, of which the output row has the columns of one."""
+    keys = {name: left for left, name in operator.key}
+    new = {column: name for name, column in operator.renamed.items()}
+    return RowTrace(1, keys, {name: new.get(name, name) for name in right if name not in keys})

@@ -10,6 +10,7 @@ from milepost.language.times import format_duration
 from milepost.operators.base.operator_spec import FOR_EVER, NOTHING, REMEMBERS, EventTimeRule, KeyedOperator
 from milepost.operators.base.origins import FILTERED, RowsLineage
 from milepost.operators.base.output_rows import APPEND, OutputRows, append_problems, event_time_problems, key_problems
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import StateBound, bound_per_key, column_list, plus
 
 
@@ -54,6 +55,9 @@ class DeduplicateOperator(KeyedOperator):
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         time = times[0] if self.ttl is not None else None
         return inputs[0].decided_by(inputs[0].by(FILTERED, (*self.key, time)))
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return (RowTrace(0, same_names(self.key), same_names(inputs[0])),)
 
     @property
     def has_late_rows(self) -> bool:

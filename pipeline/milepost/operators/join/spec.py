@@ -13,6 +13,7 @@ from milepost.language.times import format_duration, in_us
 from milepost.operators.base.operator_spec import EventTimeRule
 from milepost.operators.base.origins import RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import InputMode, StateBound, plus
 from milepost.operators.base.two_inputs import (
     SIDES,
@@ -20,8 +21,10 @@ from milepost.operators.base.two_inputs import (
     PairedOperator,
     joined_columns,
     joined_lineage,
+    left_trace,
     pair_column_problems,
     paired_problems,
+    right_trace,
 )
 from milepost.operators.join.condition import ComparisonText
 from milepost.operators.join.row_bound import Bound, BoundText, RowBound, bound_text
@@ -171,6 +174,18 @@ class JoinOperator(PairedOperator):
             held = {name: union(left.of(name), right.of(other)) for name, other in shown if name is not None}
             return RowsLineage({**joined.columns, **held}, joined.rows)
         return joined
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        """Return the traces to both inputs.
+
+        In an unmatched right row, only the left key and event time columns have values, and they are its own.
+        """
+        left, right = left_trace(inputs[0]), right_trace(self, inputs[1])
+        if self.how in LEFT_ALONE:
+            return (left, RowTrace(1, right.equal))
+        if self.how in RIGHT_UNMATCHED:
+            left = RowTrace(0, same_names(name for name, _ in self.key), left.equal)
+        return (left, right)
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         # State holds the rows that can still match within these bounds. A signature without `how` means inner.

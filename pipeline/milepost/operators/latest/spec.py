@@ -26,6 +26,7 @@ from milepost.operators.base.output_rows import (
     key_problems,
     scalar_problems,
 )
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.sql_lineage import condition_origins
 from milepost.operators.base.state_bounds import StateBound, bound_per_key, column_list, plus
 
@@ -104,6 +105,10 @@ class LatestOperator(KeyedOperator):
                 name: rows.of(name) for name in self.columns
             }
         return RowsLineage(columns, union(rows.rows, *deciding), rows.any_column)
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        picked = () if self.is_partial else [name for name in inputs[0] if name in (self.columns or inputs[0])]
+        return (RowTrace(0, same_names(self.key), same_names(picked)),)
 
     @property
     def is_partial(self) -> bool:

@@ -9,12 +9,15 @@ from milepost.language import ColumnType, Path, Problem, did_you_mean
 from milepost.operators.base.operator_spec import EventTimeRule, OrderColumns, RowWiseSpec, ordered_columns
 from milepost.operators.base.origins import SORTED, RowsLineage, union
 from milepost.operators.base.output_rows import APPEND, OutputRows, append_problems, key_problems
+from milepost.operators.base.row_trace import RowTrace
 from milepost.operators.base.two_inputs import (
     TwoInputs,
     joined_columns,
     joined_lineage,
     key_type_problems,
+    left_trace,
     pair_column_problems,
+    right_trace,
 )
 
 
@@ -79,6 +82,9 @@ class LookupOperator(TwoInputs, RowWiseSpec):
         joined = joined_lineage(self, inputs, self.key)
         order = inputs[1].by(SORTED, ordered_columns(self.order_by))
         return RowsLineage(joined.columns, union(joined.rows, order), joined.any_column)
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return (left_trace(inputs[0]), right_trace(self, inputs[1]))
 
     def columns_read(
         self, input_name: str, columns: Sequence[str], read_of_output: Callable[[], frozenset[str]]

@@ -9,6 +9,7 @@ from milepost.language import ColumnType, Path, Problem
 from milepost.operators.base.operator_spec import EventTimeRule, KeyedOperator
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import UPDATES, OutputRows, key_problems
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import StateBound, bound_per_key
 
 
@@ -51,6 +52,9 @@ class MaterializeOperator(KeyedOperator):
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         (rows,) = inputs
         return rows
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return (RowTrace(0, same_names(self.key), same_names(inputs[0])),)
 
     def signature(self, *, retracts: bool) -> dict[str, Any]:
         return {}

@@ -12,6 +12,7 @@ from milepost.operators.base.key_types import key_family
 from milepost.operators.base.operator_spec import EventTimeRule, KeyColumns, StatefulSpec
 from milepost.operators.base.origins import GROUPED, MADE_OF, RowsLineage, after_step, union
 from milepost.operators.base.output_rows import APPEND, UPDATES, OutputRows, append_problems, key_problems
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import OUTPUT_TABLE, StateBound, column_list
 
 
@@ -75,6 +76,9 @@ class ProcessOperator(StatefulSpec):
         keys = (rows.by(GROUPED, self.key) for rows in inputs)
         whole = after_step(MADE_OF, union(*(rows.whole for rows in inputs)))
         return RowsLineage({}, union(*(rows.rows for rows in inputs), *keys), whole)
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        return tuple(RowTrace(position, same_names(self.key)) for position in range(len(inputs)))
 
     @property
     def key_texts(self) -> list[str]:

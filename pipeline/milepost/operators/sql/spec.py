@@ -18,6 +18,7 @@ from milepost.language.sql import Branch, SqlPlan, SqlProblem, branches, check_r
 from milepost.operators.base.operator_spec import EventTimeRule, RowWiseSpec, distinct
 from milepost.operators.base.origins import RowsLineage
 from milepost.operators.base.output_rows import APPEND, RETRACTIONS, Columns, OutputRows, nanosecond_problems
+from milepost.operators.base.row_trace import RowTrace
 from milepost.operators.base.sql_lineage import sql_lineage
 
 
@@ -54,6 +55,22 @@ class SelectSpec(RowWiseSpec):
 
     def lineage(self, inputs: Sequence[RowsLineage], times: Sequence[str | None]) -> RowsLineage:
         return sql_lineage(self.query, dict(zip(self.inputs, inputs, strict=True)))
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        """Return a trace for each SELECT, by the columns that it passes unchanged."""
+        traces, names = [], list[str]()
+        for select in branches(self.query, self.inputs):
+            position = self.inputs.index(select.input)
+            plan = select.plan([*inputs[position]])
+            own = [name for name, _ in plan.columns]
+            names = names or own  # those of the first SELECT name the columns
+            equal = {
+                plan.passthrough[name]: shown
+                for name, shown in zip(own, names, strict=True)
+                if name in plan.passthrough
+            }
+            traces.append(RowTrace(position, equal))
+        return tuple(traces)
 
     def columns_read(
         self, input_name: str, columns: Sequence[str], read_of_output: Callable[[], frozenset[str]]

@@ -26,6 +26,7 @@ from milepost.operators.base.output_rows import (
     key_problems,
     scalar_problems,
 )
+from milepost.operators.base.row_trace import RowTrace, same_names
 from milepost.operators.base.state_bounds import StateBound, bound_per_key
 
 MOST_ROWS = 1_000
@@ -113,6 +114,10 @@ class TopOperator(KeyedOperator):
         deciding = union(rows.rows, rows.by(GROUPED, self.key), order)
         ranked = {} if self.rank is None else {self.rank: union(rows.by(GROUPED, self.key), order)}
         return RowsLineage({**rows.columns, **ranked} if rows.columns else {}, deciding, rows.any_column)
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        picked = inputs[0] if self.rank is None else ()  # a rank depends on the other rows of the key
+        return (RowTrace(0, same_names(self.key), same_names(picked)),)
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
         return [("", [*self.key, *ordered_columns(self.order_by)])]

@@ -28,7 +28,7 @@ from milepost.operators.base.aggregate_calls import (
     recorded_columns,
     value_tables,
 )
-from milepost.operators.base.edges import WINDOW_COLUMNS, WINDOW_END
+from milepost.operators.base.edges import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from milepost.operators.base.operator_spec import REMEMBERS, Aggregates, AnyColumns, EventTimeRule, KeyedOperator
 from milepost.operators.base.origins import GROUPED, MADE_OF, WINDOWED, Origins, RowsLineage, union
 from milepost.operators.base.output_rows import (
@@ -40,6 +40,7 @@ from milepost.operators.base.output_rows import (
     event_time_problems,
     key_problems,
 )
+from milepost.operators.base.row_trace import RowTrace, TimeSpan, same_names
 from milepost.operators.base.state_bounds import OUTPUT_TABLE, StateBound, column_list, plus
 
 LAST_MOMENT_US = -1
@@ -266,6 +267,11 @@ class WindowOperator(KeyedOperator):
         columns |= dict.fromkeys(WINDOW_COLUMNS, rows.by(MADE_OF, (time,)))
         columns |= aggregate_lineage(self.aggregates, self.inputs[0], rows, time)
         return RowsLineage(columns, union(rows.rows, rows.by(GROUPED, self.key), rows.by(WINDOWED, (time,))))
+
+    def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
+        (time,) = times
+        span = None if time is None else TimeSpan(time, WINDOW_START, WINDOW_END)
+        return (RowTrace(0, same_names(self.key), span=span),)
 
     @property
     def named_columns(self) -> tuple[str, ...]:

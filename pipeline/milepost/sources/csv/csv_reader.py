@@ -20,7 +20,7 @@ import pyarrow.csv as pacsv
 from milepost.errors import InvalidRequest
 from milepost.language import ColumnType, records_are_lines
 from milepost.protocol.records import ObjectStore
-from milepost.sources.contract import BadObject, BadRecord, ObjectPart, printable
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject, printable, whole_object
 from milepost.sources.csv.csv_text import CsvText
 from milepost.sources.csv.record_lines import RecordLines
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
@@ -164,6 +164,13 @@ class CsvReader:
                 yield self._bad_record(key, record, names)
         if last is not None and self._text.is_unclosed(last):
             raise _unclosed(key, last)
+
+    def record_lines(self, store: ObjectStore, obj: SourceObject) -> Iterator[int]:
+        """Yield the line, from 1, at which each record of an object begins, in order. Raises as `salvage_part`."""
+        body = open_object(store, obj)
+        header = self._header(obj.key, body)
+        if header is not None:
+            yield from (record.line for record in self._records(whole_object(obj), body, header))
 
     def _records(self, part: ObjectPart, body: ObjectBody, header: _Header) -> Iterator[RawRecord]:
         key = part.object.key

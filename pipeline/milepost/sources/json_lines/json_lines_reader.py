@@ -15,7 +15,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from milepost.protocol.records import ObjectStore
-from milepost.sources.contract import BadObject, BadRecord, ObjectPart
+from milepost.sources.contract import BadObject, BadRecord, ObjectPart, SourceObject
 from milepost.sources.json_lines.json_objects import BLANK, TOO_DEEP, JsonObjects, as_integer, joined
 from milepost.sources.kernel.arrow_errors import DATA_ERRORS
 from milepost.sources.kernel.declared_columns import DeclaredColumns
@@ -93,6 +93,10 @@ class JsonLinesReader:
                 yield too_long_record(obj.key, record) if record.is_too_long else self._objects.explain(obj.key, record)
         if rows:
             self._refuse_missing(part, body, unseen)
+
+    def record_lines(self, store: ObjectStore, obj: SourceObject) -> Iterator[int]:
+        """Yield the line, from 1, of each record of an object, in order. Raises as `salvage_part`."""
+        return (record.line for record in _records(obj.key, open_object(store, obj)))
 
     # -- the second pass ----------------------------------------------------------------------------------------
 

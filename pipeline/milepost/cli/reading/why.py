@@ -1,0 +1,157 @@
+"""The command `why`, which traces a row of a table back to its input rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from milepost.cli.terminal.completion import sink_names
+from milepost.cli.terminal.open_job import checkpoint_at, open_job
+from milepost.cli.terminal.options import At, Job, Json, Verbose
+from milepost.cli.terminal.output import Output
+from milepost.epoch import counted
+from milepost.errors import CheckpointError, InvalidRequest
+
+if TYPE_CHECKING:
+    from milepost.jobmaster import OriginInput, Place, RowOrigin
+
+_SECONDS = 600
+_ROWS = 20
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the group."""
+    app.command()(why)
+
+
+def why(
+    ctx: typer.Context,
+    job: Job,
+    sink: Annotated[str, typer.Argument(metavar="SINK", help="Name of the sink.", autocompletion=sink_names)],
+    values: Annotated[
+        list[str], typer.Argument(metavar="COLUMN=VALUE…", help="Values of one row, such as those of its key.")
+    ],
+    at: At = None,
+    time_limit: Annotated[
+        float, typer.Option("--time-limit", min=1, metavar="SECONDS", help="Stop after this time, without a list.")
+    ] = _SECONDS,
+    rows: Annotated[
+        int, typer.Option("--rows", min=1, metavar="N", help="List at most N rows of each source.")
+    ] = _ROWS,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Show which input rows made a row of a table. Reads the recorded input again, and writes nothing."""
+    from milepost.jobmaster import TraceLimits
+    from milepost.spark.local import LocalTracer
+
+    output: Output = ctx.obj
+    named = _named(values)
+    master = open_job(job, ahead=True)
+    limits = TraceLimits(time_limit, rows)
+    origin = master.tracing.origin(sink, named, LocalTracer(), checkpoint_at(master, at), limits)
+    if output.json:
+        output.document(_document(origin), ok=origin.is_proven)
+    else:
+        _show(origin, output)
+    if not origin.is_proven:
+        raise typer.Exit(CheckpointError.exit_code)
+
+
+def _named(words: Sequence[str]) -> dict[str, str]:
+    """Return column -> value. Raises InvalidRequest."""
+    values = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise InvalidRequest(f"expected COLUMN=VALUE, got {word!r}. Nothing was read.")
+        if name in values:
+            raise InvalidRequest(f"column {name} was given twice. Nothing was read.")
+        values[name] = value
+    return values
+
+
+def _document(origin: RowOrigin) -> dict[str, Any]:
+    from milepost.cli.terminal.tables import as_rows
+
+    return {
+        "job": origin.job,
+        "sink": origin.sink,
+        "checkpoint_id": origin.checkpoint_id,
+        "row": as_rows(origin.row)[0],
+        "copies": origin.copies,
+        "epochs": origin.epochs,
+        "proven": origin.is_proven,
+        "problem": origin.problem,
+        "steps": [{"uid": s.uid, "kind": s.kind, "rows": s.rows, "by": list(s.by)} for s in origin.steps],
+        "not_narrowed": list(origin.whole),
+        "inputs": [
+            {
+                "source": item.source,
+                "rows": item.count,
+                "listed": [
+                    {
+                        "object": place.object,
+                        "line": place.line,
+                        "row": place.row,
+                        "checkpoint_id": place.checkpoint_id,
+                        "values": values,
+                    }
+                    for place, values in zip(item.places, as_rows(item.listed), strict=True)
+                ],
+            }
+            for item in origin.inputs
+        ],
+    }
+
+
+def _show(origin: RowOrigin, output: Output) -> None:
+    from milepost.cli.terminal.tables import as_rows, text_or_base64
+
+    copies = f", {origin.copies} times" if origin.copies > 1 else ""
+    output.text(f"{origin.sink} at checkpoint {origin.checkpoint_id}{copies}")
+    (row,) = as_rows(origin.row, text_or_base64)
+    output.table([*row], [[*row.values()]], breakable=True)
+    output.text()
+    output.text(f"back to the input, over {counted(origin.epochs, 'epoch')}")
+    output.table(
+        ["step", "kind", "rows", "selected by"],
+        [[step.uid, step.kind, step.rows, ", ".join(step.by) or "nothing: every row"] for step in origin.steps],
+    )
+    for item in origin.inputs:
+        output.text()
+        more = f", the first {len(item.places)}" if item.count > len(item.places) else ""
+        output.text(f"input rows of {item.source}: {item.count}{more}")
+        _show_input(item, output)
+    output.text()
+    total = sum(item.count for item in origin.inputs)
+    if origin.is_proven:
+        output.paragraph(f"proven: {counted(total, 'input row')} alone make this row", "", "")
+    else:
+        output.paragraph(f"not proven: {origin.problem}. The rows above are candidates", "", "")
+    if origin.whole:
+        text = f"no column of the row narrows {', '.join(origin.whole)}: every row of it was replayed"
+        output.paragraph(text, "", "")
+
+
+def _show_input(item: OriginInput, output: Output) -> None:
+    from milepost.cli.terminal.tables import as_rows, text_or_base64
+
+    if not item.places:
+        return
+    names = item.listed.column_names
+    rows = as_rows(item.listed, text_or_base64)
+    output.table(
+        ["object", _unit(item.places[0]), "checkpoint", *names],
+        [
+            [place.object, place.row if place.line is None else place.line, place.checkpoint_id, *row.values()]
+            for place, row in zip(item.places, rows, strict=True)
+        ],
+        breakable=True,
+    )
+
+
+def _unit(place: Place) -> str:
+    return "row" if place.line is None else "line"

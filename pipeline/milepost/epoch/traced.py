@@ -1,0 +1,63 @@
+"""Rows of a replayed epoch, as the job master and the data plane exchange them to trace an output row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from milepost.epoch.answers import EpochAnswers
+from milepost.epoch.plan import EpochPlan
+
+OBJECT, RECORD = "__object", "__record"
+"""Columns added to rows of a source: the key of their object, and the number of their record in it, from 0."""
+
+RowFilter = Callable[[str, pa.Table], pa.Table]
+"""Return the rows of a source to retain. Called with the source's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedSplit:
+    """Retained rows of one source subtask.
+
+    Attributes:
+        rows: with the columns `OBJECT` and `RECORD`; None: no row was read. bad: number of its bad records.
+        ack: what the subtask acknowledged: counts and event times of all its rows, not only the retained ones.
+        end: the subtask's last item, for a replay.
+    """
+
+    source: str
+    rows: pa.Table | None
+    bad: int
+    ack: Mapping[str, Any]
+    end: object
+
+    @property
+    def num_rows(self) -> int:
+        """Number of retained rows."""
+        return 0 if self.rows is None else int(self.rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedEpoch:
+    """A replayed epoch.
+
+    Attributes:
+        rows: output name -> its rows, in the order in which they were emitted. Those of sources have `OBJECT` and
+            `RECORD`.
+    """
+
+    answers: EpochAnswers
+    rows: Mapping[str, Sequence[pa.Table]]
+
+
+class EpochTracer(Protocol):
+    """Interface of the data plane to replay recorded epochs with some of their rows. Sinks get nothing."""
+
+    def read(self, plan: EpochPlan, retain: RowFilter) -> tuple[TracedSplit, ...]:
+        """Read the sources of an epoch. Raises SubtaskDeclined, or an error of the store."""
+
+    def run(self, plan: EpochPlan, splits: Sequence[TracedSplit]) -> TracedEpoch:
+        """Run the operators of an epoch over rows that `read` returned. Raises SubtaskDeclined."""

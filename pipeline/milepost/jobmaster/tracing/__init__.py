@@ -1,0 +1,1 @@
+"""Trace an output row back to the input rows that made it."""

@@ -1,0 +1,84 @@
+"""The origin of an output row: the input rows that made it, and the way to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class OriginStep:
+    """One node on the way back from the table to the input.
+
+    Attributes:
+        kind: of the operator; `source`.
+        rows: number of its emitted rows that the output row depends on.
+        by: columns whose values select them; () if none does, so that all of its rows count.
+    """
+
+    uid: str
+    kind: str
+    rows: int
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an input row is stored.
+
+    Attributes:
+        checkpoint_id: the checkpoint whose epoch read it. object: key of its object.
+        line: line of a text object, from 1; None: the object has no lines.
+        row: number of the row in the object, from 1.
+    """
+
+    source: str
+    checkpoint_id: int
+    object: str
+    line: int | None
+    row: int
+
+    def __str__(self) -> str:
+        at = f"row {self.row}" if self.line is None else f"line {self.line}"
+        return f"{self.object}, {at}, read by checkpoint {self.checkpoint_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginInput:
+    """Input rows of one source.
+
+    Attributes:
+        count: number of rows. listed: the first ones, with their values. places: of the listed rows.
+    """
+
+    source: str
+    count: int
+    listed: pa.Table
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOrigin:
+    """Where an output row comes from.
+
+    Attributes:
+        checkpoint_id: as of which the table was read. epochs: number of epochs that were read again.
+        row: the row of the table. copies: number of equal rows.
+        is_proven: whether a replay of the listed inputs alone made the row.
+        problem: why it is not proven; None if it is.
+        steps: from the table to the input.
+        whole: sources of which every row may count, because no column narrows them.
+    """
+
+    job: str
+    sink: str
+    checkpoint_id: int
+    row: pa.Table
+    copies: int
+    epochs: int
+    is_proven: bool
+    problem: str | None
+    steps: tuple[OriginStep, ...]
+    inputs: tuple[OriginInput, ...]
+    whole: tuple[str, ...]

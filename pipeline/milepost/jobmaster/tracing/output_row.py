@@ -1,0 +1,120 @@
+"""Find the row of a table that a person names, and compare it with what a replay emitted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from milepost.errors import InvalidRequest
+from milepost.jobmaster.tracing.selection import Known, comparable_values, selected
+from milepost.jobspec.graph import SinkInput
+from milepost.language import did_you_mean
+from milepost.language.times import parse_timestamp, python_rows
+from milepost.operators.base import DELETED_COLUMN
+
+_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRow:
+    """A row of a table.
+
+    Attributes:
+        row: the one row. copies: how often the table has it.
+    """
+
+    row: pa.Table
+    copies: int
+
+    def is_made_by(self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]]) -> bool:
+        """Return whether a replay emitted this row for the sink, exactly as often as the table has it."""
+        names = self.row.column_names
+        (expected,) = exact_rows(self.row)
+        tables = [table for table in emitted.get(sink.output, ()) if table.num_rows]
+        if sink.mode != "upsert":
+            rows = [row for table in tables for row in exact_rows(table.select(names))]
+            return rows.count(expected) == self.copies
+        newest: Any = None  # the last row of the key counts; a delete removes it
+        for table in tables:
+            of_key = selected(table, [Known.of(self.row.select(list(sink.key)))])
+            if of_key.num_rows:
+                newest = of_key.slice(of_key.num_rows - 1)
+        if newest is None or (DELETED_COLUMN in newest.column_names and newest.column(DELETED_COLUMN)[0].as_py()):
+            return False
+        return exact_rows(newest.select(names)) == [expected]
+
+
+def find_row(sink: str, pieces: Iterable[pa.Table], known: Known) -> OutputRow | None:
+    """Return the row of a table with known values; None: it has none.
+
+    Raises: InvalidRequest: several different rows match.
+    """
+    found: list[pa.Table] = []
+    for piece in pieces:
+        rows = selected(piece, [known])
+        if rows.num_rows:
+            found.append(rows)
+    if not found:
+        return None
+    rows = pa.concat_tables(found)
+    exact = exact_rows(rows)
+    if any(row != exact[0] for row in exact):
+        differ = [name for at, name in enumerate(rows.column_names) if len({repr(row[at]) for row in exact}) > 1]
+        raise InvalidRequest(
+            f"sink {sink}: {len(exact)} rows of its table match, and they differ. Nothing was read again.",
+            hint=f"name one of them: they differ in {', '.join(differ[:_NAMED])}",
+            sink=sink,
+        )
+    return OutputRow(rows.slice(0, 1), len(exact))
+
+
+def known_values(sink: str, schema: pa.Schema, values: Mapping[str, str]) -> Known:
+    """Return values that were written as text. Raises InvalidRequest: no such column, or no value of its type."""
+    return Known({name: comparable_values(_value(sink, schema, name, text)) for name, text in values.items()})
+
+
+def _value(sink: str, schema: pa.Schema, name: str, text: str) -> pa.ChunkedArray:
+    """Return a value of a column: `null` is null, and `'null'` is text."""
+    if name not in schema.names:
+        raise InvalidRequest(f"sink {sink}: its table has no column {name}; {did_you_mean(name, schema.names)}")
+    type_ = schema.field(name).type
+    try:
+        value: Any = None if text == "null" else _parsed(text, type_)
+        return pa.chunked_array([pa.array([value], type_)])
+    except (pa.ArrowException, InvalidOperation, NotImplementedError, OverflowError, TypeError, ValueError):
+        raise InvalidRequest(f"sink {sink}: {text!r} is no value of column {name}, which is {type_}.") from None
+
+
+def _parsed(text: str, type_: pa.DataType) -> Any:
+    if pa.types.is_timestamp(type_):
+        time = parse_timestamp(text)
+        return time if type_.tz is not None else time.replace(tzinfo=None)
+    if pa.types.is_decimal(type_):
+        return Decimal(text)
+    if pa.types.is_boolean(type_):
+        return {"true": True, "false": False}[text.lower()] if text.lower() in ("true", "false") else int("")
+    if pa.types.is_nested(type_) or pa.types.is_binary(type_):
+        raise TypeError(f"values of {type_} cannot be written as text")
+    if pa.types.is_string(type_):
+        return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
+    return pa.array([text]).cast(type_)[0].as_py()
+
+
+def exact_rows(rows: pa.Table) -> list[tuple[Any, ...]]:
+    """Return rows as tuples that are equal only if every value is the same: -0.0 is not 0.0, NaN is NaN."""
+    return [tuple(map(_exact, row.values())) for row in python_rows(rows)]
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, float):
+        return "float", "nan" if math.isnan(value) else repr(value)
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, dict):
+        return tuple((name, _exact(item)) for name, item in value.items())
+    return tuple(map(_exact, value)) if isinstance(value, list) else value

@@ -1,0 +1,268 @@
+"""Trace a row of a table back to the input rows that made it.
+
+1. The recorded input of every epoch up to the checkpoint is read again. Rows that cannot have made the row are dropped:
+   their values differ in a column that reaches the table unchanged, such as the key.
+2. The operators run over the rest, in this process and from the empty state, with the watermarks of all input.
+3. A walk back over what each node emitted selects the rows that the output row depends on.
+4. The operators run over these rows alone. Only if they make the same row, the list is proven.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from milepost.epoch import OBJECT, RECORD, EpochTracer, counted
+from milepost.errors import CheckpointExpired, InvalidRequest, NotFound, SourceChanged
+from milepost.jobmaster.backfill.consumed_input import consumed_by
+from milepost.jobmaster.backfill.replay import RecordedRange, lineage_since, recorded_ranges
+from milepost.jobmaster.backfill.replay_check import check_objects
+from milepost.jobmaster.job.code import read_code
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.tables.tables import Tables
+from milepost.jobmaster.tracing.origin import OriginInput, OriginStep, RowOrigin
+from milepost.jobmaster.tracing.output_row import OutputRow, find_row, known_values
+from milepost.jobmaster.tracing.places import find_places
+from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch, Replay
+from milepost.jobmaster.tracing.selection import Known, selected
+from milepost.jobmaster.tracing.walk import NodeRows, Walk
+from milepost.jobspec.graph import SinkInput
+from milepost.operators.base import BAD
+from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, CompletedCheckpoint
+
+MOST_ROWS = 1_000_000
+"""Input rows that a trace holds. More of them are too many to replay in one process."""
+
+
+_NAMED = 3
+"""Late rows of one operator that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """Limits of one trace.
+
+    Attributes:
+        seconds: time after which it stops. rows: number of rows of each source that are listed.
+    """
+
+    seconds: float = 600
+    rows: int = 20
+
+
+class Tracing:
+    """Traces rows of a job's tables. It writes nothing: no manifest, no lease, no object of the job."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+
+    def origin(
+        self,
+        sink: str,
+        values: Mapping[str, str],
+        tracer: EpochTracer,
+        at: int | None = None,
+        limits: TraceLimits | None = None,
+    ) -> RowOrigin:
+        """Return the input rows that made a row of a table.
+
+        Args:
+            values: column -> value as text, which one row has.
+            at: a retained checkpoint; None: the head.
+        Raises:
+            NotFound: no such sink, checkpoint or row. It says which input rows were late, and so not in the table.
+            InvalidRequest: rows of this sink cannot be traced, or several rows match; no recorded input leads to the
+                checkpoint.
+            SourceChanged: recorded input was deleted or has changed. StateCorrupt: a record cannot be read.
+        """
+        context, limits = self._context, limits or TraceLimits()
+        context.sink(sink)
+        tables = Tables(context)
+        checkpoint = tables.checkpoint(at)
+        sink_input = context.graph.sink_inputs[sink]
+        _check_supported(context, sink_input)
+        rows = tables.read(sink, int(checkpoint.checkpoint_id))
+        known = known_values(sink, rows.schema, values)
+        row = find_row(sink, rows, known)
+        with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
+            trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder))
+            if row is not None:
+                return trace.origin(row)
+            named = ", ".join(f"{name}={text}" for name, text in values.items())
+            at_id = checkpoint.checkpoint_id
+            message = f"sink {sink}: its table has no row with {named} at checkpoint {at_id}"
+            raise NotFound(f"{message}{trace.why_absent(known)}", sink=sink, checkpoint_id=int(at_id))
+
+
+def _check_supported(context: JobContext, sink: SinkInput) -> None:
+    """Raises InvalidRequest: rows of the sink cannot be traced."""
+    problem, hint = None, ""
+    if sink.part == BAD:
+        problem, hint = "its rows are records that cannot be read", "each row has the object and line of its record"
+    elif sink.mode == "changelog":
+        problem = "tracing the rows of a changelog is not available in this version"
+        hint = "trace a row of the table that it has the changes of"
+    if problem is not None:
+        raise InvalidRequest(f"job {context.spec.name}: sink {sink.sink}: {problem}. Nothing was read.", hint=hint)
+
+
+class _Trace:
+    """One trace.
+
+    Args:
+        folder: local folder for the state of replays.
+    """
+
+    def __init__(
+        self,
+        context: JobContext,
+        sink: SinkInput,
+        checkpoint: CompletedCheckpoint,
+        tracer: EpochTracer,
+        limits: TraceLimits,
+        folder: Path,
+    ) -> None:
+        self._context, self._sink, self._checkpoint = context, sink, checkpoint
+        self._at = checkpoint.checkpoint_id
+        code = read_code(context)
+        loaded = code.load(context)
+        self._limits, self._until = limits, time.monotonic() + limits.seconds
+        self._replay = Replay(context, code, loaded, tracer, folder, self._check_time)
+        self._walk = Walk(context.spec, loaded.graph, sink.sink)
+        self._graph = loaded.graph
+        self._retained = 0
+
+    def origin(self, row: OutputRow) -> RowOrigin:
+        """Return where a row comes from."""
+        known = Known.of(row.row)
+        needed = self._walk.narrowed(known)
+        epochs = self._read(needed)
+        emitted = self._replay.run(epochs)
+        is_made = row.is_made_by(self._sink, emitted)
+        found: list[NodeRows] = []
+        is_proven = False
+        for picked in (True, False):
+            found = self._walk.traced(self._walk.start(known), emitted, picked=picked)
+            is_proven = is_made and row.is_made_by(self._sink, self._replay.run(epochs, _only(found)))
+            if is_proven:
+                break
+        streams = [rows for rows in found if rows.uid in self._context.spec.streams]
+        return RowOrigin(
+            job=self._context.spec.name,
+            sink=self._sink.sink,
+            checkpoint_id=int(self._at),
+            row=row.row,
+            copies=row.copies,
+            epochs=len(epochs),
+            is_proven=is_proven,
+            problem=None if is_proven else self._problem(is_made=is_made),
+            steps=tuple(self._step(rows) for rows in found),
+            inputs=tuple(self._input(rows, epochs) for rows in streams),
+            whole=tuple(rows.uid for rows in streams if any(not one.columns for one in needed[rows.uid])),
+        )
+
+    def why_absent(self, known: Known) -> str:
+        """Return which input rows are not in the table although they have these values; "." if there are none."""
+        needed = self._walk.narrowed(known)
+        late = [*self._walk.late(needed)]
+        if not late:
+            return "."
+        epochs = self._read(needed)
+        emitted = self._replay.run(epochs)
+        texts = []
+        for of_input in late:
+            rows = of_input.among(emitted)
+            if not rows.num_rows:
+                continue
+            found = self._walk.traced({of_input.input: [Known.of(rows)]}, emitted, picked=False)
+            inputs = [self._input(one, epochs) for one in found if one.uid in self._context.spec.streams]
+            places = [str(place) for item in inputs for place in item.places][:_NAMED]
+            were = "was" if rows.num_rows == 1 else "were"
+            texts.append(f"{counted(rows.num_rows, 'row')} {were} late at operator {of_input.uid}: {'; '.join(places)}")
+        return f". Input with these values was late, so it is not in the table: {'. '.join(texts)}." if texts else "."
+
+    def _read(self, needed: Mapping[str, Sequence[Known]]) -> list[ReadEpoch]:
+        """Read the rows of every epoch that may be needed."""
+
+        def retain(source: str, rows: pa.Table) -> pa.Table:
+            return self._retain(source, rows, needed)
+
+        return self._replay.read(self._ranges(), retain)
+
+    def _ranges(self) -> tuple[RecordedRange, ...]:
+        """Return the recorded input of every epoch that led to the checkpoint. Raises as `Tracing.origin`."""
+        context = self._context
+        base = context.base_metadata(context.head().state, int(self._at))
+        lineage = lineage_since(context, self._at, NO_CHECKPOINT)
+        try:
+            ranges = recorded_ranges(context, lineage, None, {}, consumed_by(context, base), drained=True)
+            check_objects(context, [item for item in ranges if not item.is_empty])
+        except (InvalidRequest, SourceChanged) as error:
+            error.hint = "a row is traced only if all recorded input can be read again, from the first epoch on"
+            raise
+        return ranges
+
+    def _retain(self, source: str, rows: pa.Table, narrowed: Mapping[str, Sequence[Known]]) -> pa.Table:
+        """Return the rows of a source that the row may depend on. Raises InvalidRequest: they are too many."""
+        kept = selected(rows, narrowed.get(source, ()))
+        self._retained += kept.num_rows
+        if self._retained > MOST_ROWS:
+            raise InvalidRequest(
+                f"job {self._context.spec.name}: more than {MOST_ROWS:,} input rows may have made this row, which are "
+                "too many to replay in one process. Nothing was changed.",
+                hint="trace a row of a table whose key is part of the input",
+            )
+        return kept
+
+    def _check_time(self, next_id: CheckpointId) -> None:
+        """Raises CheckpointExpired: the time limit has passed."""
+        if time.monotonic() > self._until:
+            raise CheckpointExpired(
+                f"job {self._context.spec.name}: the trace was cut after {self._limits.seconds:g} s, at the "
+                f"input of checkpoint {next_id} of {self._at}. There is no list, because it "
+                "cannot be proven without that input. Nothing was changed.",
+                hint="raise --time-limit",
+                checkpoint_id=int(next_id),
+            )
+
+    def _problem(self, *, is_made: bool) -> str:
+        """Return why the list is not proven."""
+        if is_made:
+            return "the operators make another row of the listed rows alone than of all input"
+        if self._context.metadata(self._checkpoint).in_flight_bytes:
+            return f"rows were in flight at checkpoint {self._at}: its table did not show them yet, and a replay does"
+        return (
+            "a replay of all recorded input by the current spec and code makes another row: the spec or the code has "
+            "changed since, or a function does not give the same result twice"
+        )
+
+    def _step(self, found: NodeRows) -> OriginStep:
+        return OriginStep(found.uid, self._graph.nodes[found.uid].kind, found.rows.num_rows, found.by)
+
+    def _input(self, found: NodeRows, epochs: Sequence[ReadEpoch]) -> OriginInput:
+        order = [(EPOCH, "ascending"), (OBJECT, "ascending"), (RECORD, "ascending")]
+        rows = found.rows.sort_by(order) if found.rows.num_rows else found.rows
+        listed = rows.slice(0, self._limits.rows)
+        places = find_places(self._context, found.uid, listed, epochs)
+        names = [name for name in listed.column_names if name not in (EPOCH, OBJECT, RECORD)]
+        return OriginInput(found.uid, rows.num_rows, listed.select(names), places)
+
+
+def _only(found: Sequence[NodeRows]) -> Callable[[str, pa.Table], pa.Table]:
+    """Return a filter that retains the selected rows of each source."""
+    ids = {rows.uid: set(_ids(rows.rows)) for rows in found if OBJECT in rows.rows.column_names}
+
+    def only(source: str, rows: pa.Table) -> pa.Table:
+        of_source = ids.get(source, set())
+        return rows.filter(pa.array([item in of_source for item in _ids(rows)], pa.bool_()))
+
+    return only
+
+
+def _ids(rows: pa.Table) -> Iterator[tuple[int, str, int]]:
+    return zip(*(rows.column(name).to_pylist() for name in (EPOCH, OBJECT, RECORD)), strict=True)

@@ -1,0 +1,173 @@
+"""Walk from an output row back to the sources, operator by operator.
+
+The first walk knows only the output row, and narrows what is read of each source. After a replay, a second walk goes
+over the rows that each node emitted, and selects those that the output row depends on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from milepost.jobmaster.tracing.selection import Known, matching, selected, value_tuples
+from milepost.jobspec.graph import JobGraph, Node, late_outputs
+from milepost.jobspec.job import JobSpec
+from milepost.operators.base import LATE, RowTrace, edge_names, late_output
+
+Alternatives = dict[str, list[Known]]
+"""Node -> known values of its rows. A row that matches one of them is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRows:
+    """The rows of one node that an output row depends on.
+
+    Attributes:
+        by: columns by whose values they were selected; () if none could be used, so that all rows are needed.
+    """
+
+    uid: str
+    rows: pa.Table
+    by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LateRows:
+    """What is known of the late rows of one input of an operator.
+
+    Attributes:
+        uid: of the operator. output: name of its late rows. input: node that emitted them.
+    """
+
+    uid: str
+    output: str
+    input: str
+    alternatives: list[Known]
+
+    def among(self, emitted: Mapping[str, Sequence[pa.Table]]) -> pa.Table:
+        """Return the late rows of a replay."""
+        tables = emitted.get(self.output, ())
+        return selected(pa.concat_tables(tables), self.alternatives) if tables else pa.table({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Needed:
+    """What is known of the rows that an operator needs of one of its inputs.
+
+    Attributes:
+        late: output with the input's late rows, which the operator left out; None: it has none.
+    """
+
+    known: Known
+    late: str | None = None
+
+    def places(self, rows: pa.Table, emitted: Mapping[str, Sequence[pa.Table]]) -> list[int]:
+        """Return the positions of these rows, without those that were late.
+
+        Of equal rows the last ones were late: the watermark never goes back.
+        """
+        places = matching(rows, self.known)
+        tables = [table for table in emitted.get(self.late, ()) if table.num_rows] if self.late else []
+        if not tables:
+            return places
+        late = pa.concat_tables(tables)
+        left_out = Counter(value_tuples(late, late.column_names))
+        on_time = []
+        found = value_tuples(rows.take(pa.array(places, pa.int64())), late.column_names)
+        for place, values in reversed([*zip(places, found, strict=True)]):
+            if left_out[values]:
+                left_out[values] -= 1
+            else:
+                on_time.append(place)
+        return on_time
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The way from one sink back to the sources of its job."""
+
+    spec: JobSpec
+    graph: JobGraph
+    sink: str
+
+    def start(self, row: Known) -> Alternatives:
+        """Return what is known of the rows of the node that the sink publishes: for late rows, its input."""
+        sink = self.graph.sink_inputs[self.sink]
+        if not sink.part.startswith(LATE):
+            return {sink.uid: [row]}
+        uid, position = late_outputs(self.spec)[sink.output]
+        return {self.graph.nodes[uid].inputs[position]: [row]}
+
+    def narrowed(self, row: Known) -> Alternatives:
+        """Return what is known of the rows of each node that the output row may depend on."""
+        needed = self.start(row)
+        for node in self._upstream():
+            for known in needed.get(node.uid, ()):
+                for trace, of_input in self._known(node, known, picked=False):
+                    needed.setdefault(node.inputs[trace.position], []).append(of_input)
+        return needed
+
+    def late(self, needed: Alternatives) -> Iterator[LateRows]:
+        """Yield what is known of the late rows that the output row would depend on.
+
+        Args:
+            needed: as `narrowed` returns it.
+        """
+        for output, (uid, position) in late_outputs(self.spec).items():
+            node = self.graph.nodes[uid]
+            traces = [trace for trace in self._traces(node) if trace.position == position]
+            alternatives = [known.through(trace, picked=False) for known in needed.get(uid, ()) for trace in traces]
+            if alternatives:
+                yield LateRows(uid, output, node.inputs[position], alternatives)
+
+    def traced(self, start: Alternatives, emitted: Mapping[str, Sequence[pa.Table]], *, picked: bool) -> list[NodeRows]:
+        """Return the rows of each node that some rows depend on, back to the sources.
+
+        Args:
+            start: what is known of the rows. emitted: output name -> rows that a replay emitted.
+            picked: whether to follow only the rows that operators picked among those of a key.
+        """
+        found = []
+        needed = {uid: [_Needed(known) for known in alternatives] for uid, alternatives in start.items()}
+        for node in self._upstream():
+            if node.uid not in needed or node.kind == "static":
+                continue
+            every = _emitted(node, emitted)
+            places = set[int]().union(*(one.places(every, emitted) for one in needed[node.uid]))
+            rows = every.take(pa.array(sorted(places), pa.int64()))
+            names = dict.fromkeys(name for one in needed[node.uid] for name in one.known.names)
+            found.append(NodeRows(node.uid, rows, tuple(name for name in names if name in every.column_names)))
+            if rows.num_rows:
+                for trace, known in self._known(node, Known.of(rows), picked=picked):
+                    of_input = _Needed(known, self._late_output(node, trace.position))
+                    needed.setdefault(node.inputs[trace.position], []).append(of_input)
+        return found
+
+    def _late_output(self, node: Node, position: int) -> str | None:
+        if not self.spec.operator(node.uid).has_late_rows:
+            return None
+        return late_output(node.uid, edge_names(node.inputs), position)
+
+    def _upstream(self) -> Iterator[Node]:
+        return reversed(self.graph.nodes.values())
+
+    def _known(self, node: Node, known: Known, *, picked: bool) -> Iterator[tuple[RowTrace, Known]]:
+        for trace in self._traces(node):
+            yield trace, known.through(trace, picked=picked)
+
+    def _traces(self, node: Node) -> tuple[RowTrace, ...]:
+        if not node.inputs:
+            return ()
+        nodes = [self.graph.nodes[name] for name in node.inputs]
+        return self.spec.operator(node.uid).row_traces(
+            [tuple(one.columns) for one in nodes], [one.event_time for one in nodes]
+        )
+
+
+def _emitted(node: Node, emitted: Mapping[str, Sequence[pa.Table]]) -> pa.Table:
+    """Return all rows that a node emitted: its rows, and those that operators read."""
+    tables = [table for name in dict.fromkeys((node.uid, node.read)) for table in emitted.get(name, ())]
+    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})

@@ -1,0 +1,140 @@
+"""What a trace lists, names and refuses, through rollbacks, deleted objects and late rows; it writes nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from milepost.errors import CheckpointExpired, InvalidRequest, NotFound, SourceChanged
+from milepost.jobmaster.tracing.origin import RowOrigin
+from milepost.jobmaster.tracing.tracing import TraceLimits
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.sparkless.traced_job import TracedJob
+
+_HEADER = "id,k,v,t"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job with two epochs. Only to be copied or read."""
+    job = TracedJob.create(tmp_path_factory.mktemp("ran") / "job")
+    job.land("orders", "1.csv", _HEADER, "1,a,5,2026-01-01T10:00:00Z", "2,b,7,2026-01-01T10:10:00Z")
+    job.land("payments", "1.csv", "k,paid,at", "a,50,2026-01-01T10:05:00Z")
+    job.run()
+    job.land("orders", "2.csv", _HEADER, "", "3,a,6,2026-01-01T13:00:00Z", "4,a,1,2026-01-01T08:00:00Z")
+    job.land("payments", "2.csv", "k,paid,at", "a,60,2026-01-01T13:05:00Z")
+    job.run()
+    return job.folder
+
+
+@pytest.fixture
+def job(ran: Path, tmp_path: Path) -> TracedJob:
+    return TracedJob(Path(shutil.copytree(ran, tmp_path / "job")))
+
+
+def listed(origin: RowOrigin) -> list[tuple[str, int | None]]:
+    return [(place.object, place.line) for item in origin.inputs for place in item.places]
+
+
+def test_lines_are_those_of_the_object_also_after_an_empty_line(job: TracedJob) -> None:
+    assert listed(job.origin("totals", {"k": "a"})) == [("1.csv", 2), ("2.csv", 3), ("2.csv", 4)]
+
+
+def test_an_older_checkpoint_has_the_rows_of_its_own_epochs(job: TracedJob) -> None:
+    origin = job.origin("totals", {"k": "a"}, at=1)
+    assert origin.is_proven
+    assert listed(origin) == [("1.csv", 2)]
+    assert origin.row.to_pylist() == [{"k": "a", "n": 1, "s": 5, "top": 5}]
+
+
+def test_after_a_rollback_only_rows_of_the_live_timeline_are_listed(job: TracedJob) -> None:
+    roll_back(job.master, 1)
+    (job.folder / "landing/orders/2.csv").unlink()
+    job.land("orders", "3.csv", _HEADER, "5,a,8,2026-01-01T10:20:00Z")
+    job.run()
+    origin = job.origin("totals", {"k": "a"})
+    assert origin.is_proven
+    assert listed(origin) == [("1.csv", 2), ("3.csv", 2)]
+
+
+def test_the_steps_lead_from_the_table_to_the_input(job: TracedJob) -> None:
+    steps = job.origin("newest", {"k": "a"}).steps
+    assert [(step.uid, step.kind, step.rows) for step in steps] == [
+        ("newest", "latest", 1),
+        ("valid", "sql", 1),
+        ("orders", "source", 1),
+    ]
+
+
+def test_a_joined_row_has_one_row_of_each_input(job: TracedJob) -> None:
+    origin = job.origin("paid", {"id": 1})
+    assert [(item.source, item.count) for item in origin.inputs] == [("payments", 1), ("orders", 1)]
+
+
+def test_a_late_row_is_listed_neither_for_its_window_nor_missed_in_silence(job: TracedJob) -> None:
+    late = "1 row was late at operator hourly: 2.csv, line 4, read by checkpoint 2."
+    with pytest.raises(NotFound, match=re.escape(late)):
+        job.origin("hourly", {"k": "a", "window_start": "2026-01-01T08:00:00Z"})
+
+
+def test_a_row_that_was_never_there_is_not_found(job: TracedJob) -> None:
+    with pytest.raises(NotFound, match=re.escape("its table has no row with k=z at checkpoint 2.")):
+        job.origin("totals", {"k": "z"})
+
+
+def test_several_rows_are_refused_with_the_columns_in_which_they_differ(job: TracedJob) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        job.origin("best", {"k": "a"})
+    assert refused.value.message == "sink best: 3 rows of its table match, and they differ. Nothing was read again."
+    assert refused.value.hint == "name one of them: they differ in id, v, t, place"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"x": 1}, "its table has no column x"),
+        ({"n": "many"}, "'many' is no value of column n, which is int64"),
+    ],
+)
+def test_a_value_that_the_table_cannot_have_is_refused(job: TracedJob, values: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(words)):
+        job.origin("totals", values)
+
+
+def test_input_that_was_deleted_is_named(job: TracedJob) -> None:
+    (job.folder / "landing/orders/1.csv").unlink()
+    with pytest.raises(SourceChanged, match=re.escape("orders: 1.csv: consumed by checkpoint 1")) as refused:
+        job.origin("totals", {"k": "a"})
+    assert refused.value.hint.startswith("a row is traced only if all recorded input can be read again")
+
+
+def test_a_trace_that_is_cut_says_so_and_lists_nothing(job: TracedJob) -> None:
+    with pytest.raises(CheckpointExpired, match=r"cut after 0 s, at the input of checkpoint 1 of 2\. There is no list"):
+        job.origin("totals", {"k": "a"}, limits=TraceLimits(seconds=0))
+
+
+def test_more_rows_than_asked_for_are_counted_and_not_listed(job: TracedJob) -> None:
+    (item,) = job.origin("totals", {"k": "a"}, limits=TraceLimits(rows=2)).inputs
+    assert (item.count, len(item.places), item.listed.num_rows) == (3, 2, 2)
+
+
+def test_a_row_that_the_spec_of_today_would_not_make_is_not_proven(job: TracedJob) -> None:
+    spec = job.folder / "config/traced.yaml"
+    spec.write_text(spec.read_text().replace("WHERE v >= 0", "WHERE v >= 2"))
+    origin = job.origin("totals", {"k": "a"})
+    assert not origin.is_proven
+    assert origin.problem is not None and origin.problem.startswith(
+        "a replay of all recorded input by the current spec"
+    )
+
+
+def test_a_trace_writes_nothing(job: TracedJob) -> None:
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in job.folder.rglob("*") if path.is_file()}
+
+    before = files()
+    job.origin("totals", {"k": "a"}, at=1)
+    assert files() == before
