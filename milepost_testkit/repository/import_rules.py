@@ -111,7 +111,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "source_kinds",
     ),
     "jobspec.graph": (
-        "event_time fingerprints message_checks output_checks secret_checks sink_checks static_rules table_checks",
+        "event_time fingerprints row_rule_checks sink_input",
+        "message_checks output_checks secret_checks sink_checks static_rules table_checks",
         "checks",
         "graph",
         "compatibility in_flight",

@@ -186,10 +186,14 @@ class SinkSnapshot:
     Attributes:
         rows: number of rows that it adds, deletes included.
         predecessor: checkpoint that the table must show before the commit. 0 is the empty table (I14).
+        rejected_rows: rows that its row rules refused. None if it has no such rules.
+        quarantined_rows: those of them that went to `<sink>.rejected`.
     """
 
     rows: Count
     predecessor: int
+    rejected_rows: OmitNone[Count] = None
+    quarantined_rows: OmitNone[Count] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +339,10 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         sources = {name: _unpacked_source(item) for name, item in document["sources"].items()}
         tables = {name: _unpacked_table(item) for name, item in document["tables"].items()}
         operators = {uid: {"dropped_rows": None, **item} for uid, item in document["operators"].items()}
+        no_rules = {"rejected_rows": None, "quarantined_rows": None}
+        sinks = {name: {**no_rules, **item} for name, item in document["sinks"].items()}
         whole = {"plan": expand_handles(document["plan"]), "sources": sources, "tables": tables, "operators": operators}
+        whole["sinks"] = sinks
         whole |= {
             "tasks": [_completed(task) for task in unpack(document["tasks"])],
             "shares": unpack(document["shares"]),

@@ -13,9 +13,10 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
     """Return the JSON-compatible figures of one checkpoint.
 
     `checkpointed_bytes` is the size of the state that this checkpoint wrote, `full_bytes` of all state it refers to.
-    `watermark` is the minimum over sources with event time as ISO 8601, or None. After a job's last epoch it is "end".
-    `started_ms` is when the trigger began, by the clock of its machine. The last confirmation of a sink fills in
-    `duration_ms`.
+    Row rules judged `judged_rows` and refused `rejected_rows`, of which `quarantined_rows` were not dropped; absent
+    without such rules. `watermark` is the minimum over sources with event time as ISO 8601, or None. After a job's last
+    epoch it is "end". `started_ms` is when the trigger began, by the clock of its machine. The last confirmation of a
+    sink fills in `duration_ms`.
     """
     runs = [run for operator in metadata.operators.values() for handle in operator.handles for run in handle.runs]
     own = f"t{metadata.token:020d}/"
@@ -26,6 +27,7 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "bad_records": sum(source.bad.records for source in metadata.sources.values()),
         "late_rows": late_rows_of(metadata),
         "dropped_rows": dropped_rows_of(metadata),
+        **_rejected_rows(metadata),
         "objects": sum(source.objects for source in metadata.sources.values()),
         "acks": len(metadata.acknowledged),
         "checkpointed_bytes": sum(run.size for run in runs if own in run.key),
@@ -39,6 +41,19 @@ def summary_of(metadata: CheckpointMetadata) -> dict[str, Any]:
         "quality": metadata.verdict.status.value,
         "started_ms": metadata.started_ms,
         "duration_ms": None,
+    }
+
+
+def _rejected_rows(metadata: CheckpointMetadata) -> dict[str, int]:
+    """Return what row rules judged and refused, over all sinks that have such rules; {} if none has."""
+    sinks = [sink for sink in metadata.sinks.values() if sink.rejected_rows is not None]
+    if not sinks:
+        return {}
+    rejected = sum(sink.rejected_rows or 0 for sink in sinks)
+    return {
+        "judged_rows": rejected + sum(sink.rows for sink in sinks),
+        "rejected_rows": rejected,
+        "quarantined_rows": sum(sink.quarantined_rows or 0 for sink in sinks),
     }
 
 

@@ -62,6 +62,10 @@ if TYPE_CHECKING:
     from milepost.language.problems import not_available as not_available
     from milepost.language.problems import shortened as shortened
     from milepost.language.problems import show_path as show_path
+    from milepost.language.row_rules import Bound as Bound
+    from milepost.language.row_rules import is_true as is_true
+    from milepost.language.row_rules import range_bound as range_bound
+    from milepost.language.row_rules import row_rule_problem as row_rule_problem
     from milepost.language.sink_formats import FORMAT_KEYS as FORMAT_KEYS
     from milepost.language.sink_formats import SINK_FORMATS as SINK_FORMATS
     from milepost.language.sink_formats import SinkFormat as SinkFormat

@@ -6,6 +6,7 @@ from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
     from milepost.quality.evidence import Evidence as Evidence
+    from milepost.quality.evidence import rows_at as rows_at
     from milepost.quality.gate import check_suite as check_suite
     from milepost.quality.gate import collect_evidence as collect_evidence
     from milepost.quality.gate import columns_of as columns_of
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from milepost.quality.partial_results import required_columns as required_columns
     from milepost.quality.partitioning import partition_rows as partition_rows
     from milepost.quality.partitioning import sample_rows as sample_rows
+    from milepost.quality.row_rule_results import with_row_rules as with_row_rules
+    from milepost.quality.row_rules import RejectedRows as RejectedRows
+    from milepost.quality.row_rules import RowRules as RowRules
+    from milepost.quality.row_rules import merge_rejected as merge_rejected
+    from milepost.quality.row_rules import rule_label as rule_label
     from milepost.quality.verdict import ExpectationResult as ExpectationResult
     from milepost.quality.verdict import GateVerdict as GateVerdict
     from milepost.quality.verdict import Verdict as Verdict

@@ -53,7 +53,7 @@ def start_loading(specs: Sequence[QualitySpec]) -> threading.Thread | None:
     An import error is only logged: the gate's own import fails for the same reason and reports it.
     Returns: the thread; None if there is nothing to judge, or the library is already imported.
     """
-    if not specs or _LOADED in sys.modules:
+    if not any(spec.judged_together.expectations for spec in specs) or _LOADED in sys.modules:
         return None
     thread = threading.Thread(target=_load, name="quality-gate", daemon=True)
     thread.start()

@@ -95,7 +95,7 @@ def _judge_metrics(
     if metrics.exception is not None:
         return expectation_result(expectation, False, {}, metrics.exception), Evidence()
     if metrics.counted:
-        success, counts = _judge_counts(metrics, mostly)
+        success, counts = judge_counts(metrics, mostly)
         return expectation_result(expectation, success, counts), Evidence(metrics.rows)
     if how is Combination.ROWS:
         return expectation_result(expectation, metrics.met, {}), Evidence()
@@ -106,7 +106,7 @@ def _judge_metrics(
     return result, Evidence(observed_value=observed)
 
 
-def _judge_counts(metrics: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
+def judge_counts(metrics: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
     """Apply the library's rule to counts of rows.
 
     Of 10 elements, 2 missing and 1 refused: 8 are considered, and the accepted share is 7/8. It meets `mostly` 0.85.

@@ -30,7 +30,7 @@ class VerdictStatus(Enum):
         return self in (VerdictStatus.FAILED, VerdictStatus.ERROR)
 
 
-SAMPLED = "sampled_rows"
+SAMPLED, DROPPED, QUARANTINED = "sampled_rows", "dropped_rows", "quarantined_rows"
 
 _GRAVITY = {status: rank for rank, status in enumerate(VerdictStatus)}
 
@@ -44,7 +44,8 @@ class ExpectationResult:
         severity: critical, warning or info.
         success: whether it is met. False if it raised.
         observed: counts by name, if it has them: element_count, missing_count, unexpected_count, unexpected_percent,
-            and sampled_rows, the size of the sample that it was evaluated on.
+            sampled_rows, the size of the sample that it was evaluated on, and dropped_rows or quarantined_rows of an
+            expectation that judges single rows. A row that two of them refuse is in both counts.
         exception: one line if it raised, which vetoes whatever the severity.
     """
 
@@ -58,6 +59,12 @@ class ExpectationResult:
     @property
     def subject(self) -> str:
         return f"{self.type}({self.column})" if self.column else self.type
+
+    @property
+    def rejected(self) -> str | None:
+        """How many rows it kept out of the table, as text; None: it judges all rows together, or refused none."""
+        rows = {name: self.observed.get(name, 0) for name in (DROPPED, QUARANTINED)}
+        return next((f"{count} {name.removesuffix('_rows')}" for name, count in rows.items() if count), None)
 
     def describe(self) -> str:
         """Return the result as one clause of text."""

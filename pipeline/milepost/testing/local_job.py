@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from milepost.errors import InvalidRequest, NotFound
 from milepost.jobmaster import JobMaster
+from milepost.jobspec.graph import rejected_outputs
 from milepost.jobspec.job import (
     CheckpointingSpec,
     EpochLimits,
@@ -47,7 +48,8 @@ def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[st
     """Return the job with its places in a folder.
 
     Args:
-        seen: what is to be compared: sinks, operators, `<uid>.late`, `<source>.bad`; what is no sink gets one.
+        seen: what is to be compared: sinks, operators, `<uid>.late`, `<source>.bad`, `<sink>.rejected`; what is
+            no sink gets one.
     Raises: InvalidRequest: the job has a source of messages.
     """
     spec = job.spec
@@ -87,6 +89,9 @@ def _name_of(seen: str) -> str:
 
 def _seen(job: LoadedJob, name: str) -> SinkSpec:
     graph = job.graph()
+    if name in rejected_outputs(job.spec):
+        parts = {"name": _name_of(name), "input": name, "format": "parquet", "path": "x", "mode": "append"}
+        return SinkSpec.model_validate(parts)
     uid, _, part = name.partition(".")
     node = graph.nodes.get(uid)
     if node is None:

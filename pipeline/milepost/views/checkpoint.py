@@ -321,7 +321,8 @@ def _quality(verdict: GateVerdict) -> Section:
     rows, lines = [], []
     for sink in verdict.verdicts:
         for result in sink.expectations:
-            word = "met" if result.success else "raised" if result.exception else "not met"
+            met = result.rejected or "met"
+            word = met if result.success else "raised" if result.exception else "not met"
             observed_text = _observed(result.observed, result.exception)
             rows.append(Row((sink.sink, result.subject, state(word), result.severity, observed_text)))
         if not sink.expectations:

@@ -101,7 +101,8 @@ class EpochRows(Protocol):
 def show_rows(epoch: EpochRows) -> str:
     """Return the known counts of an epoch: `58,500 rows in, 40 rows out, 9 late (hours 7, pairs 2), 2 of them dropped`.
 
-    Late rows are given per operator if several had some. Dropped are those that no sink publishes.
+    Late rows are given per operator if several had some. Dropped are those that no sink publishes. Rows that row rules
+    rejected are given if there are some.
     """
     counts = ((epoch.rows_in, " in"), (epoch.rows_out, " out"))
     parts = [f"{counted(count, 'row')}{words}" for count, words in counts if isinstance(count, int)]
@@ -109,6 +110,10 @@ def show_rows(epoch: EpochRows) -> str:
         parts.append(f"{epoch.late_rows:,} late{_late_by_operator(epoch)}")
     if isinstance(epoch.dropped_rows, int) and epoch.dropped_rows:
         parts.append(f"{epoch.dropped_rows:,} of them dropped")
+    rejected = getattr(epoch, "rejected_rows", None)
+    if isinstance(rejected, int) and rejected:
+        quarantined = getattr(epoch, "quarantined_rows", 0) or 0
+        parts.append(f"{rejected:,} rejected ({quarantined:,} quarantined)")
     return ", ".join(parts)
 
 

@@ -207,7 +207,8 @@ def epoch_figures(metadata: CheckpointMetadata) -> str:
     of = summary_of(metadata)
     counts = f"{of['rows_in']:,} rows in, {of['rows_out']:,} out, {of['late_rows']:,} late"
     dropped = f" ({of['dropped_rows']:,} dropped)" if of["dropped_rows"] else ""
-    counts += f"{dropped}, {of['bad_records']:,} bad"
+    rejected = f", {of['rejected_rows']:,} rejected" if of.get("rejected_rows") else ""
+    counts += f"{dropped}, {of['bad_records']:,} bad{rejected}"
     watermark_us = watermark_of(metadata)
     if watermark_us is None or metadata.final or metadata.started_ms is None:
         return counts

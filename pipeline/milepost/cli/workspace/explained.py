@@ -74,6 +74,20 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
         output.text()
         rows = [[one["output"], ", ".join(one["sinks"]) or "counted, not kept"] for one in late]
         output.table(["late rows", "sink"], rows, notes=[one["rule"] for one in late])
+    _show_row_rules(report["row_rules"], output)
+
+
+def _show_row_rules(rules: Sequence[Mapping[str, Any]], output: Output) -> None:
+    """Print what happens to a row that a rule refuses."""
+    if not rules:
+        return
+    output.text()
+    rows = [
+        [one["sink"], one["rule"], f"goes to {', '.join(one['sinks'])}" if one["sinks"] else "counted, not kept"]
+        for one in rules
+    ]
+    notes = ["" if one["mostly"] is None else f"not met below {one['mostly']} of the rows" for one in rules]
+    output.table(["sink", "row rule", "a refused row"], rows, notes=notes)
 
 
 def _show_nodes(nodes: Sequence[Mapping[str, Any]], output: Output) -> None:

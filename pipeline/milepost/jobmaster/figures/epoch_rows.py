@@ -50,6 +50,8 @@ class EpochRow(NamedTuple):
     quality: str | None
     code_hash: str | None
     spec_hash: str | None
+    judged_rows: int | None = None
+    rejected_rows: int | None = None
     groups: tuple[int, ...] = ()
 
     @property

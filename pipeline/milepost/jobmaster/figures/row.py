@@ -17,7 +17,7 @@ from milepost.storage import StoreRequests
 
 _COPIED = (
     *("rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records", "objects"),
-    *("checkpointed_bytes", "in_flight_bytes"),
+    *("judged_rows", "rejected_rows", "quarantined_rows", "checkpointed_bytes", "in_flight_bytes"),
 )
 """Figures that a row copies from a checkpoint's summary."""
 

@@ -54,6 +54,7 @@ SCHEMA = pa.schema(
             "operators",
             _by_name(rows_in=_INT, rows_out=_INT, late_rows=_INT, dropped_rows=_INT, busy_ms=_INT, state_bytes=_INT),
         ),
+        *((name, _INT) for name in ("judged_rows", "rejected_rows", "quarantined_rows")),
         ("sinks", _by_name(rows=_INT, bytes=_INT, table_rows=_INT, rules=_INT, rules_met=_INT)),
     ]
 )

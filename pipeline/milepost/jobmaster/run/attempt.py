@@ -41,7 +41,7 @@ from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.checkpoint_metadata import PendingResults, build_metadata
 from milepost.jobmaster.run.dimensions import snapshot_dimensions
 from milepost.jobmaster.run.expected_time import expected_job_ms, source_bytes
-from milepost.jobmaster.run.judgement import judge
+from milepost.jobmaster.run.judgement import judge, rejected_rows
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.tables.bucket_plans import plan_buckets
 from milepost.jobmaster.run.tables.maintenance_plans import plan_maintenance
@@ -160,12 +160,14 @@ class _Attempt:
         committables = _committables(context, answers, verified, plan.filled)
         rows_out = counted(sum(committable.rows for committable in committables.values()), "row")
         with preparation.begin(committables) as pass_gate:
-            verdict = GateVerdict.of(())
+            verdict, rejected = GateVerdict.of(()), rejected_rows(verified, committables)
             if self.judged:
-                verdict = judge(context, opened.pending, committables, partial(self.runner.judge, plan))
+                verdict = judge(context, opened.pending, committables, rejected, partial(self.runner.judge, plan))
             self.clock("prepare", f"{rows_out} out")
             tables = self._tables(verdict, verified, pass_gate)
-        metadata = build_metadata(context, plan, opened, answers.operators, results, committables, tables, verdict)
+        metadata = build_metadata(
+            context, plan, opened, answers.operators, results, committables, tables, rejected, verdict
+        )
         rows_in = counted(sum(source.rows for source in metadata.sources.values()), "row")
         self.clock("write", f"{rows_in} in, {rows_out} out")
         return replace(metadata, signatures=signed(metadata.signatures, answers.spark))

@@ -39,7 +39,7 @@ from milepost.protocol.exchange import (
     source_watermark,
 )
 from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
-from milepost.quality import GateVerdict
+from milepost.quality import GateVerdict, RejectedRows
 from milepost.sinks import PreparedTable
 from milepost.sources import RowsAhead, merge_bad_input, merge_rows_ahead
 from milepost.sources.planning import append
@@ -86,6 +86,7 @@ def build_metadata(
     results: PendingResults,
     committables: Mapping[str, Committable],
     tables: Mapping[str, TableContents],
+    rejected: Mapping[str, RejectedRows],
     verdict: GateVerdict,
 ) -> CheckpointMetadata:
     """Return the metadata of the checkpoint, except for the times that the driver measured.
@@ -95,6 +96,7 @@ def build_metadata(
     Args:
         operators: stateful operators that ran, by uid. results: with one acknowledgement per expected subtask.
         tables: contents after the epoch, by sink, with their records written; {} for a vetoed epoch.
+        rejected: what the row rules of each sink refused.
     """
     pending, base = opened.pending, opened.base
     verified = results.verified
@@ -119,7 +121,7 @@ def build_metadata(
         sources=results.sources(),
         operators=snapshots,
         sinks={
-            name: SinkSnapshot(committable.rows, shown_checkpoint(base, name))
+            name: SinkSnapshot(committable.rows, shown_checkpoint(base, name), *_rejected(plan, rejected, name))
             for name, committable in sorted(committables.items())
         },
         tables=dict(sorted((tables_before | dict(tables)).items())),
@@ -140,6 +142,14 @@ def build_metadata(
         shares=subtask_shares(plan.graph, verified),
         dimensions=plan.dimensions,
     )
+
+
+def _rejected(plan: EpochPlan, rejected: Mapping[str, RejectedRows], sink: str) -> tuple[int | None, int | None]:
+    """Return how many rows of a sink its row rules refused and quarantined; None without such rules."""
+    if not any(suite.sink == sink and suite.row_rules for suite in plan.spec.quality):
+        return None, None
+    of_sink = rejected.get(sink)
+    return (0, 0) if of_sink is None else (of_sink.dropped + of_sink.quarantined, of_sink.quarantined)
 
 
 def _signatures(context: JobContext, plan: EpochPlan, base: CheckpointMetadata | None) -> dict[str, dict[str, Any]]:

@@ -6,22 +6,32 @@ where the tasks run, and only the partial results come here. So the memory of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from milepost.codec import from_json
 from milepost.epoch import GateShare, gate_shares_of, is_large
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
+from milepost.jobmaster.run.payloads import iter_payloads
 from milepost.jobspec.job import QualitySpec
+from milepost.operators.base import REJECTED, RULE_COLUMN
+from milepost.protocol.exchange import VerifiedAnswers
 from milepost.protocol.records import PendingCheckpoint
 from milepost.quality import (
     Evidence,
     GateVerdict,
     PartialResult,
+    RejectedRows,
     Verdict,
+    VerdictStatus,
     check_suite,
     collect_evidence,
     decide_verdict,
     evaluate,
+    merge_rejected,
+    rows_at,
+    rule_label,
+    with_row_rules,
 )
 from milepost.storage.concurrency import parallel_map
 from milepost.tables.records import Committable, decode_schema
@@ -36,18 +46,28 @@ def judge(
     context: JobContext,
     pending: PendingCheckpoint,
     committables: Mapping[str, Committable],
+    rejected: Mapping[str, RejectedRows],
     judge_in_tasks: JudgeInTasks,
 ) -> GateVerdict:
     """Judge what an epoch would publish. The evidence of a veto is stored below the epoch's token.
 
+    Args:
+        rejected: what the row rules of each sink refused, in the tasks.
     Raises: as `gate.evaluate`, and `judge_in_tasks`.
     """
-    suites = context.spec.quality
+    judged = [suite.judged_together for suite in context.spec.quality]
+    suites = [suite for suite in judged if suite.expectations]
     large = [suite for suite in suites if is_large(committables[suite.sink])]
     verdicts = _judge_on_driver(context, [suite for suite in suites if suite not in large], committables)
     if large:
         verdicts |= _judge_in_tasks(context, large, committables, judge_in_tasks)
-    verdict = GateVerdict.of(tuple(verdicts[suite.sink][0] for suite in suites))
+    for suite in context.spec.quality:
+        rows = committables[suite.sink].rows
+        skipped: SinkVerdict = Verdict(suite.sink, VerdictStatus.SKIPPED, rows, ()), {}
+        of_rows, evidence = verdicts.get(suite.sink, skipped)
+        whole, shown = with_row_rules(suite, of_rows, evidence, rejected.get(suite.sink, RejectedRows()))
+        verdicts[suite.sink] = whole, shown | _quarantined(context, suite, whole, committables)
+    verdict = GateVerdict.of(tuple(verdicts[suite.sink][0] for suite in context.spec.quality))
     if verdict.vetoes:
         stage_veto(context, pending, verdict, {sink: seen for sink, (_, seen) in verdicts.items()})
     return verdict
@@ -83,6 +103,35 @@ def _judge_in_tasks(
         )
         for suite in suites
     }
+
+
+def rejected_rows(verified: VerifiedAnswers, sinks: Iterable[str]) -> dict[str, RejectedRows]:
+    """Return what the row rules of each sink refused in all tasks. A sink without such rules has no entry."""
+    rejected = {}
+    for sink in sinks:
+        parts = [from_json(RejectedRows, part, sink) for _, part in iter_payloads(verified, "rejected", sink)]
+        if parts:
+            rejected[sink] = merge_rejected(parts)
+    return rejected
+
+
+def _quarantined(
+    context: JobContext, suite: QualitySpec, verdict: Verdict, committables: Mapping[str, Committable]
+) -> dict[int, Evidence]:
+    """Return some quarantined rows for each row rule that vetoes, from a sink that would have published them."""
+    readers = [sink.name for sink in context.spec.sinks if sink.input == suite.sink + REJECTED]
+    whole = len(verdict.expectations) == len(suite.expectations)
+    numbers = [*range(len(suite.expectations))] if whole else [*suite.row_rules]
+    rules = {at: suite.expectations[numbers[at]] for at in verdict.vetoing if numbers[at] in suite.row_rules}
+    if not rules or not readers or is_large(committables[readers[0]]):
+        return {}
+    table = context.sink(readers[0]).staged_table(committables[readers[0]])
+    refused = [[] if text is None else text.split("; ") for text in table.column(RULE_COLUMN).to_pylist()]
+    evidence = {}
+    for at, rule in rules.items():
+        positions = [row for row, labels in enumerate(refused) if rule_label(rule) in labels][: suite.rows]
+        evidence[at] = Evidence(rows_at(table, positions, [str(rule.arguments["column"])]))
+    return evidence
 
 
 def _key(context: JobContext, suite: QualitySpec) -> tuple[str, ...]:

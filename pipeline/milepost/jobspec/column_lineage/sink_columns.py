@@ -11,6 +11,7 @@ from typing import Any
 
 from milepost.jobspec.graph.checks import late_outputs
 from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.graph.row_rule_checks import rejected_outputs
 from milepost.jobspec.job.spec import JobSpec
 from milepost.operators.base import BAD, FILTERED, IDENTITY, Origins, RowsLineage, SourceColumn
 
@@ -27,7 +28,15 @@ def sink_lineage(spec: JobSpec, graph: JobGraph) -> dict[str, RowsLineage]:
             continue
         times = [graph.nodes[name].event_time for name in node.inputs]
         nodes[node.uid] = spec.operator(node.uid).lineage([nodes[name] for name in node.inputs], times)
-    return {sink.name: _output_lineage(spec, graph, nodes, sink.input) for sink in spec.sinks}
+    inputs, rejected = {sink.name: sink.input for sink in spec.sinks}, rejected_outputs(spec)
+    lineage = {}
+    for sink in spec.sinks:
+        judged = rejected.get(sink.input, sink.name)  # the sink whose row rules decide which rows it has
+        rows = _output_lineage(spec, graph, nodes, inputs[judged])
+        rules = [rule for suite in spec.quality if suite.sink == judged for rule in suite.row_rules.values()]
+        columns = {str(rule.arguments["column"]) for rule in rules}
+        lineage[sink.name] = rows.decided_by(rows.by(FILTERED, sorted(columns))) if columns else rows
+    return lineage
 
 
 def _output_lineage(spec: JobSpec, graph: JobGraph, nodes: Mapping[str, RowsLineage], output: str) -> RowsLineage:

@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.fingerprints import statement_of as statement_of
     from milepost.jobspec.graph.graph import JobGraph as JobGraph
     from milepost.jobspec.graph.graph import Node as Node
-    from milepost.jobspec.graph.graph import SinkInput as SinkInput
     from milepost.jobspec.graph.graph import analyse as analyse
     from milepost.jobspec.graph.in_flight import consumed_columns as consumed_columns
     from milepost.jobspec.graph.in_flight import input_signatures as input_signatures
     from milepost.jobspec.graph.output_checks import bad_columns as bad_columns
     from milepost.jobspec.graph.read_columns import columns_read as columns_read
+    from milepost.jobspec.graph.row_rule_checks import rejected_outputs as rejected_outputs
+    from milepost.jobspec.graph.sink_input import SinkInput as SinkInput
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from milepost.jobspec.graph.message_checks import message_problems
+from milepost.jobspec.graph.row_rule_checks import missing_rejected_output, rejected_outputs, row_rule_problems
 from milepost.jobspec.graph.secret_checks import secret_problems
 from milepost.jobspec.graph.sink_checks import sink_problems
 from milepost.jobspec.graph.static_rules import static_problems
@@ -44,6 +45,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
         *_inputs(spec),
         *_cycles(spec),
         *_quality(spec),
+        *row_rule_problems(spec),
         *sink_problems(spec),
         *secret_problems(spec),
         *_sources(spec),
@@ -147,10 +149,11 @@ def _columns(path: Path, names: Sequence[str]) -> Iterator[Problem]:
 
 
 def _inputs(spec: JobSpec) -> Iterator[Problem]:
-    nodes, late, bad = node_names(spec), [*late_outputs(spec)], bad_outputs(spec)
+    nodes = node_names(spec)
+    late, bad, rejected = [*late_outputs(spec)], bad_outputs(spec), [*rejected_outputs(spec)]
     for index, operator in enumerate(spec.operators):
         for position, name in enumerate(operator.inputs):
-            if name in (*late, *bad):
+            if name in (*late, *bad, *rejected):
                 message = f"{name} can be read only by a sink"
                 yield Problem(("operators", index, "inputs", position), message)
             elif name not in nodes:
@@ -158,15 +161,17 @@ def _inputs(spec: JobSpec) -> Iterator[Problem]:
                     ("operators", index, "inputs", position), f"there is no {name}; {did_you_mean(name, nodes)}"
                 )
     for index, sink in enumerate(spec.sinks):
-        if sink.input in (*nodes, *late, *bad):
+        if sink.input in (*nodes, *late, *bad, *rejected):
             continue
         source = sink.input.removesuffix(BAD)
         if sink.input.endswith(LATE) and sink.input.removesuffix(LATE) in nodes:
             message = f"{sink.input} does not exist: {_WITH_LATE_ROWS}"
         elif sink.input.endswith(BAD) and source in spec.sources:
             message = f"{sink.input} does not exist: {_no_bad_records(spec, source)}"
+        elif (missing := missing_rejected_output(spec, sink.input)) is not None:
+            message = missing
         else:
-            message = f"there is no {sink.input}; {did_you_mean(sink.input, [*nodes, *late, *bad])}"
+            message = f"there is no {sink.input}; {did_you_mean(sink.input, [*nodes, *late, *bad, *rejected])}"
         yield Problem(("sinks", index, "input"), message)
 
 

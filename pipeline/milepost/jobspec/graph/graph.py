@@ -22,14 +22,18 @@ from milepost.jobspec.graph.output_checks import (
     source_rows,
     suite_problems,
 )
+from milepost.jobspec.graph.row_rule_checks import rejected_outputs, row_rule_type_problems
+from milepost.jobspec.graph.sink_input import SinkInput
 from milepost.jobspec.graph.static_rules import unread_problems
-from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language import ColumnType, Path, Problem
 from milepost.operators import KINDS, STATEFUL_KINDS
 from milepost.operators.base import (
     APPEND,
     BAD,
     LATE,
+    REJECTED,
+    REJECTED_COLUMNS,
     RETRACT,
     RETRACTIONS,
     UPDATES,
@@ -141,36 +145,6 @@ class Node:
     def has_conditions(self) -> bool:
         """Whether Spark adds condition columns to its input before the exchange."""
         return bool(self.conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class SinkInput:
-    """What one sink reads.
-
-    Attributes:
-        sink: name of the sink. uid: the node it reads. part: "", LATE (followed by the input if there are two), or BAD.
-        mode: append, upsert or changelog. key: the upsert key; () for other modes.
-        routing_key: the columns of `key` that route rows to subtasks, in the order in which they are hashed; None: all.
-        columns, columns_known: as in `Node`; for a changelog including the columns it adds.
-        op: operation of a changelog row without a delete: `insert`, or `upsert` by its key.
-        deletes: as in `Node`; False for late rows and bad records.
-    """
-
-    sink: str
-    uid: str
-    part: str
-    mode: str
-    key: tuple[str, ...]
-    columns: dict[str, ColumnType | None]
-    columns_known: bool = True
-    op: str = "insert"
-    deletes: bool = False
-    routing_key: tuple[str, ...] | None = None
-
-    @property
-    def output(self) -> str:
-        """The name of the output that it reads: `totals`, `totals.late`, `visits.bad`."""
-        return self.uid + self.part
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,32 +296,59 @@ class _Builder:
         )
 
     def _sinks(self) -> None:
+        rejected = rejected_outputs(self.spec)
+        sinks = sorted(enumerate(self.spec.sinks), key=lambda item: item[1].input in rejected)  # after those they read
+        for index, sink in sinks:
+            path: Path = ("sinks", index)
+            if sink.input in rejected:
+                self._rejected_sink(sink, rejected[sink.input], path)
+            else:
+                self._sink(sink, path)
+        in_order = [sink.name for sink in self.spec.sinks if sink.name in self.sink_inputs]
+        self.sink_inputs = {name: self.sink_inputs[name] for name in in_order}
+
+    def _sink(self, sink: SinkSpec, path: Path) -> None:
         late_rows = late_outputs(self.spec)
-        for index, sink in enumerate(self.spec.sinks):
-            uid, position = late_rows.get(sink.input, (sink.input.removesuffix(BAD), 0))
-            part = sink.input.removeprefix(uid)
-            node = self.nodes.get(uid)
-            if node is None:
-                continue
-            origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
-            rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key, deletes=node.deletes)
-            if part:
-                columns = bad_columns(self.spec.sources[uid]) if part == BAD else rows.columns
-                rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
-            problems = input_problems(sink, rows, ("sinks", index))
-            if sink.by_buckets:
-                problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, ("sinks", index))
-            if origin.columns_known:
-                problems += partition_problems(sink, rows.columns, ("sinks", index))
-            self.problems += problems
-            if not problems:
-                key = rows.key if sink.mode == "upsert" else ()
-                columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
-                op = "upsert" if rows.kind == UPDATES else "insert"
-                routing_key = self._routing_key(node) if sink.by_buckets else None
-                self.sink_inputs[sink.name] = SinkInput(
-                    sink.name, uid, part, sink.mode, key, columns, origin.columns_known, op, rows.deletes, routing_key
-                )
+        uid, position = late_rows.get(sink.input, (sink.input.removesuffix(BAD), 0))
+        part = sink.input.removeprefix(uid)
+        node = self.nodes.get(uid)
+        if node is None:
+            return
+        origin = self.nodes[node.inputs[position]] if sink.input in late_rows else node
+        rows = OutputRows(origin.columns, origin.event_time, node.output_kind, node.key, deletes=node.deletes)
+        if part:
+            columns = bad_columns(self.spec.sources[uid]) if part == BAD else rows.columns
+            rows = replace(rows, columns=columns, kind=APPEND, key=(), deletes=False)
+        problems = input_problems(sink, rows, path)
+        if sink.by_buckets:
+            problems += early_window_problems(self.spec, self._keyed_by(node).uid, sink, path)
+        if origin.columns_known:
+            problems += partition_problems(sink, rows.columns, path)
+        self.problems += problems
+        if not problems:
+            key = rows.key if sink.mode == "upsert" else ()
+            columns = rows.columns | (CHANGELOG_COLUMNS if sink.mode == "changelog" else {})
+            op = "upsert" if rows.kind == UPDATES else "insert"
+            routing_key = self._routing_key(node) if sink.by_buckets else None
+            self.sink_inputs[sink.name] = SinkInput(
+                sink.name, uid, part, sink.mode, key, columns, origin.columns_known, op, rows.deletes, routing_key
+            )
+
+    def _rejected_sink(self, sink: SinkSpec, of: str, path: Path) -> None:
+        """Add a sink that publishes the quarantined rows of another one."""
+        whole = self.sink_inputs.get(of)
+        if whole is None:
+            return
+        columns = whole.columns | dict.fromkeys(REJECTED_COLUMNS, ColumnType("string"))
+        rows = OutputRows(columns, None, APPEND, ())
+        problems = input_problems(sink, rows, path)
+        if whole.columns_known:
+            problems += partition_problems(sink, columns, path)
+        self.problems += problems
+        if not problems:
+            self.sink_inputs[sink.name] = SinkInput(
+                sink.name, whole.uid, REJECTED, sink.mode, (), columns, whole.columns_known, rejected_by=of
+            )
 
     def _routing_key(self, node: Node) -> tuple[str, ...]:
         """Return the columns of a node's key that route its rows to subtasks, under the node's names for them."""
@@ -372,4 +373,6 @@ class _Builder:
     def _quality(self) -> None:
         for index, suite in enumerate(self.spec.quality):
             if suite.sink in self.sink_inputs and self.sink_inputs[suite.sink].columns_known:
-                self.problems += suite_problems(suite, self.sink_inputs[suite.sink].columns, ("quality", index))
+                columns = self.sink_inputs[suite.sink].columns
+                self.problems += suite_problems(suite, columns, ("quality", index))
+                self.problems += row_rule_type_problems(suite, columns, ("quality", index))

@@ -16,7 +16,7 @@ from milepost.language import (
     did_you_mean,
     not_available,
 )
-from milepost.operators.base import APPEND, BAD, RETRACTIONS, UPDATES, Columns, OutputRows
+from milepost.operators.base import APPEND, BAD, REJECTED, RETRACTIONS, UPDATES, Columns, OutputRows
 
 CHANGELOG_COLUMNS: Columns = {"_op": ColumnType("string"), "_checkpoint": ColumnType("int64")}
 """Columns that a changelog adds: the operation, and the checkpoint that published the row."""
@@ -48,7 +48,7 @@ def source_rows(source: SourceSpec) -> OutputRows:
 
 def input_problems(sink: SinkSpec, rows: OutputRows, path: Path) -> list[Problem]:
     """Return why a sink cannot publish these rows."""
-    if sink.mode != "append" and sink.input.endswith(BAD):
+    if sink.mode != "append" and sink.input.endswith((BAD, REJECTED)):
         return [Problem((*path, "mode"), f"{sink.input} can be read only by a sink with mode: append")]
     if sink.mode == "append" and rows.kind == UPDATES:
         return [

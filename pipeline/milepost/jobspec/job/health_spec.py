@@ -22,9 +22,12 @@ class HealthSpec(SpecModel):
         max_dropped_ratio: share of late rows that no sink publishes. null: 0.001, or three times the usual share, but
             at most 0.1.
         max_bad_ratio: share of unreadable records. null: as for late rows.
+        max_rejected_ratio: share of the rows judged by row rules (`on_fail` in `quality`) that they refuse. null: as
+            for late rows.
     """
 
     max_age: PositiveDuration | None = None
     max_late_ratio: Ratio | None = None
     max_dropped_ratio: Ratio | None = None
     max_bad_ratio: Ratio | None = None
+    max_rejected_ratio: Ratio | None = None

@@ -61,7 +61,8 @@ class SinkSpec(SpecModel):
 
     Attributes:
         name: `[a-z][a-z0-9_-]{0,62}` without `__`, unique among sinks.
-        input: what to publish: a source, an operator, `<uid>.late` (of a join `<uid>.late.<input>`), or `<source>.bad`.
+        input: what to publish: a source, an operator, `<uid>.late` (of a join `<uid>.late.<input>`), `<source>.bad`,
+            or `<sink>.rejected`, the rows that `on_fail: quarantine` keeps out of another sink.
         format: decides who can read the table. delta and iceberg: any engine that supports the format. postgres: any
             client of the database. parquet: only `milepost read`, and other jobs (`format: milepost`).
         path: location of the table: an S3 or file URL, or a path relative to the spec. It must not overlap with
@@ -115,12 +116,22 @@ class Expectation(SpecModel):
     Attributes:
         type: name of the expectation, such as `expect_column_values_to_be_between`.
         severity: critical: a failure vetoes the epoch. warning and info: a failure is only recorded.
+        on_fail: what happens to a row that fails. veto: nothing, the expectation judges all rows together. drop: the
+            row is counted and not published. quarantine: the row is not published, and goes to `<sink>.rejected`, which
+            a sink must read. With drop and quarantine, `mostly` is the share of rows below which the expectation is not
+            met; without it, any number of rows may fail.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
 
     type: Annotated[str, Field(pattern=r"^expect_[a-z_]+$")]
     severity: Literal["critical", "warning", "info"] = "critical"
+    on_fail: Literal["veto", "drop", "quarantine"] = "veto"
+
+    @property
+    def judges_rows(self) -> bool:
+        """Whether it drops or quarantines single rows."""
+        return self.on_fail != "veto"
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -153,6 +164,23 @@ class QualitySpec(SpecModel):
     rows: Annotated[int, Field(ge=0, le=20)] = 20
     sample: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     expectations: Annotated[Many[Expectation], Field(min_length=1)]
+
+    @property
+    def row_rules(self) -> dict[int, Expectation]:
+        """The expectations that drop or quarantine rows, by their position."""
+        return {number: one for number, one in enumerate(self.expectations) if one.judges_rows}
+
+    @property
+    def judged_together(self) -> QualitySpec:
+        """The suite without its row rules. It may have no expectations left."""
+        if not self.row_rules:
+            return self
+        return self.model_copy(update={"expectations": tuple(one for one in self.expectations if not one.judges_rows)})
+
+    @property
+    def quarantines(self) -> bool:
+        """Whether rows may be quarantined."""
+        return any(one.on_fail == "quarantine" for one in self.expectations)
 
 
 def _conf_text(value: object) -> object:

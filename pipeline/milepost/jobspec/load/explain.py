@@ -11,7 +11,7 @@ from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.spec import JobSpec
 from milepost.language.times import format_duration
-from milepost.operators.base import APPEND, RETRACTIONS, UPDATES, InputMode, StateBound, StatefulSpec
+from milepost.operators.base import APPEND, REJECTED, RETRACTIONS, UPDATES, InputMode, StateBound, StatefulSpec
 
 
 def explained_node(spec: JobSpec, graph: JobGraph, node: Node) -> dict[str, Any]:
@@ -69,11 +69,33 @@ def explained_edges(spec: JobSpec, graph: JobGraph) -> list[dict[str, Any]]:
     """Return the edges of a graph, in the order of its nodes: to operators, then to sinks.
 
     Returns:
-        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``. part: "" for rows, ``.late…`` or
-        ``.bad`` for late rows or bad records. sink: whether `to` is a sink. exchanged: whether rows are exchanged
-        between tasks by the key of `to`.
+        ``{"from", "part", "to", "sink", "mode", "key", "event_time", "exchanged"}``. part: "" for rows, ``.late…``,
+        ``.bad`` or ``.rejected`` for late rows, bad records or quarantined rows. sink: whether `to` is a sink.
+        exchanged: whether rows are exchanged between tasks by the key of `to`.
     """
     return [*_edges(spec, graph)]
+
+
+def explained_row_rules(spec: JobSpec) -> list[dict[str, Any]]:
+    """Return what happens to the rows that row rules refuse, in the order of the suites.
+
+    Returns:
+        ``{"sink", "rule", "on_fail", "mostly", "sinks"}``. mostly: the share of rows below which the epoch is judged as
+        by `severity`, or null. sinks: those that publish a refused row; [] for a dropped one.
+    """
+    return [
+        {
+            "sink": suite.sink,
+            "rule": f"{rule.type}({rule.arguments['column']})",
+            "on_fail": rule.on_fail,
+            "mostly": rule.arguments.get("mostly"),
+            "sinks": [
+                sink.name for sink in spec.sinks if rule.on_fail == "quarantine" and sink.input == suite.sink + REJECTED
+            ],
+        }
+        for suite in spec.quality
+        for rule in suite.row_rules.values()
+    ]
 
 
 def mode_of(node: Node) -> str:

@@ -8,7 +8,7 @@ from milepost.jobspec.column_lineage.sink_columns import lineage_document
 from milepost.jobspec.graph.checks import bad_outputs
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
-from milepost.jobspec.load.explain import explained_edges, explained_node
+from milepost.jobspec.load.explain import explained_edges, explained_node, explained_row_rules
 from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import LoadedJob
 from milepost.operators.base import BAD
@@ -45,6 +45,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
             {"name": sink.name, "input": sink.input, "format": sink.format, "mode": sink.mode, "path": sink.location}
             for sink in job.spec.sinks
         ],
+        "row_rules": explained_row_rules(job.spec),
         "lineage": lineage_document(job.spec, graph),
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.columns_known],
         "unread": _unread(job.spec, graph),

@@ -8,7 +8,11 @@ if TYPE_CHECKING:
     from milepost.operators.base.edges import BAD as BAD
     from milepost.operators.base.edges import DELETED_COLUMN as DELETED_COLUMN
     from milepost.operators.base.edges import LATE as LATE
+    from milepost.operators.base.edges import OBJECT_COLUMN as OBJECT_COLUMN
+    from milepost.operators.base.edges import REJECTED as REJECTED
+    from milepost.operators.base.edges import REJECTED_COLUMNS as REJECTED_COLUMNS
     from milepost.operators.base.edges import RETRACT as RETRACT
+    from milepost.operators.base.edges import RULE_COLUMN as RULE_COLUMN
     from milepost.operators.base.edges import WINDOW_COLUMNS as WINDOW_COLUMNS
     from milepost.operators.base.edges import WINDOW_END as WINDOW_END
     from milepost.operators.base.edges import WINDOW_START as WINDOW_START

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LATE, BAD = ".late", ".bad"
-"""Suffixes: the late rows of an operator, and the unreadable records of a source."""
+LATE, BAD, REJECTED = ".late", ".bad", ".rejected"
+"""Suffixes: the late rows of an operator, the unreadable records of a source, and the quarantined rows of a sink."""
+
+RULE_COLUMN, OBJECT_COLUMN = REJECTED_COLUMNS = ("_rule", "_object")
+"""Columns of quarantined rows: the rules that refuse the row, in the order of the suite, and the source object that it
+was read from. The object is null if a stateful operator is in between."""
 
 WINDOW_START, WINDOW_END = WINDOW_COLUMNS = ("window_start", "window_end")
 """Columns of window results: start (inclusive) and end (exclusive)."""

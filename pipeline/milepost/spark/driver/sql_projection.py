@@ -208,13 +208,13 @@ def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema])
         columns = [pa.array([body], pa.binary()), *(pa.nulls(1, t) for t in types.values())]
         return pa.RecordBatch.from_arrays(columns, schema=layout)
 
-    lateness_us: int | None = None
+    stamped = Stamped(None)
     for item in items:
         if isinstance(item, Rows):
             if item.node in types and item.rows.num_rows:
-                if item.lateness_us != lateness_us:
-                    lateness_us = item.lateness_us
-                    yield control(encode_control(Stamped(lateness_us)))
+                if (item.lateness_us, item.object) != (stamped.lateness_us, stamped.object):
+                    stamped = Stamped(item.lateness_us, item.object)
+                    yield control(encode_control(stamped))
                 yield from _encode_rows(item, types, layout)
         else:
             yield control(encode_control(item))
@@ -243,7 +243,7 @@ def decode_output(
         schemas: schema of each node that the output stage consumes.
         columns: node -> its columns in the wide frame.
     """
-    lateness_us: int | None = None
+    stamped = Stamped(None)
     for batch in batches:
         control = batch.column(CONTROL)
         at = pc.indices_nonzero(control.is_valid()).to_pylist()
@@ -253,11 +253,11 @@ def decode_output(
             for node, schema in schemas.items():
                 rows = _decode_rows([part.column(column) for column in columns[node]], schema)
                 if rows.num_rows:
-                    yield Rows(node, rows, lateness_us)
+                    yield Rows(node, rows, stamped.lateness_us, object=stamped.object)
             if index < batch.num_rows:
                 item = decode_control(control[index].as_py())
                 if isinstance(item, Stamped):
-                    lateness_us = item.lateness_us
+                    stamped = item
                 else:
                     yield item
             start = index + 1

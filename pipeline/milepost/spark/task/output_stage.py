@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,6 +29,9 @@ from milepost.spark.wire.task_output import Forward, OperatorStageEnd, Rows, Row
 from milepost.spark.worker.task_memory import Memory
 from milepost.state.layers import KeyHash
 
+if TYPE_CHECKING:
+    from milepost.quality import RowRules
+
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
@@ -40,6 +44,7 @@ class OutputPlan:
         sinks: node -> names of the sinks it feeds at this level.
         stagers_before: sink -> number of subtasks of lower levels that stage rows for it too.
         row_wise: output -> uid of the stateless operator whose rows it holds.
+        row_rules: sink -> its rules on single rows, for the sinks that have some.
     """
 
     checkpoint_id: CheckpointId
@@ -53,6 +58,7 @@ class OutputPlan:
     sinks: Mapping[str, tuple[str, ...]]
     stagers_before: Mapping[str, int] = field(default_factory=dict)
     row_wise: Mapping[str, str] = field(default_factory=dict)
+    row_rules: Mapping[str, RowRules] = field(default_factory=dict)
 
     def identity(self, subtask: int) -> SubtaskIdentity:
         return SubtaskIdentity(self.checkpoint_id, self.token, self.level, subtask)
@@ -85,7 +91,7 @@ def run_output_stage(
         limits=plan.limits,
         held_bytes=memory.budget.held_bytes,
     )
-    staging = Staging(plan.identity(subtask), plan.sinks, sinks, memory, executor, plan.stagers_before)
+    staging = Staging(plan.identity(subtask), plan.sinks, sinks, memory, executor, plan.stagers_before, plan.row_rules)
     row_wise = dict.fromkeys(plan.row_wise.values(), 0)
     barrier: Barrier | None = None
     end: OperatorStageEnd | None = None
@@ -124,7 +130,7 @@ def run_output_stage(
         level=plan.level,
         subtask=subtask,
         barrier=barrier.digest,
-        ack={**end.ack, "row_wise": row_wise, "sinks": staging.ack()},
+        ack={**end.ack, "row_wise": row_wise, "sinks": staging.ack(), **staging.rejected_ack()},
         consumed=end.consumed,
         measured=end.measured,
     )

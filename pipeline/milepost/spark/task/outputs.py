@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.epoch import EpochPlan
 from milepost.jobspec.graph import JobGraph, Node
-from milepost.operators.base import APPEND, BAD, RETRACT, conditions_output
+from milepost.operators.base import APPEND, BAD, REJECTED, RETRACT, conditions_output
 
 WHOLE = ".whole"
 """Suffix of the output with a node's complete current rows, changed or not, for sinks that start in this epoch."""
@@ -21,7 +21,8 @@ Output = tuple[str, Node, tuple[str, ...]]
 def outputs(plan: EpochPlan, level: int) -> list[Output]:
     """Return every output of a level.
 
-    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, `uid.fill`, or the reader's `uid.marked`.
+    A name is `uid`, `uid.retract`, `uid.late`, `uid.bad`, `uid.whole`, `uid.fill`, the reader's `uid.marked`, or
+    `sink.rejected`.
     """
     level_outputs, whole, fill = [], nodes_with_whole_output(plan), nodes_with_fill_output(plan)
     for node in plan.graph.nodes.values():
@@ -36,6 +37,7 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
                 level_outputs.append((output, node, tuple(sink.sink for sink in late if sink.output == output)))
             if node.bad_sinks:
                 level_outputs.append((node.uid + BAD, node, node.bad_sinks))
+            level_outputs += _rejected(plan.graph, node)
             if node.uid in whole:
                 level_outputs.append((node.uid + WHOLE, node, filled))
             if node.uid in fill:
@@ -43,6 +45,13 @@ def outputs(plan: EpochPlan, level: int) -> list[Output]:
             marked = (conditions_output(uid) for uid in node.consumers if plan.graph.nodes[uid].has_conditions)
             level_outputs += ((output, node, ()) for output in marked)
     return level_outputs
+
+
+def _rejected(graph: JobGraph, node: Node) -> Iterator[Output]:
+    """Yield the outputs with quarantined rows of a node's sinks, which the output stage splits off."""
+    readers = [sink for sink in graph.sink_inputs.values() if sink.part == REJECTED and sink.uid == node.uid]
+    for output in dict.fromkeys(sink.output for sink in readers):
+        yield output, node, tuple(sink.sink for sink in readers if sink.output == output)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ class SourceSplit:
         dead_letters: reader that turns bad records into rows of `<source>.bad`; None: the subtask declines.
         is_landed: whether the objects are the job's own immutable copies, so that the version of each is its SHA-256.
         files: for a landed source, the external data files that its log refers to.
+        names_objects: whether rows of different objects are emitted apart, with the object's key.
     """
 
     source: str
@@ -64,6 +65,7 @@ class SourceSplit:
     dead_letters: DeadLetterReader | None = None
     is_landed: bool = False
     files: ReferencedFiles = field(default_factory=ReferencedFiles)
+    names_objects: bool = False
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
         """Yield a part's rows in order, and with a dead-letter reader its bad records. Raises the reader's errors."""
@@ -115,7 +117,7 @@ def run_source(
                 piece = piece.replace_schema_metadata(None)
                 rows += piece.num_rows
                 bad.add_rows(obj.planned_ms, piece.num_rows)
-                yield from coalescer.add(times.add(obj, piece))
+                yield from coalescer.add(times.add(obj, piece), obj.key if split.names_objects else None)
         except BadRecord as error:
             yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
             return
@@ -168,15 +170,20 @@ class _BatchCoalescer:
     """Coalesce small batches, because routing and encoding each one alone would cost more than its rows.
 
     Batches of 30,000, 30,000 and 10,000 rows become tables of 60,000 and 10,000. A batch of 65,536 is emitted alone.
+    Batches of different objects that are named are not coalesced.
     """
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._held: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
+        self._object: str | None = None
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[Rows]:
-        """Add a batch. Yield the rows that reached a limit."""
+    def add(self, batch: pa.RecordBatch, object_key: str | None) -> Iterator[Rows]:
+        """Add a batch. Yield the rows that reached a limit. object_key: the object to name, or None."""
+        if object_key != self._object:
+            yield from self.flush()
+            self._object = object_key
         if self._rows + batch.num_rows > _COALESCED_ROWS or self._bytes + batch.nbytes > _COALESCED_BYTES:
             yield from self.flush()
         self._held.append(batch)
@@ -189,7 +196,7 @@ class _BatchCoalescer:
         """Yield the buffered rows."""
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         if held:
-            yield Rows(self._source, pa.Table.from_batches(held).combine_chunks())
+            yield Rows(self._source, pa.Table.from_batches(held).combine_chunks(), object=self._object)
 
 
 def _tombstones(batch: pa.RecordBatch) -> int:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from milepost.codec import to_json
 from milepost.errors import CheckpointError
+from milepost.operators.base import REJECTED
 from milepost.protocol.exchange import Decline, SubtaskIdentity
 from milepost.sinks import StagingSink
 from milepost.spark.wire.task_output import Rows
 from milepost.spark.worker.task_memory import Memory, explain_out_of_memory
 from milepost.state.buffers import Spilled, decode_rows, encode_rows
 from milepost.tables.records import RowsPiece, StagedRows, StagingContext
+
+if TYPE_CHECKING:
+    from milepost.quality import RejectedRows, RowRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class Staging:
         executor: returns a pool that stages a given number of sinks in parallel.
         before: sink -> number of subtasks of lower levels that stage rows for it. Subtask 1 of this level, with 4
             before it, names its files by 5.
+        row_rules: sink -> its rules on single rows. The sinks of `<sink>.rejected` get the rows that they quarantine.
     """
 
     def __init__(
@@ -51,16 +56,38 @@ class Staging:
         memory: Memory,
         executor: Callable[[int], Executor],
         before: Mapping[str, int] | None = None,
+        row_rules: Mapping[str, RowRules] | None = None,
     ) -> None:
         self._identity, self._targets, self._sinks, self._memory = identity, targets, sinks, memory
-        self._executor, self._before = executor, before or {}
+        self._executor, self._before, self._row_rules = executor, before or {}, row_rules or {}
+        self._rejected: dict[str, RejectedRows] = {}
         self._buffered: dict[str, list[_BufferedRows]] = {}
         self._held_bytes = 0
         self._staged: dict[str, StagedRows] = {}
 
     def take(self, item: Rows) -> Decline | None:
-        """Buffer rows for their sinks. Return a decline if the disk is full."""
+        """Split rows by the rules of their sinks, and buffer them. Return a decline if the disk is full."""
         names = self._targets.get(item.node, ())
+        if not names or not item.rows.num_rows:
+            return None
+        unsplit, decline = [], None
+        for name in names:
+            if name not in self._row_rules:
+                unsplit.append(name)
+                continue
+            split = self._row_rules[name].split(item.rows, item.object)
+            counted = self._rejected.get(name)
+            self._rejected[name] = split.counts if counted is None else counted + split.counts
+            if split.accepted is item.rows:
+                unsplit.append(name)
+                continue
+            decline = decline or self._buffer((name,), replace(item, rows=split.accepted))
+            if split.quarantined is not None:
+                rejected = self._targets.get(name + REJECTED, ())
+                decline = decline or self._buffer(rejected, replace(item, rows=split.quarantined))
+        return decline or self._buffer(unsplit, item)
+
+    def _buffer(self, names: Sequence[str], item: Rows) -> Decline | None:
         if not names or not item.rows.num_rows:
             return None
         rows: pa.Table | Spilled = item.rows
@@ -101,6 +128,10 @@ class Staging:
     def ack(self) -> dict[str, Any]:
         staged: dict[str, Any] = to_json(self._staged)
         return staged
+
+    def rejected_ack(self) -> dict[str, Any]:
+        """Return what the rules of the sinks refused; {} if they have judged no rows."""
+        return {"rejected": to_json(self._rejected)} if self._rejected else {}
 
     @staticmethod
     def _pieces(buffered: list[_BufferedRows]) -> Iterator[RowsPiece]:

@@ -27,6 +27,7 @@ class Rows:
         lateness_us: stamp of a stateful operator's rows, by which consumers decide lateness. None for a source.
         distinct: whether each of these rows has another output key. Set for updates only.
         part: rows of two parts of a node, both above 0, never share an output key; 0: unknown.
+        object: the source object that they were read from; None: several, or of a stateful operator, or not needed.
     """
 
     node: str
@@ -34,13 +35,15 @@ class Rows:
     lateness_us: int | None = None
     distinct: bool = False
     part: int = 0
+    object: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """The stamp of all rows up to the next `Stamped`. Used only on the way through the JVM."""
+    """The stamp and object of all rows up to the next `Stamped`. Used only on the way through the JVM."""
 
     lateness_us: int | None
+    object: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,7 @@ def encode_control(item: Control) -> bytes:
     header: dict[str, Any]
     if isinstance(item, Stamped):
         header = {"item": "stamped", "lateness_us": item.lateness_us}
+        header |= {} if item.object is None else {"object": item.object}
     elif isinstance(item, Forward):
         buffer = item.buffer
         header = {"item": "forward", "subtask": item.subtask, "operator": buffer.operator, "producer": buffer.producer}
@@ -127,7 +131,7 @@ def decode_control(body: bytes) -> Control:
     header = json.loads(head)
     kind = header["item"]
     if kind == "stamped":
-        return Stamped(header["lateness_us"])
+        return Stamped(header["lateness_us"], header.get("object"))
     if kind == "forward":
         times = (header["lateness_us"], header["oldest_us"])
         return Forward(header["subtask"], Buffer(header["operator"], header["producer"], *times, payload))

@@ -40,12 +40,12 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
 
 
 def documents(job: CountedJob) -> dict[str, Any]:
-    """What the commands print with `--json`, as if the job were in S3 and its last epoch had failed."""
+    """What the commands print with `--json`, as if the job were in S3, had row rules, and its last epoch had failed."""
     status, shown = to_json(job.master.reports.status()), to_json(job.master.reports.show())
     asked = {"plan": to_json(StoreRequests(1, 2, 3, 4, 5))}
     return {
         "status": status | {"last_failure": "bad_record"},
-        "checkpoint": shown | {"requests": asked},
+        "checkpoint": shown | {"requests": asked, "rejected_rows": 3, "quarantined_rows": 2},
         "aborted": {"reason": "X"},
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from milepost.jobspec.graph.graph import SinkInput
+from milepost.jobspec.graph.sink_input import SinkInput
 from milepost.jobspec.job.spec import JobSpec
 from milepost_testkit.specs.graphs import build_graph
 

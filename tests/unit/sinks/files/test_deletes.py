@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.errors import StateCorrupt
-from milepost.jobspec.graph.graph import SinkInput
+from milepost.jobspec.graph.sink_input import SinkInput
 from milepost.jobspec.job.spec import SinkSpec
 from milepost.protocol.records.ids import CheckpointId, FencingToken
 from milepost.sinks.buckets.bucket_staging import BucketStaging

@@ -28,6 +28,7 @@ from milepost.protocol.records import (
 
 _FIGURES = (
     *("sync_ms", "async_ms", "alignment_ms", "rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records"),
+    *("rejected_rows", "quarantined_rows"),
     *("objects", "checkpointed_bytes", "full_bytes", "watermark", "quality"),
 )
 """Fields that a report copies from a checkpoint's summary."""
@@ -64,6 +65,7 @@ class CheckpointReport:
         live: whether the live head continues it, or it is pending on the live timeline; None: no longer known.
         meaning, remedy: of `failure_reason`, as text: what happened, and the first recovery step.
         dropped_rows: late rows that no sink publishes.
+        rejected_rows: rows that the row rules of sinks refused; quarantined_rows: those of them that were not dropped.
         veto: what the quality gate refused: its handle in the log, or its content.
         airflow: None for a CLI run. sinks: by name, whether its table has the checkpoint.
         compacted: whether the log entry of its end is compacted. savepoints: made of it; only in `show`.
@@ -87,6 +89,8 @@ class CheckpointReport:
     rows_out: object = None
     late_rows: object = None
     dropped_rows: object = None
+    rejected_rows: OmitNone[object] = None
+    quarantined_rows: OmitNone[object] = None
     bad_records: object = None
     objects: object = None
     checkpointed_bytes: object = None

@@ -17,7 +17,8 @@ class Condition(Enum):
         UNPUBLISHED: completed checkpoints wait for a sink. LEASE_OVER: a checkpoint is pending, its lease has expired.
         LANDING_FAILED: the last landing of a source failed. Epochs process the input that was landed before.
         OVERDUE: a source has no new objects for longer than expected. LATE: input is older than the given bound.
-        STALE: the tables are older than usual. ROWS_MISSING: more rows than usual are late, dropped or unreadable.
+        STALE: the tables are older than usual.
+        ROWS_MISSING: more rows than usual are late, dropped, unreadable or rejected by rules.
         RULES_UNMET: rows of the newest epoch break a rule that only warns.
         NO_INPUT: the path of a source has never matched an object.
         RUNNING: an epoch is running. FROZEN: a backfill that is about to switch blocks other triggers.

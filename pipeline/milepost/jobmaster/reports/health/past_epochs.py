@@ -48,6 +48,8 @@ def _counts(row: EpochRow) -> EpochCounts:
         late=row.late_rows,
         dropped=row.dropped_rows,
         bad=row.bad_records,
+        judged=row.judged_rows,
+        rejected=row.rejected_rows,
         watermark_us=None if watermark_ms is None else watermark_ms * 1000,
         quality=row.quality,
     )

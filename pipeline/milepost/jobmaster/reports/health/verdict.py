@@ -31,7 +31,7 @@ _GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
 _MOST = 0.5
 _TIMES_USUAL, _HIGHEST_BOUND = 3, 0.1
 _WORDS = {"bad": "unreadable"}
-_LEAST_BOUNDS = {"late": 0.01, "dropped": 0.001, "bad": 0.01}
+_LEAST_BOUNDS = {"late": 0.01, "dropped": 0.001, "bad": 0.01, "rejected": 0.01}
 
 
 class Grade(Enum):
@@ -60,8 +60,8 @@ class JobVerdict:
     """The answers about a job's tables.
 
     Attributes:
-        fresh: how old the data is. complete: how many rows are late, dropped or unreadable. right: what the quality
-            gate said.
+        fresh: how old the data is. complete: how many rows are late, dropped, unreadable or rejected by rules.
+        right: what the quality gate said.
     """
 
     fresh: Finding
@@ -79,8 +79,8 @@ class EpochCounts:
     """What a verdict needs of a completed epoch.
 
     Attributes:
-        rows: rows and unreadable records that it read.
-        late, dropped, bad: as in `CheckpointReport`; None: not recorded.
+        rows: rows and unreadable records that it read. judged: rows of sinks that have row rules.
+        late, dropped, bad, rejected: as in `CheckpointReport`; None: not recorded.
         watermark_us: None: it has none, or the job is drained.
     """
 
@@ -91,13 +91,23 @@ class EpochCounts:
     bad: int | None
     watermark_us: int | None
     quality: str | None
+    judged: int | None = None
+    rejected: int | None = None
+
+    def share_of(self, kind: str) -> float:
+        """Return the share of rows of a kind, 0 to 1."""
+        return (getattr(self, kind) or 0) / max(1, self.whole(kind))
+
+    def whole(self, kind: str) -> int:
+        """Return the rows of which those of a kind are a part."""
+        return (self.judged or 0) if kind == "rejected" else self.rows
 
 
 def epoch_counts(checkpoint: CompletedCheckpoint) -> EpochCounts:
     """Return what the manifest has of a checkpoint."""
-    rows, late, dropped, bad = (
+    rows, late, dropped, bad, judged, rejected = (
         value if isinstance(value := checkpoint.summary.get(name), int) else None
-        for name in ("rows_in", "late_rows", "dropped_rows", "bad_records")
+        for name in ("rows_in", "late_rows", "dropped_rows", "bad_records", "judged_rows", "rejected_rows")
     )
     quality = checkpoint.summary.get("quality")
     return EpochCounts(
@@ -108,6 +118,8 @@ def epoch_counts(checkpoint: CompletedCheckpoint) -> EpochCounts:
         bad=bad,
         watermark_us=recorded_watermark_us(checkpoint.summary.get("watermark")),
         quality=quality if isinstance(quality, str) else None,
+        judged=judged,
+        rejected=rejected,
     )
 
 
@@ -150,7 +162,7 @@ def _age_bound_ms(timed: Sequence[tuple[int, int]]) -> int | None:
 
 
 def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec) -> Finding:
-    """Return how many rows of the newest epochs are late, dropped or unreadable.
+    """Return how many rows of the newest epochs are late, dropped, unreadable or rejected by rules.
 
     The newest epoch with input is judged alone, and the last hour as one; the worse answer counts. So a flood of late
     rows is seen for an hour, and one late row of a small epoch is not a flood.
@@ -171,17 +183,30 @@ def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochC
     """Return the finding of some epochs together. others: the epochs whose median share is the usual one."""
     rows = sum(one.rows for one in judged)
     counts = {kind: sum(getattr(one, kind) or 0 for one in judged) for kind in _LEAST_BOUNDS}
-    usual = {kind: median([(getattr(one, kind) or 0) / one.rows for one in others] or [0.0]) for kind in counts}
-    limits = {"late": bounds.max_late_ratio, "dropped": bounds.max_dropped_ratio, "bad": bounds.max_bad_ratio}
+    usual = {kind: median([one.share_of(kind) for one in others] or [0.0]) for kind in counts}
+    limits = {
+        "late": bounds.max_late_ratio,
+        "dropped": bounds.max_dropped_ratio,
+        "bad": bounds.max_bad_ratio,
+        "rejected": bounds.max_rejected_ratio,
+    }
     grades = {
-        kind: _grade(count, rows, _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit)
+        kind: _grade(
+            count,
+            max(1, sum(one.whole(kind) for one in judged)),
+            _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit,
+        )
         for kind, count in counts.items()
     }
+    has_rules = any(one.judged for one in judged)
     if not any(counts.values()):
-        return Finding(Grade.GOOD, f"{counted(rows, 'row')} {where}, none late or unreadable")
+        none = "none late, unreadable or rejected" if has_rules else "none late or unreadable"
+        return Finding(Grade.GOOD, f"{counted(rows, 'row')} {where}, {none}")
     text = f"{counts['late']:,} of {counted(rows, 'row')} late"
     text += f", {counts['dropped']:,} dropped" if counts["late"] else ""
     text += f", {counts['bad']:,} unreadable" if counts["bad"] else ""
+    if counts["rejected"]:
+        text += f", {counts['rejected']:,} of {sum(one.judged or 0 for one in judged):,} rejected by rules"
     unusual = [f"{usual[kind]:.1%} {_WORDS.get(kind, kind)}" for kind, grade in grades.items() if grade > Grade.GOOD]
     return Finding(max(grades.values()), f"{text}, {where}" + (f" (usually {', '.join(unusual)})" if unusual else ""))
 

@@ -15,7 +15,7 @@ from milepost.epoch import EpochPlan, split_inputs
 from milepost.jobspec.job import SourceSpec
 from milepost.language.times import in_us
 from milepost.operators import PublishesChanges, PublishesState, StatefulOperator
-from milepost.operators.base import edge_names
+from milepost.operators.base import REJECTED, edge_names
 from milepost.protocol.exchange import SubtaskIdentity
 from milepost.protocol.records import OperatorUid
 from milepost.sources import ObjectReader, build_reader, dead_letter_schema
@@ -58,7 +58,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class EpochLevels:
-    """The plan of an epoch's Spark job, and the schema of every output, including `.late` and `.bad`."""
+    """The plan of an epoch's Spark job, and the schema of every output, including `.late`, `.bad` and `.rejected`."""
 
     splits: tuple[SourceSplit, ...]
     levels: tuple[Level, ...]
@@ -116,9 +116,16 @@ def _splits(plan: EpochPlan, readers: Mapping[str, ObjectReader]) -> tuple[Sourc
             dead_letters=_dead_letters(plan.spec.sources[item.name], readers[item.name]),
             is_landed=plan.spec.sources[item.name].is_landed,
             files=files,
+            names_objects=_names_objects(plan, item.name),
         )
         for index, (item, parts, files) in enumerate(splits)
     )
+
+
+def _names_objects(plan: EpochPlan, source: str) -> bool:
+    """Return whether rows of a source may be quarantined before they reach a stateful operator."""
+    rejected = [plan.graph.nodes[sink.uid] for sink in plan.graph.sink_inputs.values() if sink.part == REJECTED]
+    return any(source in node.sources and 0 in node.levels for node in rejected)
 
 
 def _file_reader(plan: EpochPlan, name: str, files: ReferencedFiles) -> ObjectReader:
@@ -177,6 +184,12 @@ def _output(plan: EpochPlan, level: int, nodes: PlannedNodes, source_subtasks: i
             for sink in sinks
         },
         row_wise=row_wise_outputs(plan, level),
+        row_rules={
+            sink: nodes.row_rules[sink]
+            for _, _, sinks in outputs(plan, level)
+            for sink in sinks
+            if sink in nodes.row_rules
+        },
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from milepost.operators import BuildOptions, OperatorInput, StatefulOperator, bu
 from milepost.operators.base import (
     BAD,
     DELETED_COLUMN,
+    REJECTED,
     RowWiseSpec,
     conditions_output,
     edge_names,
@@ -33,6 +35,9 @@ from milepost.spark.task.outputs import (
 from milepost.spark.task.planning.clocks import is_timed
 from milepost.spark.task.row_steps.lookup_stage import LookupPlan
 
+if TYPE_CHECKING:
+    from milepost.quality import RowRules
+
 SqlSchema = Callable[[SqlOutput, Mapping[str, pa.Schema]], pa.Schema]
 """Return the schema of a SQL output, given those of its inputs. Raises SubtaskDeclined, InvalidRequest."""
 
@@ -42,16 +47,18 @@ class PlannedNodes:
     """The planned nodes of the job graph.
 
     Attributes:
-        schemas: output -> schema of its rows, including `.late` and `.bad`.
+        schemas: output -> schema of its rows, including `.late`, `.bad` and `.rejected`.
         inputs: uid -> the inputs of each stateful operator.
         operators: uid -> stateful operator.
         lookups: uid -> lookup.
+        row_rules: sink -> its rules on single rows, for the sinks that have some.
     """
 
     schemas: Mapping[str, pa.Schema]
     inputs: Mapping[str, tuple[OperatorInput, ...]]
     operators: Mapping[str, StatefulOperator]
     lookups: Mapping[str, LookupPlan]
+    row_rules: Mapping[str, RowRules]
 
 
 def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema: SqlSchema) -> PlannedNodes:
@@ -87,7 +94,18 @@ def plan_nodes(plan: EpochPlan, readers: Mapping[str, ObjectReader], sql_schema:
             schemas |= _operator_schemas(plan, node, operators[node.uid], inputs[node.uid], schemas)
     schemas |= {uid + WHOLE: schemas[uid] for uid in nodes_with_whole_output(plan)}
     schemas |= {uid + FILL: schemas[plan.graph.nodes[uid].read] for uid in nodes_with_fill_output(plan)}
-    return PlannedNodes(schemas, inputs, operators, lookups)
+    rules = _row_rules(plan, schemas)
+    schemas |= {sink + REJECTED: of_sink.rejected_schema for sink, of_sink in rules.items()}
+    return PlannedNodes(schemas, inputs, operators, lookups, rules)
+
+
+def _row_rules(plan: EpochPlan, schemas: Mapping[str, pa.Schema]) -> dict[str, RowRules]:
+    suites = [suite for suite in plan.spec.quality if suite.row_rules]
+    if not suites:
+        return {}
+    from milepost.quality import RowRules  # most jobs need not import it
+
+    return {suite.sink: RowRules.of(suite, schemas[plan.graph.sink_inputs[suite.sink].output]) for suite in suites}
 
 
 def _sql_schema(output: SqlOutput, schemas: Mapping[str, pa.Schema], sql_schema: SqlSchema) -> pa.Schema:

@@ -130,6 +130,8 @@ class LookupStage:
         """Yield the rows that the lookups emit for an item, and those of lookups that read these rows."""
         for plan in self.plans:
             if plan.lookup.input == item.node and item.rows.num_rows:
-                made = Rows(plan.lookup.uid, opened[plan.lookup.uid].find(item.rows), item.lateness_us)
+                made = Rows(
+                    plan.lookup.uid, opened[plan.lookup.uid].find(item.rows), item.lateness_us, object=item.object
+                )
                 yield made
                 yield from self._lookup_rows(made, opened)

@@ -1,0 +1,239 @@
+"""`on_fail: drop` and `quarantine`: a refused row is in no table, or in that of rejected rows, and moves with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from milepost.errors import CheckpointError, QualityGateFailed, StoreUnavailable
+from milepost.jobmaster import CheckpointDetails, Session
+from milepost.sinks.table.table_sink import TableSink
+from milepost_testkit import wording
+from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.specs.spec_edits import edit_spec
+
+SINKS = (
+    "sinks:\n  - {name: all, input: rows, format: parquet, path: ../lake/all, mode: append}\n"
+    "  - {name: refused, input: all.rejected, format: parquet, path: ../lake/refused, mode: append}\n"
+)
+RANGE = {"type": "expect_column_values_to_be_between", "column": "k", "min_value": 0, "on_fail": "quarantine"}
+NAMED = {"type": "expect_column_value_lengths_to_be_between", "column": "v", "min_value": 1, "on_fail": "drop"}
+LABEL = "expect_column_values_to_be_between(k)"
+
+
+def made(folder: Path, *rules: Mapping[str, Any], edit: Mapping[str, str] | None = None) -> SparklessJob:
+    """A job that publishes its rows, and those that its rules quarantine."""
+    suite = f"quality:\n  - {{sink: all, expectations: {json.dumps(rules)}}}\n"
+    return SparklessJob.create(
+        folder,
+        {"sinks:\n": SINKS, "checkpointing:": f"{suite}checkpointing:", "last: 1": "last: 20"} | dict(edit or {}),
+    )
+
+
+def run(job: SparklessJob, **options: Any) -> CheckpointDetails:
+    result = job.master.epochs.run(Session.cli(), SparklessRunner(), **options)
+    assert isinstance(result, CheckpointDetails)
+    return result
+
+
+def rows(job: SparklessJob, table: str, at: int | None = None) -> list[dict[str, Any]]:
+    return sorted(job.master.reports.read(table, at).to_pylist(), key=str)
+
+
+def test_a_quarantined_row_is_in_the_rejected_table_with_its_rule_and_a_dropped_one_is_counted(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE, NAMED)
+    job.land("a.csv", "k,v\n1,a\n-2,b\n3,\n-4,\n")
+    shown = run(job)
+    assert rows(job, "all") == [{"k": 1, "v": "a"}]
+    both = f"{LABEL}; expect_column_value_lengths_to_be_between(v)"
+    assert rows(job, "refused") == [
+        {"k": -2, "v": "b", "_rule": LABEL, "_object": "a.csv"},
+        {"k": -4, "v": "", "_rule": both, "_object": "a.csv"},
+    ]
+    assert (shown.rows_in, shown.rows_out, shown.rejected_rows, shown.quarantined_rows) == (4, 7, 3, 2)
+    (verdict,) = shown.verdict.verdicts
+    assert (verdict.status.value, verdict.rows) == ("passed", 1)
+    observed = [dict(result.observed) for result in verdict.expectations]
+    assert [one["unexpected_count"] for one in observed] == [2, 2]
+    assert (observed[0]["quarantined_rows"], observed[1]["dropped_rows"]) == (2, 2)
+
+
+LINES = {number: "k,v\n" + "".join(f"{k},{number}\n" for k in range(-number, 20 - number)) for number in (1, 2, 3)}
+"""Object -> 20 rows, of which as many as its number are below 0."""
+
+
+def land_and_run(job: SparklessJob, *numbers: int) -> None:
+    for number in numbers:
+        job.land(f"{number}.csv", LINES[number])
+        run(job)
+
+
+def refused_keys(job: SparklessJob, at: int | None = None) -> list[int]:
+    return sorted(row["k"] for row in rows(job, "refused", at))
+
+
+def test_a_rollback_takes_rejected_rows_back_and_a_read_of_the_past_shows_them(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE)
+    land_and_run(job, 1, 2, 3)
+    assert refused_keys(job) == [-3, -2, -2, -1, -1, -1]
+    roll_back(job.master, 1)
+    assert refused_keys(job) == [-1] and len(rows(job, "all")) == 19
+    assert refused_keys(job, 1) == [-1]
+    run(job)
+    assert refused_keys(job) == [-2, -1, -1] and len(rows(job, "all")) == 37
+
+
+@pytest.mark.parametrize("ranges_per_epoch", [1, 3])
+def test_a_backfill_judges_all_rows_by_the_new_rule(tmp_path: Path, ranges_per_epoch: int) -> None:
+    job = made(tmp_path, RANGE)
+    land_and_run(job, 1, 2, 3)
+    every = len(rows(job, "all")) + len(rows(job, "refused"))
+    edit_spec(tmp_path / "config" / "small.yaml", {'"min_value": 0': '"min_value": -1'})
+    back_fill(job.master, SparklessRunner(), from_checkpoint=0, ranges_per_epoch=ranges_per_epoch)
+    assert refused_keys(job) == [-3, -2, -2]
+    assert len(rows(job, "all")) + 3 == every
+    roll_back(job.master, 3)
+    assert refused_keys(job) == [-3, -2, -2, -1, -1, -1]
+
+
+def test_a_crash_between_the_publication_of_the_table_and_of_its_rejected_rows_loses_neither(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = made(tmp_path, RANGE)
+    land_and_run(job, 1)
+    job.land("2.csv", LINES[2])
+    move = TableSink.move
+
+    def crash(sink: TableSink, *args: Any, **options: Any) -> Any:
+        if sink.name == "refused":
+            raise StoreUnavailable("the process is killed here")
+        return move(sink, *args, **options)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(TableSink, "move", crash)
+        with pytest.raises(StoreUnavailable):
+            run(job)
+    assert len(rows(job, "all")) == 37
+    assert job.context.head().state.unconfirmed()
+    land_and_run(job, 3)
+    assert refused_keys(job) == [-3, -2, -2, -1, -1, -1] and len(rows(job, "all")) == 54
+
+
+def test_a_retry_stages_the_same_rejected_rows(tmp_path: Path) -> None:
+    """I12: the second attempt's staged files have the first one's bytes."""
+    job = made(tmp_path, RANGE)
+    job.land("2.csv", LINES[2])
+    staged: list[dict[str, bytes]] = []
+
+    def look(_: object) -> None:
+        files = sorted((tmp_path / "lake" / "refused").rglob("*.parquet"))
+        staged.append({path.name: path.read_bytes() for path in files})
+        if len(staged) == 1:
+            raise CheckpointError("the machine went away")
+
+    with pytest.raises(CheckpointError):
+        job.master.epochs.run(Session.cli(), SparklessRunner(after=look))
+    job.master.epochs.run(Session.cli(), SparklessRunner(after=look))
+    first, second = staged
+    assert first and set(first.values()) == set(second.values())
+    assert refused_keys(job) == [-2, -1]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_how_many_subtasks_judge_the_rows_changes_nothing(tmp_path: Path, parallelism: int) -> None:
+    many = {
+        "    limits_per_epoch: {max_files: 1}\n": "",
+        "operators:\n": f"spark: {{parallelism: {parallelism}}}\noperators:\n",
+    }
+    job = made(tmp_path, RANGE, edit=many)
+    for number in (1, 2, 3):
+        job.land(f"{number}.csv", LINES[number])
+    shown = run(job)
+    files = f"read_csv('{tmp_path}/landing/*.csv')"
+    refused = duckdb.sql(f"SELECT k FROM {files} WHERE k < 0 ORDER BY k").fetchall()
+    accepted = duckdb.sql(f"SELECT count(*) FROM {files} WHERE k >= 0").fetchall()
+    assert refused_keys(job) == [k for (k,) in refused]
+    assert all(row["_object"] == f"{row['v']}.csv" for row in rows(job, "refused"))
+    assert [(len(rows(job, "all")),)] == accepted and shown.rejected_rows == len(refused)
+
+
+def test_too_many_refused_rows_veto_the_epoch_and_their_values_are_shown(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE | {"mostly": 0.9, "severity": "critical"})
+    land_and_run(job, 1, 2)
+    job.land("3.csv", LINES[3])
+    with wording.raises(QualityGateFailed):
+        run(job)
+    assert refused_keys(job) == [-2, -1, -1] and len(rows(job, "all")) == 37
+    veto = job.master.reports.show(3).veto
+    assert isinstance(veto, dict)
+    (refusal,) = veto["refusals"]
+    assert refusal["rows"] == [{"k": -3}, {"k": -2}, {"k": -1}]
+    assert (refusal["observed"]["element_count"], refusal["observed"]["unexpected_count"]) == (20, 3)
+
+
+def test_an_epoch_of_which_all_rows_are_refused_publishes_only_those(tmp_path: Path) -> None:
+    later = {"type": "expect_column_values_to_be_in_set", "column": "v", "value_set": ["a"]}
+    job = made(tmp_path, RANGE, later)
+    job.land("1.csv", "k,v\n-1,a\n-2,b\n")
+    (verdict,) = run(job).verdict.verdicts
+    assert [result.type for result in verdict.expectations] == [RANGE["type"]] and verdict.status.value == "passed"
+    assert (rows(job, "all"), refused_keys(job)) == ([], [-2, -1])
+    job.land("2.csv", "k,v\n-1,b\n3,a\n")
+    (verdict,) = run(job).verdict.verdicts
+    assert [(result.type, result.success) for result in verdict.expectations] == [
+        (RANGE["type"], True),
+        (later["type"], True),
+    ]
+
+
+def test_other_expectations_judge_the_rows_that_remain(tmp_path: Path) -> None:
+    """The row that would break the last expectation is dropped before."""
+    largest = {"type": "expect_column_max_to_be_between", "column": "k", "max_value": 10}
+    cap = {"type": "expect_column_values_to_be_between", "column": "k", "max_value": 10, "on_fail": "drop"}
+    job = made(tmp_path, RANGE, cap, largest)
+    job.land("1.csv", "k,v\n1,a\n99,b\n")
+    shown = run(job)
+    assert shown.quality == "passed" and (shown.rejected_rows, shown.quarantined_rows) == (1, 0)
+    job.land("2.csv", "k,v\n10,a\n11,b\n")
+    assert run(job).quality == "passed"
+
+
+def test_savepoints_audits_and_garbage_collection_know_the_rejected_rows(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE)
+    land_and_run(job, 1, 2)
+    master = job.master
+    master.savepoints.create("before")
+    assert master.reports.fsck().exit_code == 0 and master.reports.verify(deep=True).objects
+    land_and_run(job, 3)
+    master.collect_garbage()
+    assert refused_keys(job) == [-3, -2, -2, -1, -1, -1]
+    master.savepoints.cancel()
+    job.master.restores.start(job.master.find_savepoint("before").location)
+    assert refused_keys(job) == [-2, -1, -1]
+
+
+def test_a_job_without_row_rules_stores_and_acknowledges_what_it_did_before(tmp_path: Path) -> None:
+    job = SparklessJob.create(
+        tmp_path, {"sinks:\n": SINKS.splitlines(keepends=True)[0] + SINKS.splitlines(keepends=True)[1]}
+    )
+    job.land("1.csv", LINES[1])
+    payloads: list[Mapping[str, Any]] = []
+
+    def keep(answers: tuple[Any, ...]) -> tuple[Any, ...]:
+        payloads.extend(answer.payload for answer in answers)
+        return answers
+
+    shown = job.master.epochs.run(Session.cli(), SparklessRunner(answers=keep))
+    assert isinstance(shown, CheckpointDetails)
+    assert payloads and not any("rejected" in payload for payload in payloads)
+    assert shown.rejected_rows is None
+    (stored,) = (tmp_path / "store").rglob("_metadata")
+    assert "rejected" not in stored.read_text()
