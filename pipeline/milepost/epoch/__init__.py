@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from milepost.epoch.traced import OBJECT as OBJECT
     from milepost.epoch.traced import RECORD as RECORD
     from milepost.epoch.traced import EpochTracer as EpochTracer
+    from milepost.epoch.traced import RecordPlace as RecordPlace
     from milepost.epoch.traced import RowFilter as RowFilter
     from milepost.epoch.traced import TracedEpoch as TracedEpoch
     from milepost.epoch.traced import TracedSplit as TracedSplit

@@ -12,7 +12,10 @@ from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
 
 OBJECT, RECORD = "__object", "__record"
-"""Columns added to rows of a source: the key of their object, and the number of their record in it, from 0."""
+"""Columns added to rows of a source: the key of their object, and their number among its readable records, from 0."""
+
+RecordPlace = int | tuple[str, int, int]
+"""Where a record is in its object: its line, the number of its row from 1, or topic, partition and offset."""
 
 RowFilter = Callable[[str, pa.Table], pa.Table]
 """Return the rows of a source to retain. Called with the source's name."""
@@ -23,14 +26,15 @@ class TracedSplit:
     """Retained rows of one source subtask.
 
     Attributes:
-        rows: with the columns `OBJECT` and `RECORD`; None: no row was read. bad: number of its bad records.
+        rows: with the columns `OBJECT` and `RECORD`; None: no row was read.
+        bad: key of an object -> its records that cannot be read.
         ack: what the subtask acknowledged: counts and event times of all its rows, not only the retained ones.
         end: the subtask's last item, for a replay.
     """
 
     source: str
     rows: pa.Table | None
-    bad: int
+    bad: Mapping[str, frozenset[RecordPlace]]
     ack: Mapping[str, Any]
     end: object
 

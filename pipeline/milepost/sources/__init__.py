@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from milepost.sources.event_times import RowsAhead as RowsAhead
     from milepost.sources.event_times import merge_rows_ahead as merge_rows_ahead
     from milepost.sources.formats import build_reader as build_reader
-    from milepost.sources.formats import record_lines as record_lines
+    from milepost.sources.formats import record_places as record_places
     from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES as MAX_WHOLE_READ_BYTES
     from milepost.sources.path_columns import PathColumns as PathColumns
 else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from milepost.jobspec.job import SourceSpec
@@ -49,11 +50,19 @@ def build_reader(name: str, spec: SourceSpec, files: Mapping[str, FileColumns] |
     return FORMATS[layout.format](declared, layout.options)
 
 
-def record_lines(name: str, spec: SourceSpec, store: ObjectStore, obj: SourceObject) -> Iterator[int]:
-    """Yield the line at which each record of an object begins, from 1; nothing for a format without lines.
+def record_places(
+    name: str, spec: SourceSpec, store: ObjectStore, obj: SourceObject
+) -> Iterator[int | tuple[str, int, int]]:
+    """Yield where each record of an object begins, in order, bad records included.
+
+    For text that is its line, for messages topic, partition and offset, and else the number of its row; all from 1. A
+    message without a row is left out.
 
     Raises: BadObject: it cannot be read. CommitConflict, NotFound: it was changed or deleted.
     """
     reader = build_reader(name, spec)
     if isinstance(reader, csv.CsvReader | json_lines.JsonLinesReader):
-        yield from reader.record_lines(store, obj)
+        return reader.record_lines(store, obj)
+    if isinstance(reader, messages.MessageReader):
+        return reader.message_places(store, obj)
+    return count(1)

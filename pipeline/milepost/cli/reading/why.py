@@ -96,6 +96,7 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
                         "object": place.object,
                         "line": place.line,
                         "row": place.row,
+                        "message": None if place.message is None else _message(place.message),
                         "checkpoint_id": place.checkpoint_id,
                         "values": values,
                     }
@@ -130,7 +131,8 @@ def _show(origin: RowOrigin, output: Output) -> None:
     if origin.is_proven:
         output.paragraph(f"proven: {counted(total, 'input row')} alone make this row", "", "")
     else:
-        output.paragraph(f"not proven: {origin.problem}. The rows above are candidates", "", "")
+        candidates = ". The input rows above are candidates" if total else ""
+        output.paragraph(f"not proven: {origin.problem}{candidates}", "", "")
     if origin.whole:
         text = f"no column of the row narrows {', '.join(origin.whole)}: every row of it was replayed"
         output.paragraph(text, "", "")
@@ -141,17 +143,22 @@ def _show_input(item: OriginInput, output: Output) -> None:
 
     if not item.places:
         return
-    names = item.listed.column_names
+    names, places = item.listed.column_names, [_columns(place) for place in item.places]
     rows = as_rows(item.listed, text_or_base64)
     output.table(
-        ["object", _unit(item.places[0]), "checkpoint", *names],
-        [
-            [place.object, place.row if place.line is None else place.line, place.checkpoint_id, *row.values()]
-            for place, row in zip(item.places, rows, strict=True)
-        ],
+        [*places[0], *names],
+        [[*place.values(), *row.values()] for place, row in zip(places, rows, strict=True)],
         breakable=True,
     )
 
 
-def _unit(place: Place) -> str:
-    return "row" if place.line is None else "line"
+def _columns(place: Place) -> dict[str, object]:
+    """Return where a row is, by column of the list."""
+    if place.message is not None:
+        return {**_message(place.message), "checkpoint": place.checkpoint_id}
+    at: dict[str, object] = {"row": place.row} if place.line is None else {"line": place.line}
+    return {"object": place.object, **at, "checkpoint": place.checkpoint_id}
+
+
+def _message(message: tuple[str, int, int]) -> dict[str, object]:
+    return dict(zip(("topic", "partition", "offset"), message, strict=True))

@@ -29,17 +29,21 @@ class Place:
 
     Attributes:
         checkpoint_id: the checkpoint whose epoch read it. object: key of its object.
-        line: line of a text object, from 1; None: the object has no lines.
-        row: number of the row in the object, from 1.
+        line: line of a text object, from 1, else None. row: row of a Parquet object, from 1, else None.
+        message: topic, partition and offset, for a row of a message, else None.
     """
 
     source: str
     checkpoint_id: int
     object: str
-    line: int | None
-    row: int
+    line: int | None = None
+    row: int | None = None
+    message: tuple[str, int, int] | None = None
 
     def __str__(self) -> str:
+        if self.message is not None:
+            topic, partition, offset = self.message
+            return f"topic {topic}, partition {partition}, offset {offset}, read by checkpoint {self.checkpoint_id}"
         at = f"row {self.row}" if self.line is None else f"line {self.line}"
         return f"{self.object}, {at}, read by checkpoint {self.checkpoint_id}"
 

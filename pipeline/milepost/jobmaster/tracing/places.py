@@ -7,12 +7,13 @@ from itertools import islice
 
 import pyarrow as pa
 
-from milepost.epoch import OBJECT, RECORD
+from milepost.epoch import OBJECT, RECORD, RecordPlace
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.tracing.origin import Place
 from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch
-from milepost.sources import SourceObject, record_lines
-from milepost.storage import open_store
+from milepost.protocol.records import ObjectHandle
+from milepost.sources import record_places
+from milepost.storage import immutable_objects, open_store
 
 
 def find_places(context: JobContext, source: str, rows: pa.Table, epochs: Sequence[ReadEpoch]) -> tuple[Place, ...]:
@@ -28,27 +29,32 @@ def find_places(context: JobContext, source: str, rows: pa.Table, epochs: Sequen
     records: dict[tuple[int, str], list[int]] = {}
     for epoch, key, record in ids:
         records.setdefault((epoch, key), []).append(record)
-    lines = {at: _lines(context, source, _object(epochs, source, *at), of_object) for at, of_object in records.items()}
-    return tuple(Place(source, epoch, key, lines[epoch, key].get(record), record + 1) for epoch, key, record in ids)
+    places = {at: _of_object(context, source, epochs, at, of_object) for at, of_object in records.items()}
+    return tuple(places[epoch, key][record] for epoch, key, record in ids)
 
 
-def _lines(context: JobContext, source: str, obj: SourceObject, records: Iterable[int]) -> dict[int, int]:
-    """Return the line at which each record of an object begins; {} for an object without lines."""
-    wanted = set(records)
+def _of_object(
+    context: JobContext, source: str, epochs: Sequence[ReadEpoch], at: tuple[int, str], records: Iterable[int]
+) -> dict[int, Place]:
+    """Return the places of some records of one object, by their numbers."""
+    wanted, (checkpoint_id, key) = set(records), at
     spec = context.spec.sources[source]
+    epoch = next(epoch for epoch in epochs if epoch.plan.checkpoint_id == checkpoint_id)
+    obj = next(obj for item in epoch.plan.inputs if item.name == source for obj in item.objects if obj.key == key)
+    bad = frozenset[RecordPlace]().union(*(split.bad.get(key, ()) for split in epoch.splits if split.source == source))
+    store = open_store(context.source_store(source))
     if spec.is_landed:
-        return {}
-    lines = record_lines(source, spec, open_store(context.source_store(source)), obj)
-    return {number: line for number, line in enumerate(islice(lines, max(wanted) + 1)) if number in wanted}
+        store = immutable_objects(store, [ObjectHandle(obj.key, obj.size, obj.etag)])
+    every = record_places(source, spec, store, obj)
+    readable = (place for place in every if place not in bad)
+    found = {number: place for number, place in enumerate(islice(readable, max(wanted) + 1)) if number in wanted}
+    is_text = spec.layout.messages is None and spec.layout.format != "parquet"
+    return {number: _place(source, checkpoint_id, key, place, is_text) for number, place in found.items()}
 
 
-def _object(epochs: Sequence[ReadEpoch], source: str, checkpoint_id: int, key: str) -> SourceObject:
-    return next(
-        obj
-        for epoch in epochs
-        if epoch.plan.checkpoint_id == checkpoint_id
-        for item in epoch.plan.inputs
-        if item.name == source
-        for obj in item.objects
-        if obj.key == key
-    )
+def _place(source: str, checkpoint_id: int, key: str, place: RecordPlace, is_text: bool) -> Place:
+    if isinstance(place, tuple):
+        return Place(source, checkpoint_id, key, message=place)
+    if is_text:
+        return Place(source, checkpoint_id, key, line=place)
+    return Place(source, checkpoint_id, key, row=place)

@@ -33,7 +33,9 @@ from milepost.jobmaster.tracing.selection import Known, selected
 from milepost.jobmaster.tracing.walk import NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
 from milepost.operators.base import BAD
+from milepost.protocol.landed import is_reference
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, CompletedCheckpoint
+from milepost.sources import SourceObject
 
 MOST_ROWS = 1_000_000
 """Input rows that a trace holds. More of them are too many to replay in one process."""
@@ -146,8 +148,10 @@ class _Trace:
         is_made = row.is_made_by(self._sink, emitted)
         found: list[NodeRows] = []
         is_proven = False
+        key = self._sink.key if not is_made and self._sink.key else row.row.column_names
+        start = self._walk.start(Known.of(row.row.select(list(key))))
         for picked in (True, False):
-            found = self._walk.traced(self._walk.start(known), emitted, picked=picked)
+            found = self._walk.traced(start, emitted, picked=picked)
             is_proven = is_made and row.is_made_by(self._sink, self._replay.run(epochs, _only(found)))
             if is_proven:
                 break
@@ -205,6 +209,13 @@ class _Trace:
         except (InvalidRequest, SourceChanged) as error:
             error.hint = "a row is traced only if all recorded input can be read again, from the first epoch on"
             raise
+        referring = {name for item in ranges for name, objects in item.objects.items() if any(map(_is_file, objects))}
+        if referring:
+            raise InvalidRequest(
+                f"job {context.spec.name}: source {min(referring)} reads the files of a table where they are: tracing "
+                "their rows is not available in this version. Nothing was changed.",
+                source=min(referring),
+            )
         return ranges
 
     def _retain(self, source: str, rows: pa.Table, narrowed: Mapping[str, Sequence[Known]]) -> pa.Table:
@@ -251,6 +262,11 @@ class _Trace:
         places = find_places(self._context, found.uid, listed, epochs)
         names = [name for name in listed.column_names if name not in (EPOCH, OBJECT, RECORD)]
         return OriginInput(found.uid, rows.num_rows, listed.select(names), places)
+
+
+def _is_file(obj: SourceObject) -> bool:
+    """Return whether an object of a log is a data file of a table, in its own place."""
+    return is_reference(obj.key)
 
 
 def _only(found: Sequence[NodeRows]) -> Callable[[str, pa.Table], pa.Table]:

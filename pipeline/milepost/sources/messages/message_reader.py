@@ -18,6 +18,8 @@ from milepost.sources.contract import (
     BadRecord,
     EndingMessage,
     ObjectPart,
+    SourceObject,
+    whole_object,
 )
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.landed import SCHEMA_METADATA
@@ -105,6 +107,11 @@ class MessageReader:
                 if rows.num_rows or rows.schema.metadata:
                     yield rows
                 yield from (errors[at] for at in sorted(errors))
+
+    def message_places(self, store: ObjectStore, obj: SourceObject) -> Iterator[tuple[str, int, int]]:
+        """Yield topic, partition and offset of each message that has a row, in order. Raises as `read_part`."""
+        for messages, _ in self._messages(store, whole_object(obj)):
+            yield from zip(*(messages[name].to_pylist() for name in _PLACE), strict=True)
 
     def _messages(self, store: ObjectStore, part: ObjectPart) -> Iterator[tuple[pa.RecordBatch, ValueDecoder | None]]:
         """Yield the part's messages that have a row, and what decodes their values.

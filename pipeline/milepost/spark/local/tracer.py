@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from milepost.epoch import OBJECT, RECORD, EpochAnswers, EpochPlan, RowFilter, TracedEpoch, TracedSplit
+from milepost.epoch import OBJECT, RECORD, EpochAnswers, EpochPlan, RecordPlace, RowFilter, TracedEpoch, TracedSplit
 from milepost.operators.base import BAD
 from milepost.protocol.exchange import verify
 from milepost.protocol.records import ObjectStore, cached_property
@@ -95,20 +95,32 @@ class LocalTracer:
 
 @dataclass(frozen=True, slots=True)
 class _CountedSplit(SourceSplit):
-    """A split that counts the records of its parts while they are read.
+    """A split that counts the rows of its objects while they are read.
 
     Attributes:
-        counts: (key of the object, records, whether they were bad), in the order in which they were read.
+        counts: (key of the object, rows), in the order in which they were read.
+        bad: (key of the object, place) of each record that cannot be read.
     """
 
-    counts: list[tuple[str, int, bool]] = field(default_factory=list)
+    counts: list[tuple[str, int]] = field(default_factory=list)
+    bad: list[tuple[str, RecordPlace]] = field(default_factory=list)
 
     def read(self, store: ObjectStore, part: ObjectPart, memory: Memory) -> Iterator[Piece]:
         for piece in SourceSplit.read(self, store, part, memory):
-            is_bad = isinstance(piece, BadRows)
-            records = piece.rows if isinstance(piece, BadRows) else piece
-            self.counts.append((part.object.key, records.num_rows, is_bad))
+            if isinstance(piece, BadRows):
+                self.bad.extend((part.object.key, place) for place in _bad_places(piece.rows))
+            else:
+                self.counts.append((part.object.key, piece.num_rows))
             yield piece
+
+
+def _bad_places(rows: pa.RecordBatch) -> Iterator[RecordPlace]:
+    """Yield the places of bad records, as `record_places` has them. One without a place is a whole object."""
+    for row in rows.to_pylist():
+        if "offset" in row:
+            yield row["topic"], row["partition"], row["offset"]
+        elif row["line"] is not None:
+            yield row["line"]
 
 
 def _read(plan: EpochPlan, stage: OperatorStage, subtask: int, retain: RowFilter) -> TracedSplit:
@@ -116,39 +128,42 @@ def _read(plan: EpochPlan, stage: OperatorStage, subtask: int, retain: RowFilter
     split = stage.splits[subtask]
     counted = _CountedSplit(**{name: getattr(split, name) for name in split.__slots__})
     splits = tuple(counted if at == subtask else one for at, one in enumerate(stage.splits))
-    places = _Places(counted.counts)
+    numbers = _Numbers(counted.counts)
     retained: list[pa.Table] = []
     with task_memory(plan.cache_directory) as memory:
         for item in replace(stage, splits=splits).run(Attempt(subtask, 0, memory), iter(())):
             if isinstance(item, Declined):
                 verify(plan.checkpoint_id, plan.token, (), [item.decline])
             elif isinstance(item, Rows) and item.node == split.source:
-                retained.append(retain(split.source, places.numbered(item.rows)))
+                retained.append(retain(split.source, numbers.added(item.rows)))
             elif isinstance(item, OperatorStageEnd):
                 end = item
-    bad = sum(records for _, records, is_bad in counted.counts if is_bad)
+    bad = {key: frozenset(place for of, place in counted.bad if of == key) for key, _ in counted.bad}
     rows = pa.concat_tables(retained) if retained else None
     return TracedSplit(split.source, rows, bad, end.ack["sources"][split.source], end)
 
 
-class _Places:
-    """Numbers the rows of a split, which come in the order in which they were counted.
+class _Numbers:
+    """Numbers the rows of each object of a split, which come in the order in which they were counted.
 
     Args:
         counts: as in `_CountedSplit`; it grows while rows come.
     """
 
-    def __init__(self, counts: list[tuple[str, int, bool]]) -> None:
+    def __init__(self, counts: list[tuple[str, int]]) -> None:
         self._counts, self._next = counts, 0
         self._key, self._record, self._left = "", 0, 0
 
-    def numbered(self, rows: pa.Table) -> pa.Table:
+    def added(self, rows: pa.Table) -> pa.Table:
         """Return the rows with `OBJECT` and `RECORD`."""
         keys: list[str] = []
         numbers: list[int] = []
         while len(keys) < rows.num_rows:
             if not self._left:
-                self._advance()
+                key, self._left = self._counts[self._next]
+                self._next += 1
+                if key != self._key:
+                    self._key, self._record = key, 0
                 continue
             taken = min(self._left, rows.num_rows - len(keys))
             keys += [self._key] * taken
@@ -156,16 +171,6 @@ class _Places:
             self._record, self._left = self._record + taken, self._left - taken
         numbered = rows.append_column(OBJECT, pa.array(keys, pa.string()))
         return numbered.append_column(RECORD, pa.array(numbers, pa.int64()))
-
-    def _advance(self) -> None:
-        key, records, is_bad = self._counts[self._next]
-        self._next += 1
-        if key != self._key:
-            self._key, self._record = key, 0
-        if is_bad:
-            self._record += records
-        else:
-            self._left = records
 
 
 @dataclass(frozen=True, slots=True)

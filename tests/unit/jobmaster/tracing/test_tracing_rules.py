@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from milepost.epoch.traced import RowFilter
 from milepost.errors import CheckpointExpired, InvalidRequest, NotFound, SourceChanged
 from milepost.jobmaster.tracing.origin import RowOrigin
 from milepost.jobmaster.tracing.tracing import TraceLimits
@@ -138,3 +139,33 @@ def test_a_trace_writes_nothing(job: TracedJob) -> None:
     before = files()
     job.origin("totals", {"k": "a"}, at=1)
     assert files() == before
+
+
+def test_lines_are_right_in_an_object_with_records_that_cannot_be_read(tmp_path: Path) -> None:
+    dead = {"event_time: t\n": "event_time: t\n    bad_records: dead_letter\n"}
+    job = TracedJob.create(tmp_path / "job", dead)
+    rows = ["1,a,5,2026-01-01T10:00:00Z", "x,a,1,2026-01-01T10:00:00Z", "2,a,7,2026-01-01T10:10:00Z", "y,a,1,?", ""]
+    job.land("orders", "1.csv", _HEADER, *rows, "3,b,1,2026-01-01T10:20:00Z", "4,a,1,2026-01-01T10:20:00Z")
+    job.run()
+    origin = job.origin("totals", {"k": "a"})
+    assert origin.is_proven
+    assert listed(origin) == [("1.csv", 2), ("1.csv", 4), ("1.csv", 8)]
+
+
+def test_a_late_row_is_not_listed_for_the_window_that_it_missed(job: TracedJob) -> None:
+    job.land("orders", "3.csv", _HEADER, "5,a,2,2026-01-01T10:30:00Z", "6,a,1,2026-01-01T16:00:00Z")
+    job.land("payments", "3.csv", "k,paid,at", "a,1,2026-01-01T16:00:00Z")
+    job.run()
+    origin = job.origin("hourly", {"k": "a", "window_start": "2026-01-01T10:00:00Z"})
+    assert origin.is_proven
+    assert listed(origin) == [("1.csv", 2)]
+
+
+def test_a_list_whose_rows_make_another_row_is_not_proven(job: TracedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(found: object) -> RowFilter:
+        return lambda source, rows: rows.slice(0, 1)
+
+    monkeypatch.setattr("milepost.jobmaster.tracing.tracing._only", first)
+    origin = job.origin("totals", {"k": "a"})
+    assert not origin.is_proven
+    assert origin.problem == "the operators make another row of the listed rows alone than of all input"
