@@ -91,11 +91,15 @@ def pytest_collection() -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest scopes, so that the processes of a run end together."""
+    """Begin with the longest scopes, so that the processes of a run end together.
+
+    Files of one scope are in the order of their paths, whatever the order of the arguments: the process that has Spark
+    has the master of the first test that starts it.
+    """
     seconds: Counter[str] = Counter()
     for file, spent in json.loads(DURATIONS.read_text(encoding="utf-8")).items():
         seconds[scope_of(file)] += spent
-    items.sort(key=lambda item: -seconds[scope_of(item.nodeid)])
+    items.sort(key=lambda item: (-seconds[scope_of(item.nodeid)], item.nodeid.split("::", 1)[0]))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:

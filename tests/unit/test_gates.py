@@ -53,6 +53,7 @@ def test_ruff_bans_an_import_outside_of_its_home(room: str, line: str, code: str
     assert (found.returncode, code is None or code in found.stdout) == (int(code is not None), True), found.stdout
 
 
+@pytest.mark.deep
 def test_mypy_is_strict_with_the_protocol_and_checks_every_function(tmp_path: Path) -> None:
     strict, untyped, loose = (
         str(Path(module.__file__ or "").relative_to(REPOSITORY))

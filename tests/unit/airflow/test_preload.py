@@ -100,6 +100,7 @@ def assert_nothing_is_imported_ahead(modules: list[str]) -> None:
     assert not [name for name in modules if name.startswith(("milepost.jobmaster", "boto3", "pandas", "pyarrow"))]
 
 
+@pytest.mark.deep
 def test_a_scheduler_that_forks_has_imported_what_tasks_import(scheduler: dict[str, Any]) -> None:
     loaded = set(scheduler["modules"])
     ours = {
@@ -112,12 +113,14 @@ def test_a_scheduler_that_forks_has_imported_what_tasks_import(scheduler: dict[s
     assert not [name for name in loaded if name.startswith(("milepost.cli", "milepost.airflow.page.pages"))]
 
 
+@pytest.mark.deep
 def test_a_fork_has_the_plugins_and_codecs(scheduler: dict[str, Any], triggerer: dict[str, Any]) -> None:
     """Both are found out once per process, of which an epoch has six; where nothing is done ahead, by the task."""
     assert (scheduler["plugins"], scheduler["records"]) == (1, 0)
     assert triggerer["plugins"] == 0 and triggerer["records"] > 0
 
 
+@pytest.mark.deep
 def test_a_triggerer_preloads_nothing(triggerer: dict[str, Any]) -> None:
     assert_nothing_is_imported_ahead(triggerer["modules"])
 
@@ -132,6 +135,7 @@ def test_a_scheduler_that_does_not_fork_preloads_nothing(settings: dict[str, str
     assert_nothing_is_imported_ahead(report["modules"])
 
 
+@pytest.mark.deep
 def test_a_task_runs_the_code_that_is_on_disk_when_it_starts(scheduler: dict[str, Any]) -> None:
     """An edited clone, or a new version, is not run as a mixture with what the scheduler had imported before."""
     (unchanged, first), (forgotten, second) = scheduler["tasks"]

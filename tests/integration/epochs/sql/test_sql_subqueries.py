@@ -169,7 +169,11 @@ def check(job: SqlJob, names: tuple[str, ...]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("names", GROUPS, ids=" ".join)
+@pytest.mark.parametrize(
+    "names",
+    [GROUPS[0], *(pytest.param(names, marks=pytest.mark.deep) for names in GROUPS[1:])],
+    ids=" ".join,
+)
 def test_a_query_in_an_expression_equals_duckdb_through_epochs_a_rollback_and_a_rescale(
     names: tuple[str, ...], tmp_path: Path, in_process: Plane
 ) -> None:
