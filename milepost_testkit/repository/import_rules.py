@@ -84,6 +84,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "text",
         "badge comparison prices static_sources subtasks timelines",
         "checkpoint history status table",
+        "incident",
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (

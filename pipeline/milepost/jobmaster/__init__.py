@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
     from milepost.jobmaster.reports.history.actors import HistoryActor as HistoryActor
     from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
+    from milepost.jobmaster.reports.history.incident import Incident as Incident
+    from milepost.jobmaster.reports.history.incident import RefusingRule as RefusingRule
     from milepost.jobmaster.reports.history.page import HistoryPage as HistoryPage
     from milepost.jobmaster.reports.history.page import TimelineOrigin as TimelineOrigin
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch

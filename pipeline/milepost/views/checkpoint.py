@@ -21,6 +21,7 @@ from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
+    HIDDEN_VALUES,
     counts,
     failure_text,
     phase_name,
@@ -49,6 +50,7 @@ from milepost.views.tree import (
 )
 
 _PINNED = 3
+_NAMED_OBJECTS = 3
 _NAMED = 12
 _HASH = 12
 _ABORTED = CheckpointStatus.ABORTED.value
@@ -57,9 +59,6 @@ _NOT_COUNTED = (
     "without state run in the subtasks of their input."
 )
 _NO_DETAILS = "Only a retained checkpoint has measurements of its operators and phases."
-_HIDDEN_VALUES = (
-    "Rows and values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
-)
 _UNREADABLE = "Its measurements cannot be read. What follows is from the log"
 
 
@@ -150,9 +149,17 @@ def _veto(veto: Mapping[str, Any], with_values: bool) -> Section:
             )
         )
     lines = [veto["problem"]] if "problem" in veto else []
+    lines += [_read_by_veto(source, read) for source, read in (veto.get("read") or {}).items()]
     lines += ["Rows were left out: they would have been more than 64 kB."] if veto.get("shortened") else []
-    lines += [] if with_values else [_HIDDEN_VALUES]
+    lines += [] if with_values else [HIDDEN_VALUES]
     return Section("Refused by the quality gate", lines=tuple(lines), tables=tuple(tables))
+
+
+def _read_by_veto(source: str, read: Mapping[str, Any]) -> str:
+    """Return what a refused epoch read from a source, in a sentence."""
+    names = f", such as {', '.join(map(printable, read['first'][:_NAMED_OBJECTS]))}" if read["first"] else ""
+    log = f", {printable(read['records'])} of its log" if read["records"] else ""
+    return f"It read {counted(read['rows'], 'row')} of {counted(read['objects'], 'object')} of {source}{names}{log}."
 
 
 def _observed(values: Mapping[str, Any], exception: str | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from milepost.epoch import counted, lasting, observed
 from milepost.jobmaster import RuleResult, TableReport, TableRule, TableSample
-from milepost.views.text import printable, show_bytes, show_count, show_time, state
+from milepost.views.text import HIDDEN_VALUES, printable, show_bytes, show_count, show_time, state
 from milepost.views.tree import (
     UNKNOWN,
     Fact,
@@ -30,8 +30,6 @@ _EPOCHS = 10
 
 _DATA = "_milepost/data/"
 _DIGEST = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
-
-_HIDDEN = "Values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
 
 
 def table_view(report: TableReport, *, with_values: bool = True, with_bounds: bool = True) -> View:
@@ -187,7 +185,7 @@ def _short(key: str) -> str:
 def sample_section(sample: TableSample | None, problem: str | None, *, with_values: bool) -> Section:
     """Return the sampled rows of a table, or why there are none."""
     if not with_values:
-        return Section("Sample", lines=(_HIDDEN,))
+        return Section("Sample", lines=(HIDDEN_VALUES,))
     if problem is not None:
         return Section("The table cannot be read now", lines=(problem,), meaning=Meaning.WARN)
     if sample is None or sample.file is None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
     from milepost.jobmaster.reports.flow.data_flow import DataFlow
     from milepost.jobmaster.reports.health.status import Status
+    from milepost.jobmaster.reports.history.incident import Incident
     from milepost.jobmaster.reports.history.page import HistoryPage
     from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
@@ -70,6 +71,12 @@ class Reports:
             return report
         by_buckets = any(sink.by_buckets for sink in self._context.spec.sinks)
         return replace(report, upsert=(self.upsert_prices() or None) if by_buckets else None, month=self.month_cost())
+
+    def incident(self) -> Incident | None:
+        """Return the failure after which no epoch has completed; None: there is none."""
+        from milepost.jobmaster.reports.history.incident import incident_of
+
+        return incident_of(self._context)
 
     def month_cost(self) -> MonthCost | None:
         """Return the estimated cost per month as of the head; None without prices in the spec.

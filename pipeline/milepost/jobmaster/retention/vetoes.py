@@ -25,7 +25,7 @@ from milepost.protocol.records import (
     veto_key,
 )
 from milepost.protocol.retention import veto_retention_ms
-from milepost.quality import Evidence, GateVerdict, build_veto, decode_veto
+from milepost.quality import Evidence, GateVerdict, VetoedInput, build_veto, decode_veto
 from milepost.storage import handle_of, read_handle
 
 _LOG = logging.getLogger(__name__)
@@ -36,13 +36,15 @@ def stage_veto(
     pending: PendingCheckpoint,
     verdict: GateVerdict,
     found: Mapping[str, Mapping[int, Evidence]],
+    read: Mapping[str, VetoedInput],
 ) -> None:
     """Write the evidence of a veto below the epoch's token. Only people read it, so a failed write is only logged.
 
     Args:
         found: the evidence, by sink and by index of the expectation in its suite.
+        read: what the epoch read, by source.
     """
-    veto = build_veto(int(pending.checkpoint_id), verdict, context.spec.quality, found)
+    veto = build_veto(int(pending.checkpoint_id), verdict, context.spec.quality, found, read)
     try:
         context.store.put(staged_veto_key(pending.checkpoint_id, pending.token), veto.encode())
     except CheckpointError as error:

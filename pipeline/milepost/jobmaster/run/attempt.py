@@ -41,7 +41,7 @@ from milepost.jobmaster.run.bad_input import check_bad_input
 from milepost.jobmaster.run.checkpoint_metadata import PendingResults, build_metadata
 from milepost.jobmaster.run.dimensions import snapshot_dimensions
 from milepost.jobmaster.run.expected_time import expected_job_ms, source_bytes
-from milepost.jobmaster.run.judgement import judge, rejected_rows
+from milepost.jobmaster.run.judgement import judge, rejected_rows, vetoed_input
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.jobmaster.run.tables.bucket_plans import plan_buckets
 from milepost.jobmaster.run.tables.maintenance_plans import plan_maintenance
@@ -162,7 +162,9 @@ class _Attempt:
         with preparation.begin(committables) as pass_gate:
             verdict, rejected = GateVerdict.of(()), rejected_rows(verified, committables)
             if self.judged:
-                verdict = judge(context, opened.pending, committables, rejected, partial(self.runner.judge, plan))
+                read = partial(vetoed_input, opened.record, results.sources)
+                in_tasks = partial(self.runner.judge, plan)
+                verdict = judge(context, opened.pending, committables, rejected, in_tasks, read)
             self.clock("prepare", f"{rows_out} out")
             tables = self._tables(verdict, verified, pass_gate)
         metadata = build_metadata(

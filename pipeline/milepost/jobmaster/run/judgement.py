@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from milepost.codec import from_json
-from milepost.epoch import GateShare, gate_shares_of, is_large
+from milepost.epoch import GateShare, InputRecord, SourceSnapshot, gate_shares_of, is_large
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.payloads import iter_payloads
 from milepost.jobspec.job import QualitySpec
 from milepost.operators.base import REJECTED, RULE_COLUMN
 from milepost.protocol.exchange import VerifiedAnswers
+from milepost.protocol.landed import LandedRange, position_text
 from milepost.protocol.records import PendingCheckpoint
 from milepost.quality import (
+    NAMED_OBJECTS,
     Evidence,
     GateVerdict,
     PartialResult,
     RejectedRows,
     Verdict,
     VerdictStatus,
+    VetoedInput,
     check_suite,
     collect_evidence,
     decide_verdict,
@@ -39,6 +42,9 @@ from milepost.tables.records import Committable, decode_schema
 JudgeInTasks = Callable[[Sequence[GateShare]], Mapping[str, PartialResult]]
 """Evaluates shares where the epoch's tasks ran. Returns the merged partial result of each sink."""
 
+_POSITION_CHARACTERS = 200
+"""Longer positions of landed sources are cut in a veto."""
+
 SinkVerdict = tuple[Verdict, Mapping[int, Evidence]]
 
 
@@ -48,11 +54,13 @@ def judge(
     committables: Mapping[str, Committable],
     rejected: Mapping[str, RejectedRows],
     judge_in_tasks: JudgeInTasks,
+    input_read: Callable[[], Mapping[str, VetoedInput]],
 ) -> GateVerdict:
     """Judge what an epoch would publish. The evidence of a veto is stored below the epoch's token.
 
     Args:
         rejected: what the row rules of each sink refused, in the tasks.
+        input_read: returns what the epoch read, by source; called if there is a veto.
     Raises: as `gate.evaluate`, and `judge_in_tasks`.
     """
     judged = [suite.judged_together for suite in context.spec.quality]
@@ -69,8 +77,34 @@ def judge(
         verdicts[suite.sink] = whole, shown | _quarantined(context, suite, whole, committables)
     verdict = GateVerdict.of(tuple(verdicts[suite.sink][0] for suite in context.spec.quality))
     if verdict.vetoes:
-        stage_veto(context, pending, verdict, {sink: seen for sink, (_, seen) in verdicts.items()})
+        stage_veto(context, pending, verdict, {sink: seen for sink, (_, seen) in verdicts.items()}, input_read())
     return verdict
+
+
+def vetoed_input(
+    record: InputRecord, snapshots: Callable[[], Mapping[str, SourceSnapshot]]
+) -> Mapping[str, VetoedInput]:
+    """Return what an epoch read, by source, without sources that had nothing to read.
+
+    Args:
+        snapshots: returns the sources at the end of the epoch.
+    """
+    rows = {name: snapshot.rows for name, snapshot in snapshots().items()}
+    return {
+        item.name: VetoedInput(
+            rows=rows.get(item.name, 0),
+            objects=len(item.objects),
+            first=tuple(obj.key for obj in item.objects[:NAMED_OBJECTS]),
+            records=None if item.landed is None else _records_text(item.landed),
+        )
+        for item in record.sources
+        if item.objects or item.landed is not None
+    }
+
+
+def _records_text(landed: LandedRange) -> str:
+    position = position_text(landed.end.at, _POSITION_CHARACTERS)
+    return f"records {landed.first} to {landed.end.next - 1}, up to position {position}"
 
 
 def _judge_on_driver(

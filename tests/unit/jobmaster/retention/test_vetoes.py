@@ -19,7 +19,7 @@ from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.records.layout import VETOES_PREFIX, veto_key
 from milepost.quality.gate import collect_evidence, evaluate
 from milepost.quality.verdict import GateVerdict
-from milepost.quality.veto import MAX_BYTES, build_veto, decode_veto
+from milepost.quality.veto import MAX_BYTES, VetoedInput, build_veto, decode_veto
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import page_client
 from milepost_testkit.commands.milepost_cli import milepost
@@ -177,6 +177,26 @@ def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     document = decode_veto(body, "veto")
     assert len(body) <= MAX_BYTES == 64_000
     assert document["shortened"] and document["checkpoint_id"] == 7
+
+
+def test_a_veto_names_what_the_epoch_read_as_far_as_it_fits() -> None:
+    """Names of objects are left out before failing rows are; an older version recorded no input."""
+    rows = pa.table({"v": ["x" * 150 + str(number) for number in range(20)]})
+    specs = [suite({"type": "expect_column_values_to_be_null", "column": "v"})]
+    verdict = GateVerdict.of((evaluate(specs[0], rows),))
+    seen = {"carriers": collect_evidence(specs[0], [0], rows, ["v"])}
+    for sources, named in ((1, 20), (10, 3), (200, 0)):
+        read = {f"s{at}": VetoedInput(7, 900, tuple("k" * 1_000 for _ in range(20)), None) for at in range(sources)}
+        body = build_veto(7, verdict, specs, seen, read).encode()
+        document = decode_veto(body, "veto")
+        assert len(body) <= MAX_BYTES and document["shortened"] is (named < 20)
+        assert {len(one["first"]) for one in document["read"].values()} == {named}
+        assert len(document["refusals"][0]["rows"]) == 20 and len(document["read"]) == sources
+    many = {f"s{at}": VetoedInput(7, 900, (), "position" * 100) for at in range(500)}
+    body = build_veto(7, verdict, specs, seen, many).encode()
+    assert len(body) <= MAX_BYTES and "read" not in decode_veto(body, "veto")
+    old = json.loads(build_veto(7, verdict, specs, seen).encode())
+    assert "read" not in old and decode_veto(json.dumps(old).encode(), "veto")["refusals"]
 
 
 @pytest.mark.long

@@ -17,6 +17,7 @@ from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.acts import allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import DagJob
+from milepost.airflow.page.jobs.incident_panel import incident_panel
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
@@ -82,15 +83,17 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY) -> HTMLResponse:
     history = newest or HistoryPage((), (), None)
     flow, no_flow = _answer(await_flow)
     axis, no_axis = _answer(await_axis)
+    acts = allowed_acts(reading, job_page.rights)
     return job_page.render(
         "overview.html",
         "",
         reading=reading,
+        incident=incident_panel(job_page, reading, acts),
         health=status_view(status, age_ms(status.last_success)).sections if status else (state_section(state),),
         waiting=_waiting(job, job_page.rights),
         unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),
-        acts=allowed_acts(reading, job_page.rights),
+        acts=acts,
         failed=_failed_checkpoint(status, history.checkpoints),
         tables=list(_tables(job_page.loaded, status, TimelineNames(history.origins))) if status is not None else [],
         checkpoints=history.checkpoints[:SHOWN_CHECKPOINTS],

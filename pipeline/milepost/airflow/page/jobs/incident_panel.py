@@ -1,0 +1,77 @@
+"""The panel that a job's overview shows while the job stands still: what happened, and the acts that help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from milepost.acts import RESUME, ROLLBACK
+from milepost.airflow.page.frame.filters import age_ms
+from milepost.airflow.page.jobs.acts import PageAct
+from milepost.airflow.page.jobs.job_page import JobPage
+from milepost.airflow.page.jobs.job_reader import JobReading
+from milepost.errors import CheckpointError, StateCorrupt
+from milepost.jobmaster import Condition, Incident
+from milepost.protocol.records import JobStatus
+from milepost.views import Meaning, Section, incident_sections
+
+_STANDS_STILL = (Condition.FAILED, Condition.EPOCH_FAILED)
+_HELPING = (RESUME.name, ROLLBACK.name)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentPanel:
+    """What the panel shows. acts: resume, rollback, and the suggested act, as far as the user may trigger them.
+
+    Attributes:
+        checkpoint_id: the failed checkpoint, which has a page of its own; None: the head cannot be read.
+    """
+
+    sections: tuple[Section, ...]
+    acts: tuple[PageAct, ...]
+    checkpoint_id: int | None
+
+
+def incident_panel(job_page: JobPage, reading: JobReading, acts: Sequence[PageAct]) -> IncidentPanel | None:
+    """Return the panel of a job that stands still; None: it does not, so nothing is read.
+
+    Args:
+        acts: those that the user may trigger.
+    """
+    helping = tuple(act for act in acts if act.is_suggested or act.what in _HELPING)
+    if isinstance(reading.error, StateCorrupt):
+        return IncidentPanel(_broken(reading, reading.error), helping, None)
+    if not _stands_still(reading):
+        return None
+    try:
+        incident = job_page.query(lambda master: master.reports.incident())
+    except CheckpointError as error:
+        failed = Section("What failed cannot be read now", lines=(error.message,), meaning=Meaning.WARN)
+        return IncidentPanel((failed,), helping, None)
+    return None if incident is None else IncidentPanel(_sections(job_page, incident), helping, incident.checkpoint_id)
+
+
+def _stands_still(reading: JobReading) -> bool:
+    if reading.status is not None:
+        return reading.status.condition in _STANDS_STILL
+    return reading.state is not None and reading.state.job_status == JobStatus.FAILED.value
+
+
+def _sections(job_page: JobPage, incident: Incident) -> tuple[Section, ...]:
+    return incident_sections(
+        incident,
+        age_ms(incident.shows_since),
+        with_values=job_page.shows_values,
+        with_bounds=job_page.rights.may_read_code(job_page.dag_id),
+    )
+
+
+def _broken(reading: JobReading, error: StateCorrupt) -> tuple[Section, ...]:
+    """Return the sections for a head that cannot be read."""
+    state = reading.state
+    live = None if state is None else next((one for one in state.timelines if one.timeline == state.timeline), None)
+    head = "unknown" if live is None else "nothing yet" if live.head is None else f"checkpoint {live.head}"
+    return (
+        Section("The head cannot be read: no epoch can continue it", lines=(error.message,), meaning=Meaning.BAD),
+        Section("What readers see now", lines=(f"The tables are left as they are: {head}.",)),
+    )

@@ -1,0 +1,165 @@
+"""Report why a job stands still: the failed epoch, the rules that refused it, what it read, and what readers see.
+
+The log entry of the failed epoch is found by binary search, and one veto of at most 64 kB is read. Earlier results of a
+rule are those of a few retained checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from milepost.epoch import iso_ms
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
+from milepost.jobmaster.reports.history.history import History
+from milepost.jobmaster.reports.tables.table_report import (
+    RuleResult,
+    reason_to_wait,
+    results_of,
+    rule_bounds,
+    verdicts_of,
+)
+from milepost.protocol.records import ManifestState
+from milepost.quality import columns_of
+
+PREVIOUS = 5
+"""Earlier results of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusingRule:
+    """A rule that refused the epoch.
+
+    Attributes:
+        bounds: its arguments in the spec; None: the spec no longer has the rule.
+        observed, observed_value, exception, rows: as in `Refusal`; rows have the sink's key.
+        key: key columns of the sink.
+        previous: what the rule said of the newest completed checkpoints, newest first, at most `PREVIOUS`.
+    """
+
+    sink: str
+    type: str
+    column: str | None
+    severity: str
+    bounds: Mapping[str, Any] | None
+    observed: Mapping[str, Any]
+    observed_value: Any
+    exception: str | None
+    rows: tuple[Mapping[str, Any], ...]
+    key: tuple[str, ...]
+    previous: tuple[RuleResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentInput:
+    """What the failed epoch read from a source; see `VetoedInput`."""
+
+    source: str
+    rows: int
+    objects: int
+    first: tuple[str, ...]
+    records: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A failed epoch after which no other one has completed.
+
+    Attributes:
+        reason, detail, meaning, remedy: as in `CheckpointReport`.
+        spec_changed: whether the spec differs from that of the epoch, so that bounds may differ too.
+        read: by source; None: not recorded, as for failures other than a veto.
+        problem: why the veto cannot be read, or None.
+        shortened: whether rows or names were left out of the veto because of its size.
+        shows: the newest completed checkpoint, which readers still see; None: none has completed.
+        shows_since: when it completed. waiting: tables that do not show it yet.
+    """
+
+    checkpoint_id: int
+    epoch: int | None
+    timeline: str | None
+    triggered: str | None
+    reason: str
+    detail: str | None
+    meaning: str | None
+    remedy: str | None
+    spec_changed: bool
+    rules: tuple[RefusingRule, ...]
+    read: tuple[IncidentInput, ...] | None
+    problem: str | None
+    shortened: bool
+    shows: int | None
+    shows_since: str | None
+    waiting: tuple[str, ...]
+
+
+def incident_of(context: JobContext) -> Incident | None:
+    """Return the failure after which no epoch has completed; None: there is none."""
+    head = context.log.head()
+    if head is None or head.state.failures.last_reason is None or not head.state.failures.last_checkpoint:
+        return None
+    failed = History(context).show(int(head.state.failures.last_checkpoint), state=head.state, details=False)
+    return _incident(context, head.state, failed)
+
+
+def _incident(context: JobContext, state: ManifestState, failed: CheckpointReport) -> Incident:
+    veto: Mapping[str, Any] = failed.veto if isinstance(failed.veto, Mapping) else {}
+    newest = state.head()
+    read = veto.get("read")
+    return Incident(
+        checkpoint_id=failed.checkpoint_id,
+        epoch=failed.epoch,
+        timeline=failed.timeline,
+        triggered=failed.trigger_time,
+        reason=failed.failure_reason or str(state.failures.last_reason),
+        detail=failed.failure_detail,
+        meaning=failed.meaning,
+        remedy=failed.remedy,
+        spec_changed=failed.spec_hash is not None and failed.spec_hash != context.job.spec_hash,
+        rules=tuple(_rules(context, state, veto.get("refusals", ()))),
+        read=None
+        if read is None
+        else tuple(
+            IncidentInput(source, one["rows"], one["objects"], tuple(one["first"]), one["records"])
+            for source, one in sorted(read.items())
+        ),
+        problem=veto.get("problem"),
+        shortened=bool(veto.get("shortened")),
+        shows=None if newest is None else int(newest.checkpoint_id),
+        shows_since=None if newest is None else iso_ms(newest.completed_time_ms),
+        waiting=tuple(sink.name for sink in context.spec.sinks if reason_to_wait(state, sink.name) is not None),
+    )
+
+
+def _rules(context: JobContext, state: ManifestState, refusals: Sequence[Mapping[str, Any]]) -> Iterator[RefusingRule]:
+    inputs = context.graph.sink_inputs
+    seen: dict[tuple[str, str, str | None], int] = {}
+    for refusal in refusals:
+        name, kind, column = refusal["sink"], refusal["type"], refusal["column"]
+        same = seen.get((name, kind, column), 0)
+        seen[name, kind, column] = same + 1
+        matching = [
+            expectation
+            for suite in context.job.spec.quality
+            if suite.sink == name
+            for expectation in suite.expectations
+            if expectation.type == kind and (", ".join(columns_of(expectation)) or None) == column
+        ]
+        # Rules of one type on the same columns cannot be told apart if only some of them refused.
+        bounds = rule_bounds(matching[same]) if len(matching) > same else None
+        previous = results_of(verdicts_of(context, state, name, PREVIOUS), kind, column, same)
+        yield RefusingRule(
+            sink=name,
+            type=kind,
+            column=column,
+            severity=refusal["severity"],
+            bounds=bounds,
+            observed=refusal["observed"],
+            observed_value=refusal["observed_value"],
+            exception=refusal["exception"],
+            rows=tuple(refusal["rows"]),
+            key=tuple(inputs[name].key) if name in inputs else (),
+            previous=tuple(previous),
+        )

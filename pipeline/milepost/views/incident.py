@@ -1,0 +1,141 @@
+"""The parts of an incident: what failed, the rules that refused it, what it read, and what readers see now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from milepost.epoch import counted, lasting
+from milepost.jobmaster import Incident, RefusingRule
+from milepost.views.table import bounds_text, result_word
+from milepost.views.text import HIDDEN_VALUES, failure_text, printable, show_count, show_time, state
+from milepost.views.tree import (
+    UNKNOWN,
+    Fact,
+    Figure,
+    Link,
+    LinkTarget,
+    Meaning,
+    Row,
+    Section,
+    Table,
+    Text,
+)
+
+
+def incident_sections(
+    incident: Incident, shows_age_ms: int | None = None, *, with_values: bool = True, with_bounds: bool = True
+) -> tuple[Section, ...]:
+    """Return the parts of an incident; the first one says what failed.
+
+    Args:
+        shows_age_ms: how long ago the checkpoint that readers see completed; None: not to be shown.
+        with_values: whether they have data values. with_bounds: whether they have bounds of rules, which the spec has.
+    """
+    failed = f"Checkpoint {incident.checkpoint_id} failed: {incident.meaning or incident.reason}"
+    return (
+        Section(failed, lines=tuple(_what(incident)), meaning=Meaning.BAD),
+        *(_rule(rule, incident, with_values, with_bounds) for rule in incident.rules),
+        *_read(incident),
+        Section("What readers see now", lines=tuple(_seen(incident, shows_age_ms))),
+    )
+
+
+def _what(incident: Incident) -> Iterator[str]:
+    yield failure_text(incident.reason, incident.detail)
+    yield "Nothing of it is published."
+    if incident.problem is not None:
+        yield f"What the quality gate refused cannot be read: {incident.problem}"
+    if incident.spec_changed:
+        yield "The spec has changed since: the bounds below are those of the current spec."
+    if incident.shortened:
+        yield "Rows or names were left out: the record would have been larger than 64 kB."
+
+
+def _rule(rule: RefusingRule, incident: Incident, with_values: bool, with_bounds: bool) -> Section:
+    facts = [Fact("severity", rule.severity)]
+    if with_bounds:
+        missing = "the spec no longer has the rule"
+        facts.append(Fact("bounds", missing if rule.bounds is None else bounds_text(rule.bounds) or "none"))
+    refused, checked = rule.observed.get("unexpected_count"), rule.observed.get("element_count")
+    if refused is not None and checked is not None:
+        facts.append(Fact("refused", f"{show_count(refused)} of {counted(int(checked), 'row')}"))
+    if rule.observed_value is not None and with_values:
+        facts.append(Fact("observed value", printable(rule.observed_value)))
+    if rule.exception is not None and with_values:
+        facts.append(Fact("raised", printable(rule.exception)))
+    facts.append(Fact("earlier", _previous(rule)))
+    tables = [_rows(rule)] if with_values and rule.rows else []
+    tables += [_history(rule)] if rule.previous else []
+    hidden = (HIDDEN_VALUES,) if rule.rows and not with_values else ()
+    title = f"{rule.type}({rule.column or ''})"
+    return Section(title, f"rule of table {rule.sink}", tuple(facts), lines=hidden, tables=tuple(tables))
+
+
+def _previous(rule: RefusingRule) -> str:
+    """Return what the rule said before, in a few words."""
+    if not rule.previous:
+        return "no earlier result"
+    met = sum(result.met for result in rule.previous)
+    return f"met in {met} of the last {counted(len(rule.previous), 'epoch')}"
+
+
+def _rows(rule: RefusingRule) -> Table:
+    """Return the refused rows, the sink's key first."""
+    names = list(dict.fromkeys([name for name in rule.key if name in rule.rows[0]] + list(rule.rows[0])))
+    cells = (Row(tuple(show_count(row.get(name)) for name in names)) for row in rule.rows)
+    title = f"{counted(len(rule.rows), 'refused row')}" + (f", by key {', '.join(rule.key)}" if rule.key else "")
+    return Table(tuple(map(printable, names)), tuple(cells), title=printable(title))
+
+
+def _history(rule: RefusingRule) -> Table:
+    rows = [
+        Row(
+            (
+                _checkpoint(one.checkpoint_id),
+                show_time(one.completed),
+                state(result_word(one)),
+                show_count(one.observed.get("unexpected_count")),
+                show_count(one.observed.get("element_count")),
+            )
+        )
+        for one in rule.previous
+    ]
+    return Table(("checkpoint", "completed", "result", "refused", "rows"), tuple(rows), title="Earlier results")
+
+
+def _read(incident: Incident) -> Iterator[Section]:
+    if incident.read is None:
+        return
+    rows = [
+        Row(
+            (
+                one.source,
+                Figure(f"{one.rows:,}"),
+                Figure(f"{one.objects:,}"),
+                printable(_names(one.first, one.objects)) or UNKNOWN,
+                printable(one.records or "-"),
+            )
+        )
+        for one in incident.read
+    ]
+    columns = ("source", "rows", "objects", "names", "log")
+    yield Section("What it read", tables=(Table(columns, tuple(rows), optional=columns[4:]),))
+
+
+def _names(first: Sequence[str], objects: int) -> str:
+    more = f" and {objects - len(first):,} more" if first and objects > len(first) else ""
+    return ", ".join(first) + more
+
+
+def _seen(incident: Incident, age_ms: int | None) -> Iterator[str]:
+    if incident.shows is None:
+        yield "Nothing: no checkpoint has completed yet."
+        return
+    ago = "" if age_ms is None else f", {lasting(age_ms)} ago"
+    yield f"Checkpoint {incident.shows}, completed at {show_time(incident.shows_since)}{ago}."
+    if incident.waiting:
+        yield f"Tables that do not show it yet: {', '.join(incident.waiting)}."
+
+
+def _checkpoint(checkpoint_id: int) -> Text:
+    return Text(str(checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", checkpoint_id)))
