@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
-from milepost.airflow.page_urls import form_url, job_url
+from milepost.airflow.page_urls import form_url, job_url, jobs_url
 from milepost.jobmaster import JobMaster
 from milepost.jobspec.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
@@ -59,6 +59,30 @@ def test_a_rollback_takes_three_clicks_and_its_undo_three_in_the_tab_of_airflow(
     assert len(kinds) >= 2 and all(f"Airflow run {operate_dag_id(WELL)}/manual__" in str(kinds[n]) for n in (0, 1))
     assert "triggered by admin, approved by admin" in str(kinds[0])
     assert reports.show(reports.status().head or 0).epoch == reports.show(before or 0).epoch
+
+
+def test_a_table_is_found_in_two_clicks_and_an_incident_names_rule_rows_and_input(airflow: AirflowInstance) -> None:
+    walk = walked(
+        airflow,
+        jobs_url(),
+        ["click", "All tables"],
+        ["see", "1 of 1"],
+        ["click", "seen"],
+        ["see", "Newest files"],
+        ["see", "the first rows of the newest file"],
+        ["see", "Read it with Polars"],
+    )
+    assert (walk.clicks, walk.complaints) == (2, ())
+    walk = walked(
+        airflow,
+        job_url(epoch_dag_id(FAILED)),
+        ["see", "max_value 90"],
+        ["see", "1 refused row, by key k"],
+        ["see", "0095.csv"],
+        ["see", "What readers see now"],
+        theme="dark",
+    )
+    assert walk.complaints == ()
 
 
 def test_a_resume_takes_two_clicks_and_a_rejected_one_changes_nothing(airflow: AirflowInstance) -> None:
