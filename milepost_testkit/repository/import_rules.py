@@ -83,8 +83,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "tree",
         "text",
         "badge comparison prices static_sources subtasks timelines",
-        "checkpoint history status table",
-        "incident",
+        "checkpoint history incident status table",
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (

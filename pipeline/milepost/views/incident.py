@@ -6,8 +6,15 @@ from collections.abc import Iterator, Sequence
 
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import Incident, RefusingRule
-from milepost.views.table import bounds_text, result_word
-from milepost.views.text import HIDDEN_VALUES, failure_text, printable, show_count, show_time, state
+from milepost.views.text import (
+    HIDDEN_VALUES,
+    bounds_text,
+    failure_text,
+    printable,
+    rule_state,
+    show_count,
+    show_time,
+)
 from milepost.views.tree import (
     UNKNOWN,
     Fact,
@@ -93,7 +100,7 @@ def _history(rule: RefusingRule) -> Table:
             (
                 _checkpoint(one.checkpoint_id),
                 show_time(one.completed),
-                state(result_word(one)),
+                rule_state(one.met, one.exception),
                 show_count(one.observed.get("unexpected_count")),
                 show_count(one.observed.get("element_count")),
             )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting, observed
-from milepost.jobmaster import RuleResult, TableReport, TableRule, TableSample
-from milepost.views.text import HIDDEN_VALUES, printable, show_bytes, show_count, show_time, state
+from milepost.jobmaster import TableReport, TableRule, TableSample
+from milepost.views.text import HIDDEN_VALUES, bounds_text, printable, rule_state, show_bytes, show_count, show_time
 from milepost.views.tree import (
     UNKNOWN,
     Fact,
@@ -106,23 +105,11 @@ def _rule(rule: TableRule, with_bounds: bool) -> Row:
         f"{rule.type}({', '.join(rule.columns)})",
         *bounds,
         rule.severity,
-        UNKNOWN if newest is None else state(result_word(newest)),
+        UNKNOWN if newest is None else rule_state(newest.met, newest.exception),
         met,
         show_count(None if newest is None else newest.observed.get("unexpected_count")),
     )
     return Row(cells, folds=(_results(rule),) if rule.results else ())
-
-
-def result_word(result: RuleResult) -> str:
-    """Return the state of a rule in one epoch."""
-    if result.exception is not None:
-        return "raised"
-    return "met" if result.met else "not met"
-
-
-def bounds_text(bounds: Mapping[str, Any] | None) -> str:
-    """Return the bounds of a rule on one line: `min_value 0, max_value 90`."""
-    return ", ".join(f"{name} {printable(value)}" for name, value in (bounds or {}).items())
 
 
 def _results(rule: TableRule) -> Table:
@@ -131,7 +118,7 @@ def _results(rule: TableRule) -> Table:
             (
                 Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
                 show_time(one.completed),
-                state(result_word(one)),
+                rule_state(one.met, one.exception),
                 one.exception or ", ".join(f"{k.replace('_', ' ')} {observed(k, v)}" for k, v in one.observed.items()),
             )
         )

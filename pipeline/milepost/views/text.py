@@ -30,6 +30,16 @@ def state(word: str) -> Text:
     return Text(word, STATES.get(word, Meaning.CALM))
 
 
+def rule_state(met: bool, exception: str | None) -> Text:
+    """Return the state of a quality rule in one epoch. exception: if it raised."""
+    return state("raised" if exception is not None else "met" if met else "not met")
+
+
+def bounds_text(bounds: Mapping[str, Any] | None) -> str:
+    """Return the bounds of a quality rule on one line: `min_value 0, max_value 90`."""
+    return ", ".join(f"{name} {printable(value)}" for name, value in (bounds or {}).items())
+
+
 def phase_name(phase: str) -> str:
     """Return a phase of an epoch for people, from its name in documents: `plan_ms` becomes `plan`."""
     name = phase.removesuffix("_ms")
