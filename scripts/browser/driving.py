@@ -101,7 +101,8 @@ class Tourist:
 
     def take_pictures(self) -> None:
         """Write the pictures, each of what is in the window."""
-        with self._window("light", 1280, chosen="light") as (_, page):
+        theme = self._tour.picture_theme
+        with self._window(theme, 1280, chosen=theme) as (_, page):
             for file, address in self._tour.pictures.items():
                 page.goto(self._tour.url + address)
                 page.wait_for_load_state("networkidle")

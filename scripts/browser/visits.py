@@ -19,7 +19,7 @@ class Tour:
         framed: pages of Airflow that show one of ours in a frame. entries: names of links of Airflow's start page.
         most: at most so many pages of one shape, that is with other numbers or names in the same places.
         themes, widths: each page is looked at in each pair.
-        pictures: file -> address or framed page, taken in the light and at 1280.
+        pictures: file -> address or framed page, taken at 1280 and in `picture_theme`.
         walks: name -> theme, address where a walk begins, and its steps (`walking.py`).
     """
 
@@ -35,6 +35,7 @@ class Tour:
     themes: tuple[str, ...] = ("light", "dark")
     widths: tuple[int, ...] = (1280, 1920)
     pictures: dict[str, str] = field(default_factory=dict)
+    picture_theme: str = "light"
     walks: dict[str, list[Any]] = field(default_factory=dict)
 
 
