@@ -82,7 +82,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "views": (
         "tree",
         "text",
-        "badge comparison prices static_sources subtasks timelines",
+        "badge comparison prices progress static_sources subtasks timelines",
         "checkpoint history incident status table",
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),

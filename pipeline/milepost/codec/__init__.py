@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.codec.packing import pack as pack
     from milepost.codec.packing import shorten_handles as shorten_handles
     from milepost.codec.packing import unpack as unpack
+    from milepost.codec.records import DOCUMENT_SCHEMA as DOCUMENT_SCHEMA
     from milepost.codec.records import decode as decode
     from milepost.codec.records import dump as dump
     from milepost.codec.records import encode as encode

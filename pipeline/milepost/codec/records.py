@@ -75,6 +75,10 @@ def decode(kind: type[Record], body: bytes | str, what: str, *, hint: str = REST
     return from_json(kind, load(body, what, hint=hint, **details), what, hint=hint, **details)
 
 
+DOCUMENT_SCHEMA = "milepost/v1"
+"""`schema` of every document for programs: of `--json`, and of the pages."""
+
+
 def to_json(record: object) -> Any:
     """Return the JSON value of a record: dicts, lists, strings, numbers, booleans and None only.
 

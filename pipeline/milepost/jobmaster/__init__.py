@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.axis.comparison import ComparedEpoch as ComparedEpoch
     from milepost.jobmaster.reports.axis.comparison import ComparedFigure as ComparedFigure
     from milepost.jobmaster.reports.axis.comparison import EpochComparison as EpochComparison
+    from milepost.jobmaster.reports.axis.recent import RecentEpoch as RecentEpoch
     from milepost.jobmaster.reports.axis.time_axis import AxisFlag as AxisFlag
     from milepost.jobmaster.reports.axis.time_axis import AxisLane as AxisLane
     from milepost.jobmaster.reports.axis.time_axis import FlagKind as FlagKind
@@ -64,6 +65,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.flow.data_flow import FlowEpoch as FlowEpoch
     from milepost.jobmaster.reports.flow.data_flow import FlowNode as FlowNode
     from milepost.jobmaster.reports.flow.data_flow import FlowTable as FlowTable
+    from milepost.jobmaster.reports.flow.progress import EpochProgress as EpochProgress
+    from milepost.jobmaster.reports.flow.progress import Stage as Stage
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
@@ -78,6 +81,9 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
     from milepost.jobmaster.reports.history.incident import Incident as Incident
     from milepost.jobmaster.reports.history.incident import RefusingRule as RefusingRule
+    from milepost.jobmaster.reports.history.log_page import EventKind as EventKind
+    from milepost.jobmaster.reports.history.log_page import LogFilter as LogFilter
+    from milepost.jobmaster.reports.history.log_page import LogPage as LogPage
     from milepost.jobmaster.reports.history.page import HistoryPage as HistoryPage
     from milepost.jobmaster.reports.history.page import TimelineOrigin as TimelineOrigin
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch

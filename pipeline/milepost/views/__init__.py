@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from milepost.views.history import log_table as log_table
     from milepost.views.incident import incident_sections as incident_sections
     from milepost.views.prices import price_text as price_text
+    from milepost.views.progress import progress_text as progress_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
     from milepost.views.table import sample_section as sample_section

@@ -28,7 +28,8 @@ def log_table(events: Iterable[Mapping[str, Any]]) -> Table:
         checkpoint_id, run = event.get("checkpoint_id"), event.get("run")
         number = "-" if checkpoint_id is None else _link(checkpoint_id)
         who = (printable(event.get("who")), printable(event["what"]))
-        cells = (Figure(event["version"]), show_time(event["time"]), *who, number)
+        version = Text(Figure(event["version"]), link=Link(LinkTarget.LOG_ENTRY, (event["version"],)))
+        cells = (version, show_time(event["time"]), *who, number)
         failed = event["event"] == "CheckpointAborted"
         why = failure_text(event.get("reason"), event.get("detail")) if failed else event.get("why") or ""
         rows.append(Row((*cells, "-" if run is None else _run(run["dag_id"], run["run_id"])), printable(why)))

@@ -37,6 +37,7 @@ class LinkTarget(StrEnum):
     AIRFLOW_RUN = "run"
     RUNBOOK = "runbook"
     TIMELINE = "timeline"
+    LOG_ENTRY = "entry"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from urllib.parse import urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from milepost.airflow.page.frame.access import READS_DAG
-from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, page
+from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, asks_json, json_document, page
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.suggested_action import action_after_error
 from milepost.airflow.page.routes import (
@@ -27,6 +27,7 @@ from milepost.airflow.page.routes import (
     configuration,
     deployment,
     form,
+    log,
     overview,
     rewind,
     run,
@@ -41,7 +42,9 @@ from milepost.runbook import page_of
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
-_JOB_ROUTES = (overview, checkpoints, checkpoint, compare, summary, rewind, charts, configuration, form, run, table)
+_JOB_ROUTES = (
+    *(overview, checkpoints, checkpoint, compare, table, log, summary, rewind, charts, configuration, form, run),
+)
 
 for job_route in _JOB_ROUTES:
     pages.include_router(job_route.router, prefix="/jobs/{dag_id}", dependencies=[READS_DAG])
@@ -51,7 +54,7 @@ pages.include_router(runbook.router)
 
 
 @pages.exception_handler(CheckpointError)
-def checkpoint_error_page(request: Request, error: CheckpointError) -> HTMLResponse:
+def checkpoint_error_page(request: Request, error: CheckpointError) -> Response:
     """Return the page of a Milepost error, with status 404 for NotFound and 503 for all others."""
     status_code = 404 if isinstance(error, NotFound) else 503
     hint = error.hint or action_after_error(error).text
@@ -72,13 +75,15 @@ def http_error_page(request: Request, error: HTTPException) -> Response:
 
 
 @pages.exception_handler(RequestValidationError)
-def invalid_url_page(request: Request, error: RequestValidationError) -> HTMLResponse:
+def invalid_url_page(request: Request, error: RequestValidationError) -> Response:
     """Return the page of a URL with an invalid path segment or query parameter."""
     messages = "; ".join(str(invalid["msg"]) for invalid in error.errors())
     return _problem_page(request, 422, "Invalid URL or query parameter.", messages)
 
 
-def _problem_page(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> HTMLResponse:
+def _problem_page(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> Response:
+    if asks_json(request):
+        return json_document(None, status_code, message=problem, hint=hint, runbook=runbook)
     job_page: JobPage | None = getattr(request.state, "job_page", None)
     if job_page is not None:
         return job_page.render("job_problem.html", None, status_code, problem=problem, hint=hint, runbook=runbook)

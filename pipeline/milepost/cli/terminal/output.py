@@ -12,11 +12,9 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from milepost.cli.terminal.layout import Grid, lay_out, wrapped
-from milepost.codec import to_json
+from milepost.codec import DOCUMENT_SCHEMA, to_json
 from milepost.protocol.records import cached_property
 from milepost.views import STATES, Meaning, printable
-
-SCHEMA = "milepost/v1"
 
 WIDTH = 80
 """Characters per line without a terminal."""
@@ -97,7 +95,8 @@ class Output:
             return _STREAMED
 
         failed = {} if error is None else {"error": error}
-        text = json.dumps({"schema": SCHEMA, "ok": ok, "data": data, **failed}, ensure_ascii=False, default=stored)
+        document = {"schema": DOCUMENT_SCHEMA, "ok": ok, "data": data, **failed}
+        text = json.dumps(document, ensure_ascii=False, default=stored)
         for streamed in lists:
             before, _, text = text.partition(json.dumps(_STREAMED))
             sys.stdout.write(f"{before}[")
@@ -108,7 +107,8 @@ class Output:
 
     def failure(self, error: Mapping[str, Any]) -> None:
         """Print an error as one versioned document, on one line."""
-        self._write_line(json.dumps({"schema": SCHEMA, "ok": False, "error": error}, ensure_ascii=False, default=str))
+        document = {"schema": DOCUMENT_SCHEMA, "ok": False, "error": error}
+        self._write_line(json.dumps(document, ensure_ascii=False, default=str))
 
     def text(self, line: str = "") -> None:
         """Print a line of data, unless `--json` prints documents instead."""

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from milepost.epoch import CheckpointMetadata
     from milepost.errors import CheckpointError
     from milepost.jobmaster.reports.axis.comparison import EpochComparison
+    from milepost.jobmaster.reports.axis.recent import RecentEpoch
     from milepost.jobmaster.reports.axis.time_axis import Span, TimeAxis
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
     from milepost.jobmaster.reports.cost.upsert_price import UpsertPrice
     from milepost.jobmaster.reports.flow.data_flow import DataFlow
+    from milepost.jobmaster.reports.flow.progress import EpochProgress
     from milepost.jobmaster.reports.health.status import Status
     from milepost.jobmaster.reports.history.incident import Incident
+    from milepost.jobmaster.reports.history.log_page import LogFilter, LogPage
     from milepost.jobmaster.reports.history.page import HistoryPage
     from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
@@ -141,6 +144,12 @@ class Reports:
         from milepost.jobmaster.reports.history.history import History
 
         return History(self._context).log(limit)
+
+    def log_page(self, selected: LogFilter, limit: int, before: int | None = None) -> LogPage:
+        """Return the newest entries of the log that a filter selects, older than version `before`."""
+        from milepost.jobmaster.reports.history.log_page import log_page
+
+        return log_page(self._context, selected, limit, before)
 
     def job_state(self) -> JobState:
         """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""
@@ -279,6 +288,12 @@ class Reports:
 
         return data_flow(self._context)
 
+    def progress(self) -> EpochProgress | None:
+        """Return how far the running epoch of the live timeline is; None: none runs."""
+        from milepost.jobmaster.reports.flow.progress import epoch_progress
+
+        return epoch_progress(self._context)
+
     def time_axis(self, span: Span) -> TimeAxis:
         """Return the epochs within a span on an axis of time, with flags for acts and changes."""
         from milepost.jobmaster.reports.axis.time_axis import time_axis
@@ -294,6 +309,12 @@ class Reports:
         from milepost.jobmaster.reports.axis.comparison import compare_epochs
 
         return compare_epochs(self._context, before, after)
+
+    def recent_epochs(self, limit: int) -> tuple[RecentEpoch, ...]:
+        """Return rows, duration and late share of the newest completed epochs, oldest first."""
+        from milepost.jobmaster.reports.axis.recent import recent_epochs
+
+        return recent_epochs(self._context, limit)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""

@@ -114,12 +114,25 @@ def test_the_run_that_made_a_checkpoint_is_a_link_to_airflow_s_page_of_it(
     assert '<a href="/dags/small__epoch/runs/manual__%3Cb%3E%2F1" data-airflow>manual</a>' in page
 
 
-def test_the_log_page_lists_transitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_filtered_by_a_form_and_each_entry_has_a_permanent_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     job.rollback(1, detail="<b>wrong</b>")
-    page = client_of(job, monkeypatch).get("/jobs/small__epoch/log").text
+    client = client_of(job, monkeypatch)
+    page = client.get("/jobs/small__epoch/log").text
     assert "created the job" in page and "rolled back from checkpoint 2 to checkpoint 1" in page
     assert "&lt;b&gt;wrong&lt;/b&gt;" in page and "<b>" not in page
+    acts = client.get("/jobs/small__epoch/log?job=small&kind=act&table=&checkpoint=&text=WRONG").text
+    assert "rolled back from" in acts and "created the job" not in acts
+    assert '<option value="act" selected>' in acts and 'value="WRONG"' in acts
+    (link,) = re.findall(r'<a href="(/jobs/small__epoch/log\?[^"]*before=2)"', page)
+    entry = client.get(link.replace("&amp;", "&")).text
+    assert "created the job" in entry and "rolled back from" not in entry
+    for wrong in ("kind=x", "checkpoint=-1", f"text={'x' * 201}", "before=0"):
+        assert client.get(f"/jobs/small__epoch/log?{wrong}").status_code == 422, wrong
+    foot = client.get("/jobs/small__epoch").text
+    assert foot.index('<h2 id="log">') > foot.index('<h2 id="epochs">') and foot.count('name="kind"') == 1
 
 
 def test_a_checkpoint_has_a_page_with_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,7 @@ def test_the_latest_act_is_above_the_newest_epochs_with_its_age(
     job.run(1)
     job.rollback(2)
     page = overview(job.small, monkeypatch)
-    shown = page[page.index('<p class="latest">') :]
+    shown = page[page.index('<p class="latest">') : page.index('<h2 id="log">')]
     assert [int(one) for one in re.findall(r"/checkpoints/(\d+)\?job=small\">\d", shown)] == [2, 1]
     latest = page_text(shown, ".latest")
     assert re.search(r", [\d.]+ (ms|s) ago$", latest)
@@ -177,7 +177,8 @@ def test_the_data_flow_is_shown_and_without_it_the_rest_of_the_page(
     job = CountedJob.with_epochs(tmp_path / "job", 2).small
     page = overview(job, monkeypatch)
     assert page.count('class="flow"') == 1 and 'aria-labelledby="flow-title' in page
-    flow = page_text(page[page.index('class="flow"') :], "title", "desc", "text")
+    begin = page.index('class="flow"')
+    flow = page_text(page[begin : page.index("</svg>", begin)], "title", "desc", "text")
     wording.matches("page_overview", flow, replace=FIGURES | {r"\d+%": "{share}"})
 
     def refuse(self: LoadedJob) -> None:

@@ -53,7 +53,7 @@ def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.Monke
         assert client.get(address).status_code in (200, 404), address
 
 
-def test_a_page_runs_only_our_two_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_runs_only_our_three_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither inline script nor inline style, but the style of the graph, which the policy names by its digest."""
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     client = page_client(monkeypatch, *job_dags(job.small.folder / "config").values())
@@ -64,7 +64,7 @@ def test_a_page_runs_only_our_two_scripts(tmp_path: Path, monkeypatch: pytest.Mo
     assert not re.search(r"<[^>]+ (style|on\w+)=", page.text)
     scripts = re.findall(r"<script[^>]*>[^<]*", page.text)
     found = [re.fullmatch(r'<script src="/static/(\w+)\.js\?v=\w+" defer>\n?', script) for script in scripts]
-    assert [one and one[1] for one in found] == ["frame", "act"]
+    assert [one and one[1] for one in found] == ["frame", "act", "live"]
     assert "script-src 'self'; connect-src 'self';" in policy
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text):
         assert client.get(address).status_code == 200, address
@@ -75,7 +75,7 @@ def test_no_script_makes_html_of_a_text() -> None:
     from milepost.airflow.page.frame.rendering import STATIC
 
     scripts = [file.read_text(encoding="utf-8") for file in sorted(STATIC.glob("*.js"))]
-    assert len(scripts) == 2
+    assert len(scripts) == 3 and sum(script.count("\n") for script in scripts) < 200
     for script in scripts:
         assert not re.search(r"innerHTML|insertAdjacentHTML|document\.write|eval\(|outerHTML\s*=[^=]", script)
 

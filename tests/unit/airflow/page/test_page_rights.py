@@ -21,6 +21,9 @@ ROUTES = {
     "": None,
     "/checkpoints": None,
     "/checkpoints/1": None,
+    "/compare?before=1&after=1": None,
+    "/job.json": None,
+    "/log.json": DagAccessEntity.AUDIT_LOG,
     "/charts": None,
     "/summary": None,
     "/rewind": None,
@@ -83,6 +86,9 @@ def test_a_tab_that_the_user_may_not_open_is_not_there(pages: PageClient, refuse
     refused.update((DagAccessEntity.CODE, DagAccessEntity.AUDIT_LOG))
     page = pages.get(f"{JOB}/checkpoints/1").text
     assert "/configuration?" not in page and "/log?" not in page
+    assert '<h2 id="log">' not in pages.get(JOB).text
+    document = pages.get(f"{JOB}/job.json").json()["data"]
+    assert document["log"] is None and "audit log" in document["problems"]["log"]
     assert "name: small" not in page, "the spec of the checkpoint"
     refused.clear()
     assert "name: small" in pages.get(f"{JOB}/checkpoints/1").text

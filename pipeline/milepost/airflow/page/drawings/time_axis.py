@@ -92,7 +92,7 @@ def highest_bar(durations: Sequence[int]) -> int:
 
 def column_text(column: AxisColumn) -> str:
     """Return the figures of a column for its tooltip."""
-    merged = f", the {'worst' if column.outcome < Outcome.COMPLETED else 'longest'} of {column.epochs:,} epochs"
+    merged = f", the {'worst' if column.outcome is not Outcome.COMPLETED else 'longest'} of {column.epochs:,} epochs"
     lines = [f"checkpoint {column.checkpoint_id}{merged if column.epochs > 1 else ''}", f"{moment(column.began)} UTC"]
     phases = ", ".join(f"{group} {duration(ms)}" for group, ms in column.phases.items() if ms)
     lines.append(f"{duration(column.duration_ms)}{f' ({phases})' if phases else ''}")
@@ -109,7 +109,7 @@ def column_text(column: AxisColumn) -> str:
         lines.append(f"{counted(column.rows_in, 'row')}{late}")
     if not column.live and column.outcome in (Outcome.COMPLETED, Outcome.WARNED):
         lines.append("not live")
-    return "\n".join(lines)
+    return "\n".join(map(plain_text, lines))
 
 
 def _sentences(axis: TimeAxis, names: TimelineNames) -> Iterator[str]:
@@ -185,7 +185,7 @@ def _draw_lane(
 def _draw_column(group: Element, column: AxisColumn, wide: int, base: int, most: int, href: str) -> None:
     x, width = 100 * column.column / AXIS_COLUMNS, 100 * wide / AXIS_COLUMNS
     link = SubElement(group, "a", {"href": href, "tabindex": "-1"} | ({} if column.live else {"class": "dead"}))
-    SubElement(link, "title").text = plain_text(column_text(column))
+    SubElement(link, "title").text = column_text(column)
     area = {"x": f"{x:.2f}%", "y": str(base - LANE + LATE + 8), "width": f"{width:.2f}%", "height": str(LANE - 4)}
     SubElement(link, "rect", {"class": "column", **area})
     place = {"x": f"{x:.2f}%", "width": f"{width * 0.86:.2f}%"}
@@ -225,7 +225,7 @@ def _near(flags: Sequence[AxisFlag]) -> list[list[AxisFlag]]:
 
 def _draw_flag(svg: Element, flags: Sequence[AxisFlag], height: int) -> None:
     group = SubElement(svg, "g", {"class": f"flag {flags[0].kind if len(flags) == 1 else 'several'}"})
-    SubElement(group, "title").text = plain_text("\n".join(map(flag_text, flags)))
+    SubElement(group, "title").text = "\n".join(plain_text(flag_text(flag)) for flag in flags)
     x = f"{100 * flags[0].share:.2f}%"
     SubElement(group, "line", {"x1": x, "x2": x, "y1": "18", "y2": str(height - BOTTOM)})
     mark = _mark(group, x, 9)

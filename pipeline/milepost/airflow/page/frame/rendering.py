@@ -1,8 +1,8 @@
-"""Render pages: templates, HTTP headers and links.
+"""Render pages: templates, HTTP headers, documents and links.
 
-A page is HTML, one stylesheet and two small scripts. One opens links to Airflow's own pages outside the iframe of a
-tab, the other sends requests to Airflow's REST API. Templates escape everything that comes from data, the store or
-users.
+A page is HTML, one stylesheet and three small scripts. One opens links to Airflow's own pages outside the iframe of a
+tab, one sends requests to Airflow's REST API, and one follows the running epoch. Templates escape everything that comes
+from data, the store or users.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Markup
 
 from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.filters import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
-from milepost.views import checkpoint_table, grade_meaning
+from milepost.codec import DOCUMENT_SCHEMA, to_json
+from milepost.views import checkpoint_table, grade_meaning, log_table
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"
@@ -51,7 +52,9 @@ templates = Environment(
     lstrip_blocks=True,
 )
 templates.filters.update(FILTERS, prose=prose)
-templates.globals.update(names_command=names_command, checkpoint_table=checkpoint_table, grade_meaning=grade_meaning)
+templates.globals.update(
+    names_command=names_command, checkpoint_table=checkpoint_table, grade_meaning=grade_meaning, log_table=log_table
+)
 templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
 templates.globals["v"] = templates.get_template("views.html").module  # the parts of a document
 
@@ -122,6 +125,17 @@ class Links:
 @cache
 def _digest(name: str) -> str:
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
+
+
+def asks_json(request: Request) -> bool:
+    """Return whether a request is for the document of a page: the path of its route ends in `.json`."""
+    return str(getattr(request.scope.get("route"), "path", "")).endswith(".json")
+
+
+def json_document(data: object, status_code: int = 200, **error: object) -> JSONResponse:
+    """Return a document as `--json` prints it. error: what failed, if `data` is None."""
+    content = {"schema": DOCUMENT_SCHEMA, "ok": not error} | ({"error": error} if error else {"data": to_json(data)})
+    return JSONResponse(content, status_code=status_code, headers=HEADERS)
 
 
 def page(request: Request, template: str, status_code: int = 200, **values: Any) -> HTMLResponse:

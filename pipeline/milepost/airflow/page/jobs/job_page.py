@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.airflow.page.frame.access import Rights, UserRights
-from milepost.airflow.page.frame.rendering import Links, page
+from milepost.airflow.page.frame.rendering import Links, asks_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.errors import NotFound
@@ -70,15 +70,22 @@ class JobPage:
             return self.url(*parts)
         if link.target is LinkTarget.TIMELINE:
             return self.url("checkpoints", timeline=parts[0])
+        if link.target is LinkTarget.LOG_ENTRY:
+            return self.url("log", before=int(parts[0]) + 1)
         links = Links.of(self.request)
         return links.run(*parts) if link.target is LinkTarget.AIRFLOW_RUN else links.runbook(*parts)
 
-    def render(self, template: str, section: str | None, status_code: int = 200, **values: Any) -> HTMLResponse:
-        """Render a template that extends `job_base.html`.
+    def render(
+        self, template: str, section: str | None, status_code: int = 200, *, document: object = None, **values: Any
+    ) -> Response:
+        """Render a template that extends `job_base.html`, or return the document of the page if that is requested.
 
         Args:
             section: path of the tab to mark, see `SECTIONS`; None: no tab.
+            document: what the page shows, for programs; None: the page has no document.
         """
+        if document is not None and asks_json(self.request):
+            return json_document(document, status_code)
         sections = self._sections()
         return page(self.request, template, status_code, job_page=self, sections=sections, section=section, **values)
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster import JobMaster, JobState, Status
+from milepost.jobmaster import JobMaster, JobState, RecentEpoch, Status
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
 from milepost.views import JobBadge, Meaning, job_badge
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = 5.0
 """How long a page waits for its jobs, in seconds."""
+
+RECENT_EPOCHS = 30
+"""Epochs of each job in the list of jobs."""
 
 _MAX_CONCURRENT_READS = 4
 """Jobs of one storage whose health is read at a time."""
@@ -43,12 +46,14 @@ class JobReading:
 
     Attributes:
         state: from the manifest alone. status: with the sources, which takes longer to read.
+        recent: the newest epochs, oldest first; () if they are not known.
         error: why the rest is missing. problem: the same as text, or that the read timed out; "" if nothing is missing.
     """
 
     job: DagJob
     state: JobState | None = None
     status: Status | None = None
+    recent: tuple[RecentEpoch, ...] = ()
     error: CheckpointError | None = None
     problem: str = ""
     running: Future[None] = field(default_factory=Future)
@@ -152,6 +157,7 @@ def _read(reading: JobReading) -> None:
     try:
         master = JobMaster(reading.job.loaded)
         reading.state = master.reports.job_state()
+        reading.recent = master.reports.recent_epochs(RECENT_EPOCHS)
         reading.status = master.reports.status(month=False)
     except CheckpointError as error:
         reading.error = error

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.filters import count, duration, moment, size
@@ -33,7 +33,8 @@ class DrawnChart:
 
 
 @router.get("/charts")
-def charts(job_page: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_EPOCHS) -> HTMLResponse:
+@router.get("/charts.json")
+def charts(job_page: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = SHOWN_EPOCHS) -> Response:
     """Show the figures of the newest epochs of the live timeline."""
     shown = read_series(job_page, epochs)
     series = shown.epochs
@@ -46,6 +47,7 @@ def charts(job_page: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = S
     return job_page.render(
         "charts.html",
         "charts",
+        document={"epochs": series, "unreadable": shown.unreadable_days},
         charts=drawn,
         series=series[::-1],
         shown=shown,

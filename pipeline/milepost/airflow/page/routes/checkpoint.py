@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Path
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, HTTPException, Path
+from fastapi.responses import Response
 
+from milepost.airflow.page.frame.rendering import asks_json
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import StateCorrupt
-from milepost.jobmaster import JobMaster
-from milepost.views import View, checkpoint_view
+from milepost.jobmaster import CheckpointReport, JobMaster
+from milepost.views import checkpoint_view
 
 router = APIRouter()
 
 
 @router.get("/checkpoints/{checkpoint_id}")
-def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> HTMLResponse:
-    """Show one checkpoint. If its metadata is damaged, show what the log has, and the error."""
-    with_spec = job_page.rights.may_read_code(job_page.dag_id)
-    shown = partial(checkpoint_view, with_values=job_page.shows_values, with_spec=with_spec)
-    return job_page.render("view.html", "checkpoints", view=job_page.query(partial(_read, checkpoint_id, shown)))
+@router.get("/checkpoints/{checkpoint_id}.json")
+def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -> Response:
+    """Show one checkpoint. If its metadata is damaged, show what the log has, and the error.
+
+    Raises: HTTPException: the document has the spec and data values, which the user may not see.
+    """
+    with_spec, with_values = job_page.rights.may_read_code(job_page.dag_id), job_page.shows_values
+    if asks_json(job_page.request) and not (with_spec and with_values):
+        raise HTTPException(403, "The document of a checkpoint has the spec and data values, which you may not see.")
+    report, unreadable = job_page.query(partial(_read, checkpoint_id))
+    view = checkpoint_view(report, unreadable, with_values=with_values, with_spec=with_spec)
+    return job_page.render("view.html", "checkpoints", document=report, view=view)
 
 
-def _read(checkpoint_id: int, shown: Callable[..., View], master: JobMaster) -> View:
+def _read(checkpoint_id: int, master: JobMaster) -> tuple[CheckpointReport, str | None]:
     try:
-        return shown(master.reports.show(checkpoint_id, with_cost=False))
+        return master.reports.show(checkpoint_id, with_cost=False), None
     except StateCorrupt as error:
-        return shown(master.reports.show(checkpoint_id, details=False), error.message)
+        return master.reports.show(checkpoint_id, details=False), error.message

@@ -1,4 +1,4 @@
-"""The checkpoints page, one stretch of history at a time, and the log page."""
+"""The checkpoints page, one stretch of history at a time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
-from milepost.airflow.page.frame.access import READS_LOG
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.timeline_roles import TimelineHistory
 from milepost.jobmaster import CheckpointReport
-from milepost.views import TimelineNames, act_table, log_table
+from milepost.views import TimelineNames, act_table
 
 SHOWN_CHECKPOINTS = 50
-SHOWN_ENTRIES = 100
 
 router = APIRouter()
 
@@ -38,9 +36,10 @@ class AbandonedCheckpoints:
 
 
 @router.get("/checkpoints")
+@router.get("/checkpoints.json")
 def checkpoints(
     job_page: OpenedJob, following: Position = None, status: Status | None = None, timeline: str | None = None
-) -> HTMLResponse:
+) -> Response:
     """Show the checkpoints, newest first, optionally of one status or timeline.
 
     Args:
@@ -57,6 +56,7 @@ def checkpoints(
         return job_page.render(
             "filtered_checkpoints.html",
             "checkpoints",
+            document=history_page,
             history_page=history_page,
             statuses=get_args(Status),
             filters=filters,
@@ -68,6 +68,7 @@ def checkpoints(
     return job_page.render(
         "checkpoints.html",
         "checkpoints",
+        document=history_page,
         state=state,
         newest=following is None,
         landmarks=list(_landmarks(history_page.checkpoints)) if following is None else [],
@@ -80,13 +81,6 @@ def checkpoints(
         statuses=get_args(Status),
         unreadable=history_page.unreadable,
     )
-
-
-@router.get("/log", dependencies=[READS_LOG])
-def log(job_page: OpenedJob) -> HTMLResponse:
-    """Show the newest entries of the manifest log, which records every change of the job."""
-    events = job_page.query(lambda master: master.reports.history(SHOWN_ENTRIES))
-    return job_page.render("log.html", "log", table=log_table(events))
 
 
 def _abandoned(history: TimelineHistory) -> Iterator[AbandonedCheckpoints]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 from pydantic_core import PydanticUndefined
 
 from milepost.airflow.page.frame.access import READS_CODE
@@ -50,7 +50,7 @@ class Section:
 
 
 @router.get("/configuration")
-def configuration(job_page: OpenedJob) -> HTMLResponse:
+def configuration(job_page: OpenedJob) -> Response:
     """Show all settings, and whether the head was made with the same spec."""
     head = job_page.query(_head)
     sections = list(sections_of(job_page.loaded.spec))

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
+from milepost.airflow.page.drawings.sparkline import sparkline_svg
 from milepost.airflow.page.frame.access import ReadableDags, Rights, UserRights
-from milepost.airflow.page.frame.filters import age_ms
-from milepost.airflow.page.frame.rendering import page
+from milepost.airflow.page.frame.filters import age_ms, count, duration
+from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.acts import PageAct, allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
+from milepost.codec import to_json
+from milepost.epoch import counted
+from milepost.jobmaster import RecentEpoch
 from milepost.views import Meaning
 
 router = APIRouter()
+
+
+@dataclass(frozen=True, slots=True)
+class RecentFigure:
+    """A figure of a job's newest epochs: its drawing, and the value of the newest one as text."""
+
+    name: str
+    picture: str
+    newest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,23 +40,56 @@ class JobLine:
 
     Attributes:
         since_success_ms: None before the first success. act: the suggested act, or None.
-        waiting: what waits in the job's DAGs and needs a person.
+        waiting: what waits in the job's DAGs and needs a person. recent: of its newest epochs.
     """
 
     reading: JobReading
     since_success_ms: int | None
     act: PageAct | None
     waiting: tuple[Waiting, ...]
+    recent: tuple[RecentFigure, ...]
 
     @classmethod
     def of(cls, reading: JobReading, rights: Rights, waiting: Iterable[Waiting]) -> JobLine:
         since = age_ms(reading.status.last_success) if reading.status is not None else None
         act = next((act for act in allowed_acts(reading, rights) if act.is_suggested), None)
-        return cls(reading, since, act, tuple(one for one in waiting if one.tone is Meaning.WARN))
+        urgent = tuple(one for one in waiting if one.tone is Meaning.WARN)
+        return cls(reading, since, act, urgent, tuple(_recent(reading)))
+
+    def for_programs(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        reading, badge = self.reading, self.reading.badge
+        return {
+            "job": reading.job.loaded.spec.name,
+            "dag_id": reading.job.dag_id,
+            "state": badge.word,
+            "reason": badge.reason or None,
+            "problem": reading.problem or None,
+            "next_step": reading.action.text,
+            "status": to_json(reading.status),
+            "recent": to_json(reading.recent),
+            "waiting": [one.text for one in self.waiting],
+        }
 
 
-@router.get("/jobs", response_class=HTMLResponse)
-def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> HTMLResponse:
+def _recent(reading: JobReading) -> Iterator[RecentFigure]:
+    figures: tuple[tuple[str, Callable[[RecentEpoch], float | None], Callable[[Any], str]], ...] = (
+        ("rows", lambda epoch: epoch.rows_in, count),
+        ("took", lambda epoch: epoch.duration_ms, duration),
+        ("late", lambda epoch: epoch.late_share, "{:.1%}".format),
+    )
+    for name, figure, format_value in figures:
+        values = [figure(epoch) for epoch in reading.recent]
+        known = [value for value in values if value is not None]
+        if known:
+            newest, most = format_value(known[-1]), format_value(max(known))
+            title = f"{name} of {counted(len(known), 'epoch')}: {newest} in the newest, at most {most}"
+            yield RecentFigure(name, sparkline_svg(values, title), newest)
+
+
+@router.get("/jobs")
+@router.get("/jobs.json")
+def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> Response:
     """List all jobs, the most urgent first."""
     jobs, refused = jobs_of_deployment(readable)
     readings = JOB_READER.read(jobs)
@@ -55,4 +102,6 @@ def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> 
         JobLine.of(reading, rights, (one for dag_id in sorted(dags[reading.job.dag_id]) for one in waiting[dag_id]))
         for reading in ordered
     ]
+    if asks_json(request):
+        return json_document({"jobs": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.acts import ACTS, ROLLBACK, Act
 from milepost.airflow.operate.form import operate_form, parse_form
@@ -49,7 +49,7 @@ class FormInput:
 
 
 @router.get("/form")
-def form(job_page: OpenedJob, request: Request) -> HTMLResponse:
+def form(job_page: OpenedJob, request: Request) -> Response:
     """Show the form of an act, filled in from the query parameters; without an act, the list of all acts."""
     params = operate_form(job_page.loaded)
     texts = {name: text for name, text in request.query_params.items() if name not in _PAGE_PARAMETERS and text}

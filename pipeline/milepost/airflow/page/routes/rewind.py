@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.acts import ROLLBACK, TO
 from milepost.airflow.operators.dag_ids import operate_dag_id
@@ -17,7 +17,8 @@ router = APIRouter()
 
 
 @router.get("/rewind")
-def rewind(job_page: OpenedJob) -> HTMLResponse:
+@router.get("/rewind.json")
+def rewind(job_page: OpenedJob) -> Response:
     """Show the rewind points, newest first, each with a button that plans the rollback."""
     points = job_page.query(lambda master: master.rollbacks.rewind_points(SHOWN_POINTS))
     operate = operate_dag_id(job_page.name)
@@ -27,4 +28,11 @@ def rewind(job_page: OpenedJob) -> HTMLResponse:
         return PageAct(job_page.name, job_page.dag_id, operate, "Roll back…", "", ROLLBACK.name, fields)
 
     is_allowed = job_page.rights.may_trigger(operate)
-    return job_page.render("rewind.html", "rewind", points=to_json(points), rollback=rollback, is_allowed=is_allowed)
+    return job_page.render(
+        "rewind.html",
+        "rewind",
+        document={"points": points},
+        points=to_json(points),
+        rollback=rollback,
+        is_allowed=is_allowed,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.airflow.operators.approval import PlanApprovalOperator
 from milepost.airflow.page.frame.access import READS_RUN
@@ -17,7 +17,7 @@ router = APIRouter(dependencies=READS_RUN)
 
 
 @router.get("/run")
-def run(job_page: OpenedJob, run: str = "") -> HTMLResponse:
+def run(job_page: OpenedJob, run: str = "") -> Response:
     """Show a run of the DAG in the URL.
 
     Args:

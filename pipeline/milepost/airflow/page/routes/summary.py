@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.series import read_series
@@ -30,7 +30,8 @@ _FIGURES = (
 
 
 @router.get("/summary")
-def summary(job_page: OpenedJob) -> HTMLResponse:
+@router.get("/summary.json")
+def summary(job_page: OpenedJob) -> Response:
     """Show percentiles of duration, phases, rows and bytes."""
     shown = read_series(job_page, NEWEST)
     percentiles = to_json(percentiles_of(shown.epochs))
@@ -38,6 +39,7 @@ def summary(job_page: OpenedJob) -> HTMLResponse:
     return job_page.render(
         "summary.html",
         "summary",
+        document={"epochs": len(shown.epochs), "percentiles": percentiles, "unreadable": shown.unreadable_days},
         epochs=len(shown.epochs),
         shown=shown,
         figures=[(title, form, percentiles[name]) for name, title, form in _FIGURES if name in percentiles],

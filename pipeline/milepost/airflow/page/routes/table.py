@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from airflow.models.asset import AssetModel
 from airflow.sdk import Asset
 from airflow.utils.session import create_session
-from fastapi import APIRouter
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import Response
 from sqlalchemy import select
 
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.filters import count, duration, moment
+from milepost.airflow.page.frame.rendering import asks_json
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER
@@ -35,11 +36,17 @@ class DrawnChart:
 
 
 @router.get("/tables/{sink}")
-def table(job_page: OpenedJob, sink: str) -> HTMLResponse:
+@router.get("/tables/{sink}.json")
+def table(job_page: OpenedJob, sink: str) -> Response:
     """Show one table. If the table itself cannot be read, show why, and what the job knows of it.
 
     A sample is only read for a user who may see values.
+
+    Raises: HTTPException: the document has rules of the spec and data values, which the user may not see.
     """
+    with_bounds = job_page.rights.may_read_code(job_page.dag_id)
+    if asks_json(job_page.request) and not (with_bounds and job_page.shows_values):
+        raise HTTPException(403, "The document of a table has rules and data values, which you may not see.")
     job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the report is read, so that both run concurrently.
     await_sample = None
@@ -51,10 +58,14 @@ def table(job_page: OpenedJob, sink: str) -> HTMLResponse:
             report = replace(report, sample=await_sample())
         except CheckpointError as error:
             report = replace(report, problem=error.message)
-    with_bounds = job_page.rights.may_read_code(job_page.dag_id)
     view = table_view(report, with_values=job_page.shows_values, with_bounds=with_bounds)
     return job_page.render(
-        "table.html", None, view=view, charts=list(_charts(job_page, report.epochs)), asset_id=_asset_id(job_page, sink)
+        "table.html",
+        None,
+        document=report,
+        view=view,
+        charts=list(_charts(job_page, report.epochs)),
+        asset_id=_asset_id(job_page, sink),
     )
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import Response
 
 from milepost.airflow.page.frame.access import ReadableDags
-from milepost.airflow.page.frame.rendering import page
+from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
+from milepost.codec import to_json
 from milepost.jobmaster import TableHealth
 from milepost.jobspec.job import SinkSpec
 from milepost.views import Meaning, grade_meaning
@@ -41,6 +43,12 @@ class TableLine:
         """Whether the number of rows includes replaced and deleted ones."""
         return self.sink.mode == "upsert" and not self.sink.by_buckets
 
+    def for_programs(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        job, name = self.reading.job, self.sink.name
+        line = {"job": job.loaded.spec.name, "dag_id": job.dag_id, "table": name, "state": self.word}
+        return line | {"text": self.text, "health": to_json(self.table)}
+
     @property
     def order(self) -> tuple[int, str, str]:
         """The most urgent first, then by name, so that tables of one name are together."""
@@ -48,10 +56,13 @@ class TableLine:
 
 
 @router.get("/tables")
-def tables(request: Request, readable: ReadableDags) -> HTMLResponse:
+@router.get("/tables.json")
+def tables(request: Request, readable: ReadableDags) -> Response:
     """List the tables of all jobs."""
     jobs, refused = jobs_of_deployment(readable)
     lines = sorted((line for reading in JOB_READER.read(jobs) for line in _lines(reading)), key=lambda line: line.order)
+    if asks_json(request):
+        return json_document({"tables": [line.for_programs() for line in lines], "refused": len(refused)})
     return page(request, "tables.html", lines=lines, refused=len(refused))
 
 
