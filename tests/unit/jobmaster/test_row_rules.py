@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 
-from milepost.errors import CheckpointError, QualityGateFailed, StoreUnavailable
+from milepost.errors import CheckpointError, NotFound, QualityGateFailed, StoreUnavailable
 from milepost.jobmaster import CheckpointDetails, Session
 from milepost.sinks.table.table_sink import TableSink
 from milepost_testkit import wording
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.sparkless.traced_job import TracedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -237,3 +241,73 @@ def test_a_job_without_row_rules_stores_and_acknowledges_what_it_did_before(tmp_
     assert shown.rejected_rows is None
     (stored,) = (tmp_path / "store").rglob("_metadata")
     assert "rejected" not in stored.read_text()
+
+
+FEW = {"type": "expect_column_values_to_be_between", "column": "n", "min_value": 2, "on_fail": "quarantine"}
+SUITE = (
+    f"quality:\n  - {{{{sink: {{sink}}, expectations: [{json.dumps(FEW).replace('{', '{{').replace('}', '}}')}]}}}}\n"
+)
+UNION = "SELECT k, paid AS n FROM payments UNION ALL SELECT k, n FROM hourly"
+
+
+def few(sink: str) -> dict[str, str]:
+    """Edits of a traced job: the rows of a sink with n below 2 go to another one."""
+    table = f"  - {{name: few, input: {sink}.rejected, format: parquet, path: ../lake/few, mode: append}}\n"
+    return {"sinks:\n": f"sinks:\n{table}", "checkpointing:": f"{SUITE.format(sink=sink)}checkpointing:"}
+
+
+def traced(folder: Path, edit: Mapping[str, str] | None = None) -> TracedJob:
+    """A job that has processed two objects of each source: orders of three keys in a few hours."""
+    job, numbers = TracedJob.create(folder, edit), random.Random(7)
+    for epoch in range(2):
+        times = [
+            f"2026-01-01T{12 + 3 * epoch + numbers.randrange(3)}:{numbers.randrange(60):02}:00Z" for _ in range(12)
+        ]
+        orders = [f"{at},{numbers.choice('abc')},{at},{time}" for at, time in enumerate(times)]
+        job.land("orders", f"{epoch}.csv", "id,k,v,t", *orders)
+        job.land("payments", f"{epoch}.csv", "k,paid,at", *(f"a,{at % 4},{time}" for at, time in enumerate(times)))
+    while isinstance(job.run(), CheckpointDetails):
+        pass
+    return job
+
+
+def query(sql: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as db:
+        for name, table in tables.items():
+            db.register(name, table)
+        return db.sql(sql).fetchall()
+
+
+def test_rejected_windows_are_those_that_duckdb_refuses_and_are_traced_to_object_and_line(tmp_path: Path) -> None:
+    """Windows are emitted downstream of state, by several subtasks and in any epoch."""
+    job = traced(tmp_path / "job", few("hourly"))
+    every = traced(tmp_path / "plain").master.reports.read("hourly")
+    published, rejected = (job.master.reports.read(name) for name in ("hourly", "few"))
+    ordered = "ORDER BY ALL"
+    assert query(f"FROM t {ordered}", t=published) == query(f"FROM t WHERE n >= 2 {ordered}", t=every)
+    without = "SELECT * EXCLUDE (_rule, _object) FROM t"
+    assert query(f"{without} {ordered}", t=rejected) == query(f"FROM t WHERE n < 2 {ordered}", t=every) != []
+    assert set(rejected["_object"].to_pylist()) == {None}
+    row = {"k": rejected["k"][0].as_py(), "window_start": rejected["window_start"][0].as_py()}
+    with pytest.raises(NotFound) as absent:
+        job.origin("hourly", row)
+    assert absent.value.hint == "a rule may have rejected it: look in table few"
+    origin = job.origin("few", row)
+    assert origin.is_proven and origin.sink == "few"
+    assert [(place.object, place.line) for item in origin.inputs for place in item.places]
+
+
+def test_a_table_that_two_levels_stage_rejects_the_rows_of_both(tmp_path: Path) -> None:
+    """A union of a source and of the windows of another one."""
+    both = f'  - {{uid: both, kind: sql, inputs: [payments, hourly], sql: "{UNION}"}}\n'
+    table = "  - {name: both, input: both, format: parquet, path: ../lake/both, mode: append}\n"
+    edit = few("both") | {
+        "  - {uid: totals,": f"{both}  - {{uid: totals,",
+        "  - {name: totals,": f"{table}  - {{name: totals,",
+    }
+    job = traced(tmp_path / "job", edit)
+    payments = pa.concat_tables([pacsv.read_csv(job.folder / f"landing/payments/{epoch}.csv") for epoch in range(2)])
+    tables = {"payments": payments, "hourly": job.master.reports.read("hourly")}
+    for name, where in (("few", "n < 2"), ("both", "n >= 2")):
+        wanted = query(f"SELECT k, n FROM ({UNION}) WHERE {where} ORDER BY ALL", **tables)
+        assert query("SELECT k, n FROM t ORDER BY ALL", t=job.master.reports.read(name)) == wanted != []

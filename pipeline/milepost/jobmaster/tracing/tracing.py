@@ -12,7 +12,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch, Replay
 from milepost.jobmaster.tracing.selection import Known, selected
 from milepost.jobmaster.tracing.walk import NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
-from milepost.operators.base import BAD
+from milepost.operators.base import BAD, REJECTED_COLUMNS
 from milepost.protocol.landed import is_reference
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, CompletedCheckpoint
 from milepost.sources import SourceObject
@@ -86,19 +86,37 @@ class Tracing:
         context.sink(sink)
         tables = Tables(context)
         checkpoint = tables.checkpoint(at)
-        sink_input = context.graph.sink_inputs[sink]
+        sink_input = _judged(context, sink)
         _check_supported(context, sink_input)
         rows = tables.read(sink, int(checkpoint.checkpoint_id))
-        known = known_values(sink, rows.schema, values)
-        row = find_row(sink, rows, known)
+        names = [name for name in rows.schema.names if sink_input.sink == sink or name not in REJECTED_COLUMNS]
+        known = known_values(sink, pa.schema([rows.schema.field(name) for name in names]), values)
+        row = find_row(sink, (piece.select(names) for piece in rows), known)
         with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
             trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder))
             if row is not None:
-                return trace.origin(row)
+                return replace(trace.origin(row), sink=sink)
             named = ", ".join(f"{name}={text}" for name, text in values.items())
             at_id = checkpoint.checkpoint_id
             message = f"sink {sink}: its table has no row with {named} at checkpoint {at_id}"
-            raise NotFound(f"{message}{trace.why_absent(known)}", sink=sink, checkpoint_id=int(at_id))
+            raise NotFound(
+                f"{message}{trace.why_absent(known)}",
+                hint=_rejected_hint(context, sink),
+                sink=sink,
+                checkpoint_id=int(at_id),
+            )
+
+
+def _judged(context: JobContext, sink: str) -> SinkInput:
+    """Return what a sink reads; for rejected rows, what the sink reads whose rules rejected them."""
+    inputs = context.graph.sink_inputs
+    return inputs[inputs[sink].rejected_by or sink]
+
+
+def _rejected_hint(context: JobContext, sink: str) -> str:
+    """Return where rows are that the rules of a sink rejected; "" if it has none."""
+    readers = [rows.sink for rows in context.graph.sink_inputs.values() if rows.rejected_by == sink]
+    return f"a rule may have rejected it: look in table {' or '.join(readers)}" if readers else ""
 
 
 def _check_supported(context: JobContext, sink: SinkInput) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
@@ -199,6 +200,37 @@ def test_rows_that_stay_in_the_tasks_are_judged_as_in_one_place(
     (long, twice), (long_in_tasks, twice_in_tasks) = told
     assert long == long_in_tasks and len(long["rows"]) == 5
     assert {**twice, "rows": []} == {**twice_in_tasks, "rows": []} and len(twice["rows"]) == 5
+
+
+LONG = """  - {name: long, input: departures.rejected, format: parquet, path: ../lake/long, mode: append}
+quality:
+  - sink: departures
+    expectations:
+      - {type: expect_column_values_to_be_between, column: dep_delay, max_value: 60, on_fail: quarantine}
+      - {type: expect_column_values_to_match_regex, column: carrier, regex: "^[A-T]", on_fail: drop}
+      - {type: expect_column_max_to_be_between, column: dep_delay, max_value: 60, severity: critical}
+spark: {master: "local[2]", parallelism: 2}
+"""
+
+
+def test_tasks_reject_the_rows_that_duckdb_does_and_name_their_objects(tmp_path: Path, plane: Plane) -> None:
+    """Downstream of SQL, which on Spark runs in the JVM between the reader and the rules."""
+    job = FlightsJob(tmp_path)
+    job.spec_path.parent.mkdir()
+    spec = local_spec(FLIGHTS_SPEC.read_text()).partition("operators:")[0] + DEPARTURES.partition("quality:")[0] + LONG
+    job.edit(spec, {})
+    job.land((1, 2, 3))
+    assert milepost("run", job.spec_path, "--until-caught-up").exit_code == 0
+    every = departures([day_body(day) for day in (1, 2, 3)])
+    published, long = (job.master().reports.read(name) for name in ("departures", "long"))
+    engine = duckdb.connect()
+    for name, table in (("every", every), ("published", published), ("long", long)):
+        engine.register(name, table)
+    wanted = engine.sql("FROM every WHERE (dep_delay <= 60 OR dep_delay IS NULL) AND carrier SIMILAR TO '[A-T].*'")
+    assert_same_rows(published, wanted.to_arrow_table(), "departures")
+    rejected = engine.sql("SELECT * EXCLUDE (_rule, _object) FROM long").to_arrow_table()
+    assert_same_rows(rejected, engine.sql("FROM every WHERE dep_delay > 60").to_arrow_table(), "long")
+    assert len(set(long["_object"].to_pylist()) - {None}) == 3 and long["_object"].null_count == 0
 
 
 def year_part(part: int) -> bytes:

@@ -25,10 +25,17 @@ ANY = HealthSpec()
 
 
 def epoch(
-    at_ms: int, rows: int = 1000, late: int = 0, dropped: int = 0, bad: int = 0, lag_ms: int | None = 0
+    at_ms: int,
+    rows: int = 1000,
+    late: int = 0,
+    dropped: int = 0,
+    bad: int = 0,
+    lag_ms: int | None = 0,
+    judged: int | None = None,
+    rejected: int | None = None,
 ) -> EpochCounts:
     watermark_us = None if lag_ms is None else (at_ms - lag_ms) * 1000
-    return EpochCounts(at_ms, rows, late, dropped, bad, watermark_us, "passed")
+    return EpochCounts(at_ms, rows, late, dropped, bad, watermark_us, "passed", judged, rejected)
 
 
 def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
@@ -58,6 +65,14 @@ def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
          "0 of 1,000 rows late, 300 unreadable, in the newest epoch (usually 0.0% unreadable)"),
         ([{}, {"late": 500}, {"rows": 0}], "warning",
          "500 of 1,000 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),
+        ([{"judged": 40, "rejected": 0}] * 3, "good",
+         "1,000 rows in the newest epoch, none late, unreadable or rejected"),
+        ([{"judged": 400, "rejected": 20}] * 20 + [{"judged": 400, "rejected": 39}], "good",
+         "0 of 1,000 rows late, 39 of 400 rejected by rules, in the newest epoch"),
+        ([{"judged": 40, "rejected": 0}] * 20 + [{"judged": 40, "rejected": 30}], "bad",
+         "0 of 1,000 rows late, 30 of 40 rejected by rules, in the newest epoch (usually 0.0% rejected)"),
+        ([{"judged": 40, "rejected": 0}] * 20 + [{"judged": 40, "rejected": 11}], "warning",
+         "0 of 1,000 rows late, 11 of 40 rejected by rules, in the newest epoch (usually 0.0% rejected)"),
         ([], "unknown", "no epoch has read rows"),
     ],
 )  # fmt: skip
@@ -75,11 +90,14 @@ def test_completeness_compares_the_newest_epoch_and_the_last_hour_with_the_usual
         ({"max_late_ratio": 0.29}, Grade.WARNING),
         ({"max_late_ratio": 0.5, "max_dropped_ratio": 0.0}, Grade.WARNING),
         ({"max_late_ratio": 0.5, "max_bad_ratio": 0.0}, Grade.WARNING),
+        ({"max_late_ratio": 0.5, "max_rejected_ratio": 0.29}, Grade.WARNING),
+        ({"max_late_ratio": 0.5, "max_rejected_ratio": 0.3}, Grade.GOOD),
     ],
 )
 def test_a_bound_of_the_spec_replaces_what_is_usual(bounds: dict[str, float], grade: Grade) -> None:
     counts = {"late": 300, "dropped": 30 if "max_dropped_ratio" in bounds else 0}
     counts["bad"] = 30 if "max_bad_ratio" in bounds else 0
+    counts |= {"judged": 100, "rejected": 30} if "max_rejected_ratio" in bounds else {}
     assert judge_completeness(minutes({}, counts), HealthSpec(**bounds)).grade is grade
 
 
