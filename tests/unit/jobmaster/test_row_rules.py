@@ -210,6 +210,44 @@ def test_other_expectations_judge_the_rows_that_remain(tmp_path: Path) -> None:
     assert run(job).quality == "passed"
 
 
+@pytest.mark.parametrize("where", ["driver", "tasks"])
+def test_a_veto_by_another_expectation_shows_its_rows_whatever_stands_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    if where == "tasks":
+        monkeypatch.setattr("milepost.epoch.gate_shares.DRIVER_ROWS", 0)
+    known = {"type": "expect_column_values_to_be_in_set", "column": "v", "value_set": ["a", "b"]}
+    job = made(tmp_path, {"type": "expect_column_values_to_not_be_null", "column": "k"}, RANGE, NAMED, known)
+    job.land("1.csv", "k,v\n1,a\n-2,c\n3,\n4,b\n5,d\n")
+    with pytest.raises(QualityGateFailed):
+        run(job)
+    veto = job.master.reports.show(1).veto
+    assert isinstance(veto, dict)
+    (refusal,) = veto["refusals"]
+    assert (refusal["type"], refusal["rows"]) == (known["type"], [{"v": "d"}])
+    assert (refusal["observed"]["element_count"], refusal["observed"]["unexpected_count"]) == (3, 1)
+
+
+def test_rules_may_be_added_and_removed_while_the_job_runs(tmp_path: Path) -> None:
+    """A table of rejected rows begins with the epoch that has the rule, and stays when the rule goes."""
+    job = SparklessJob.create(tmp_path, {"sinks:\n": SINKS.partition("  - {name: refused")[0], "last: 1": "last: 20"})
+    spec = tmp_path / "config" / "small.yaml"
+    land_and_run(job, 1)
+    plain = spec.read_text()
+    suite = f"quality:\n  - {{sink: all, expectations: {json.dumps([RANGE])}}}\n"
+    refused = "  - {name: refused" + SINKS.partition("  - {name: refused")[2]
+    spec.write_text(plain.replace("sinks:\n", f"sinks:\n{refused}") + suite)
+    land_and_run(job, 2)
+    assert refused_keys(job) == [-2, -1] and len(rows(job, "all")) == 38
+    spec.write_text(plain)
+    land_and_run(job, 3)
+    assert len(rows(job, "all")) == 58
+    roll_back(job.master, 2)
+    spec.write_text(plain.replace("sinks:\n", f"sinks:\n{refused}") + suite)
+    run(job)
+    assert refused_keys(job) == [-3, -2, -2, -1, -1] and len(rows(job, "all")) == 55
+
+
 def test_savepoints_audits_and_garbage_collection_know_the_rejected_rows(tmp_path: Path) -> None:
     job = made(tmp_path, RANGE)
     land_and_run(job, 1, 2)

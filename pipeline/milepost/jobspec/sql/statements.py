@@ -35,6 +35,11 @@ REFUSED_STATEMENTS = {
 }
 """Beginning of a statement -> what to write instead."""
 
+_NO_EXPECTATIONS = (
+    "CONSTRAINT … EXPECT is not available in this version; write the expectation under `quality` in the spec, with "
+    "`on_fail: drop` or `quarantine` for ON VIOLATION DROP ROW"
+)
+
 SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed", "grouped", "times"})
 """Names of steps of a statement, which a CTE cannot have. `over` is for steps of a later version."""
 
@@ -161,6 +166,9 @@ def _statement(run: Tokens) -> Statement:
     if run.words(begin + 2, 3) == "IF NOT EXISTS":
         raise run.problem("remove IF NOT EXISTS: the file always states what the job is", begin + 2)
     if run.kind(at) == "L_PAREN":
+        words = [run.word(index) for index in range(at, run.closing(at))]
+        if "CONSTRAINT" in words and "EXPECT" in words:
+            raise run.problem(_NO_EXPECTATIONS, at + words.index("CONSTRAINT"))
         raise run.problem("a list of columns is not available in this version; name the columns in SELECT", at)
     properties: dict[str, tuple[str, Tokens]] = {}
     partition_by: tuple[str, ...] = ()

@@ -305,6 +305,17 @@ def test_each_statement_reports_its_own_problem_and_none_that_follows_from_it() 
     assert [line.split(":")[1] for line in lines] == ["1", "3"]
 
 
+def test_a_constraint_of_spark_declarative_pipelines_is_refused_with_the_place_of_the_rule() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        compiled(
+            "CREATE STREAMING TABLE t (CONSTRAINT paid EXPECT (id > 0) ON VIOLATION DROP ROW) AS SELECT id FROM orders"
+        )
+    (_, line) = refused.value.message.splitlines()
+    assert line.startswith(
+        "shop.sql:1:27: CONSTRAINT … EXPECT is not available in this version; write the expectation under"
+    )
+
+
 @given(st.sampled_from(VALID), st.integers(min_value=0, max_value=2**32))
 @examples(share=0.5)
 def test_whatever_is_typed_is_compiled_or_refused_with_a_position(query: str, seed: int) -> None:
