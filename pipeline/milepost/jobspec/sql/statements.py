@@ -166,9 +166,9 @@ def _statement(run: Tokens) -> Statement:
     if run.words(begin + 2, 3) == "IF NOT EXISTS":
         raise run.problem("remove IF NOT EXISTS: the file always states what the job is", begin + 2)
     if run.kind(at) == "L_PAREN":
-        words = [run.word(index) for index in range(at, run.closing(at))]
-        if "CONSTRAINT" in words and "EXPECT" in words:
-            raise run.problem(_NO_EXPECTATIONS, at + words.index("CONSTRAINT"))
+        listed = [run.word(index) for index in range(at, run.closing(at))]
+        if "CONSTRAINT" in listed and "EXPECT" in listed:
+            raise run.problem(_NO_EXPECTATIONS, at + listed.index("CONSTRAINT"))
         raise run.problem("a list of columns is not available in this version; name the columns in SELECT", at)
     properties: dict[str, tuple[str, Tokens]] = {}
     partition_by: tuple[str, ...] = ()
