@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.page import TimelineOrigin as TimelineOrigin
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of
+    from milepost.jobmaster.reports.history.rows_before import RowsBefore as RowsBefore
     from milepost.jobmaster.reports.history.series import EpochFigures as EpochFigures
     from milepost.jobmaster.reports.history.series import FiguresSeries as FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState as JobState

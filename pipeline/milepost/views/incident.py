@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Incident, RefusingRule
+from milepost.jobmaster import Incident, RefusingRule, RowsBefore
 from milepost.views.text import (
     HIDDEN_VALUES,
     bounds_text,
@@ -30,18 +30,27 @@ from milepost.views.tree import (
 
 
 def incident_sections(
-    incident: Incident, shows_age_ms: int | None = None, *, with_values: bool = True, with_bounds: bool = True
+    incident: Incident,
+    shows_age_ms: int | None = None,
+    before: Sequence[RowsBefore] = (),
+    *,
+    with_values: bool = True,
+    with_bounds: bool = True,
 ) -> tuple[Section, ...]:
     """Return the parts of an incident; the first one says what failed.
 
     Args:
         shows_age_ms: how long ago the checkpoint that readers see completed; None: not to be shown.
+        before: published rows of the refused keys, by rule; (): not to be shown.
         with_values: whether they have data values. with_bounds: whether they have bounds of rules, which the spec has.
     """
     failed = f"Checkpoint {incident.checkpoint_id} failed: {incident.meaning or incident.reason}"
     return (
         Section(failed, lines=tuple(_what(incident)), meaning=Meaning.BAD),
-        *(_rule(rule, incident, with_values, with_bounds) for rule in incident.rules),
+        *(
+            _rule(rule, published, with_values, with_bounds)
+            for rule, published in zip(incident.rules, before or [RowsBefore()] * len(incident.rules), strict=True)
+        ),
         *_read(incident),
         Section("What readers see now", lines=tuple(_seen(incident, shows_age_ms))),
     )
@@ -58,7 +67,7 @@ def _what(incident: Incident) -> Iterator[str]:
         yield "Rows or names were left out: the record would have been larger than 64 kB."
 
 
-def _rule(rule: RefusingRule, incident: Incident, with_values: bool, with_bounds: bool) -> Section:
+def _rule(rule: RefusingRule, before: RowsBefore, with_values: bool, with_bounds: bool) -> Section:
     facts = [Fact("severity", rule.severity)]
     if with_bounds:
         missing = "the spec no longer has the rule"
@@ -71,11 +80,13 @@ def _rule(rule: RefusingRule, incident: Incident, with_values: bool, with_bounds
     if rule.exception is not None and with_values:
         facts.append(Fact("raised", printable(rule.exception)))
     facts.append(Fact("earlier", _previous(rule)))
-    tables = [_rows(rule)] if with_values and rule.rows else []
+    tables = [_rows(rule, before)] if with_values and rule.rows else []
     tables += [_history(rule)] if rule.previous else []
-    hidden = (HIDDEN_VALUES,) if rule.rows and not with_values else ()
+    lines = (HIDDEN_VALUES,) if rule.rows and not with_values else ()
+    if before.problem and with_values:
+        lines = (f"What readers see for these keys is not shown: {before.problem}.",)
     title = f"{rule.type}({rule.column or ''})"
-    return Section(title, f"rule of table {rule.sink}", tuple(facts), lines=hidden, tables=tuple(tables))
+    return Section(title, f"rule of table {rule.sink}", tuple(facts), lines=lines, tables=tuple(tables))
 
 
 def _previous(rule: RefusingRule) -> str:
@@ -86,12 +97,22 @@ def _previous(rule: RefusingRule) -> str:
     return f"met in {met} of the last {counted(len(rule.previous), 'epoch')}"
 
 
-def _rows(rule: RefusingRule) -> Table:
-    """Return the refused rows, the sink's key first."""
-    names = list(dict.fromkeys([name for name in rule.key if name in rule.rows[0]] + list(rule.rows[0])))
-    cells = (Row(tuple(show_count(row.get(name)) for name in names)) for row in rule.rows)
+def _rows(rule: RefusingRule, before: RowsBefore) -> Table:
+    """Return the refused rows, the sink's key first; each value after the one that readers see, where it is known."""
+    keys = [name for name in rule.key if name in rule.rows[0]]
+    names = [name for name in rule.rows[0] if name not in keys]
+    columns = list(keys)
+    for name in names:
+        columns += [f"{name} now", f"{name} refused"] if before.rows else [name]
+    rows = []
+    for row, published in zip(rule.rows, before.rows or [None] * len(rule.rows), strict=True):
+        cells = [show_count(row.get(name)) for name in keys]
+        for name in names:
+            now = "no row" if published is None else show_count(published.get(name))
+            cells += [now, show_count(row.get(name))] if before.rows else [show_count(row.get(name))]
+        rows.append(Row(tuple(cells)))
     title = f"{counted(len(rule.rows), 'refused row')}" + (f", by key {', '.join(rule.key)}" if rule.key else "")
-    return Table(tuple(map(printable, names)), tuple(cells), title=printable(title))
+    return Table(tuple(map(printable, columns)), tuple(rows), title=printable(title))
 
 
 def _history(rule: RefusingRule) -> Table:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.incident import Incident
     from milepost.jobmaster.reports.history.log_page import LogFilter, LogPage
     from milepost.jobmaster.reports.history.page import HistoryPage
+    from milepost.jobmaster.reports.history.rows_before import RowsBefore
     from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
     from milepost.jobmaster.reports.tables.diff import Difference
@@ -80,6 +81,12 @@ class Reports:
         from milepost.jobmaster.reports.history.incident import incident_of
 
         return incident_of(self._context)
+
+    def rows_before(self, incident: Incident) -> list[RowsBefore]:
+        """Return the published rows of the keys that each rule of an incident refused. Reads small tables only."""
+        from milepost.jobmaster.reports.history.rows_before import rows_before
+
+        return rows_before(self._context, incident)
 
     def month_cost(self) -> MonthCost | None:
         """Return the estimated cost per month as of the head; None without prices in the spec.

@@ -11,6 +11,7 @@ from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.access import Rights
 from milepost.errors import CheckpointError, QualityGateFailed, StoreUnavailable
 from milepost.jobmaster import JobMaster
+from milepost.jobmaster.reports.history import rows_before
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
@@ -52,6 +53,37 @@ def test_a_veto_has_its_rules_their_past_the_input_and_the_acts(
     assert "milepost " not in incident, "no command for a shell"
     assert "bad.csv" in incident and "max_value 90" in incident
     assert 'data-about="small__operate"' in incident and "/rewind?job=small" in incident
+
+
+LATEST = {
+    "key: [k], aggregates: {rows: count(*)}": "key: [k], aggregates: {rows: count(*), v: max(v)}",
+    "checkpointing:": "quality:\n  - sink: table\n    expectations:\n"
+    "      - {type: expect_column_values_to_not_match_regex, column: v, regex: bad}\ncheckpointing:",
+}
+
+
+@pytest.mark.parametrize("table", ["format: parquet, path: ../lake/table", "format: delta, path: ../lake/table"])
+def test_refused_rows_of_an_upsert_table_stand_next_to_what_readers_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """A key that the table has, and one that it does not have. A large table, or one that is away, is not searched."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {**LATEST, "format: parquet, path: ../lake/table": table})
+    job.small.land("z.csv", f"k,v\n2,z-bad{SECRET}\n77,z-bad\n")
+    with pytest.raises(QualityGateFailed):
+        job.run()
+    client = client_of(job, monkeypatch)
+    rows = page_text(client.get(JOB).text, ".incident").splitlines()
+    assert "k | v now | v refused" in rows
+    assert f"2 | 2 | z-bad{SECRET}" in rows and "77 | no row | z-bad" in rows
+    assert "v now" not in client.with_role("viewer").get(JOB).text
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr(rows_before, "MAX_ROWS", 1)
+        page = panel(client.get(JOB).text)
+        assert "too large to search" in page and "v now" not in page and "z-bad" in page
+    for file in (tmp_path / "job" / "lake" / "table").rglob("*.parquet"):
+        file.unlink()
+    page = panel(client.get(JOB).text)
+    assert "is not shown: " in page and "v now" not in page and "z-bad" in page
 
 
 def test_a_viewer_sees_neither_values_nor_bounds_that_he_may_not_see_nor_acts(

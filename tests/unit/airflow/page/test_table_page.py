@@ -100,6 +100,8 @@ def test_the_bounds_of_rules_need_the_permission_of_the_spec(tmp_path: Path, mon
     monkeypatch.setattr(Rights, "may_read_code", lambda self, dag_id: False)
     page = client.get(f"{TABLES}/table").text
     assert "max_value" not in page and "expect_column_values_to_be_between(k)" in page
+    (document,) = [client.with_role("viewer").get(f"{TABLES}/table.json").json()["data"]]
+    assert "sample" not in document and [rule["bounds"] for rule in document["rules"]] == [None, None]
 
 
 def test_a_table_whose_store_is_away_is_named_within_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.errors import CheckpointError, StateCorrupt
-from milepost.jobmaster import Condition, Incident
+from milepost.jobmaster import Condition, Incident, RowsBefore
 from milepost.protocol.records import JobStatus
 from milepost.views import Meaning, Section, incident_sections
 
@@ -58,9 +58,16 @@ def _stands_still(reading: JobReading) -> bool:
 
 
 def _sections(job_page: JobPage, incident: Incident) -> tuple[Section, ...]:
+    before: list[RowsBefore] = []
+    if job_page.shows_values and any(rule.rows for rule in incident.rules):
+        try:
+            before = job_page.query(lambda master: master.reports.rows_before(incident))
+        except CheckpointError as error:
+            before = [RowsBefore(problem=error.message) for _ in incident.rules]
     return incident_sections(
         incident,
         age_ms(incident.shows_since),
+        before,
         with_values=job_page.shows_values,
         with_bounds=job_page.rights.may_read_code(job_page.dag_id),
     )

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from airflow.models.asset import AssetModel
 from airflow.sdk import Asset
 from airflow.utils.session import create_session
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter
 from fastapi.responses import Response
 from sqlalchemy import select
 
 from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
 from milepost.airflow.page.frame.filters import count, duration, moment
-from milepost.airflow.page.frame.rendering import asks_json
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER
@@ -40,13 +39,9 @@ class DrawnChart:
 def table(job_page: OpenedJob, sink: str) -> Response:
     """Show one table. If the table itself cannot be read, show why, and what the job knows of it.
 
-    A sample is only read for a user who may see values.
-
-    Raises: HTTPException: the document has rules of the spec and data values, which the user may not see.
+    A sample is only read for a user who may see values. Bounds of rules are left out for one who may not read the spec.
     """
     with_bounds = job_page.rights.may_read_code(job_page.dag_id)
-    if asks_json(job_page.request) and not (with_bounds and job_page.shows_values):
-        raise HTTPException(403, "The document of a table has rules and data values, which you may not see.")
     job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the report is read, so that both run concurrently.
     await_sample = None
@@ -58,6 +53,8 @@ def table(job_page: OpenedJob, sink: str) -> Response:
             report = replace(report, sample=await_sample())
         except CheckpointError as error:
             report = replace(report, problem=error.message)
+    if not with_bounds:
+        report = replace(report, rules=tuple(replace(rule, bounds=None) for rule in report.rules))
     view = table_view(report, with_values=job_page.shows_values, with_bounds=with_bounds)
     return job_page.render(
         "table.html",
