@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from milepost.views.progress import progress_text as progress_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
+    from milepost.views.status import verdict_facts as verdict_facts
     from milepost.views.table import sample_section as sample_section
     from milepost.views.table import table_view as table_view
     from milepost.views.text import STATES as STATES

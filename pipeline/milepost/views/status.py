@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
 from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
@@ -18,14 +18,16 @@ _POSITION_CHARACTERS = 120
 """A position of many partitions is cut; `--json` has all of it."""
 
 
-def status_view(status: Status, since_success_ms: int | None = None) -> View:
+def status_view(status: Status, since_success_ms: int | None = None, *, with_verdict: bool = True) -> View:
     """Return the document of a job's health.
 
     Args:
         since_success_ms: age of the last success; None: not to be shown.
+        with_verdict: whether it has the facts of `verdict_facts`, which a page shows apart.
     """
     badge = job_badge(status)
-    sections = [Section(facts=tuple(_facts(status, since_success_ms)))]
+    verdict = verdict_facts(status) if with_verdict else ()
+    sections = [Section(facts=(*verdict, *_facts(status, since_success_ms)))]
     if status.sources:
         columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
         rows = tuple(_source(name, source) for name, source in status.sources.items())
@@ -51,18 +53,17 @@ def _heads(timeline: str | None, head: int | None, pending: int | None, in_fligh
     yield Fact("in progress", "nothing" if pending is None else f"checkpoint {pending}", in_flight)
 
 
-def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
-    """Yield the answers that a reader of the tables wants first."""
-    for question in ("fresh", "complete", "right"):
-        finding = getattr(verdict, question)
-        yield Fact(question, Text(finding.text, grade_meaning(finding.grade)))
+def verdict_facts(status: Status) -> tuple[Fact, ...]:
+    """Return the answers that a reader of the tables wants first; none if they are unknown."""
+    if status.verdict is None:
+        return ()
+    findings = {name: getattr(status.verdict, name) for name in ("fresh", "complete", "right")}
+    return tuple(Fact(name, Text(one.text, grade_meaning(one.grade))) for name, one in findings.items())
 
 
 def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
     if status.last_failure is not None:
         yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
-    if status.verdict is not None:
-        yield from _verdict(status.verdict)
     yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
     in_flight = f"{show_bytes(status.in_flight_bytes)} in flight" if status.in_flight_bytes else ""
     yield from _heads(status.timeline, status.head, status.pending, in_flight)

@@ -36,11 +36,13 @@ from milepost.airflow.page.routes import (
     table,
     tables,
 )
-from milepost.errors import CheckpointError, NotFound
+from milepost.errors import CheckpointError, NotFound, StoreUnavailable
 from milepost.runbook import page_of
 
 pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=None)
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
+
+_UNKNOWN_PROBLEM = "This cannot be shown"
 
 _JOB_ROUTES = (
     *(overview, checkpoints, checkpoint, compare, table, log, summary, rewind, charts, configuration, form, run),
@@ -58,7 +60,8 @@ def checkpoint_error_page(request: Request, error: CheckpointError) -> Response:
     """Return the page of a Milepost error, with status 404 for NotFound and 503 for all others."""
     status_code = 404 if isinstance(error, NotFound) else 503
     hint = error.hint or action_after_error(error).text
-    return _problem_page(request, status_code, error.message, hint, runbook=page_of(error))
+    heading = "The store does not answer" if isinstance(error, StoreUnavailable) else _UNKNOWN_PROBLEM
+    return _problem_page(request, status_code, error.message, hint, runbook=page_of(error), heading=heading)
 
 
 @pages.exception_handler(HTTPException)
@@ -81,10 +84,13 @@ def invalid_url_page(request: Request, error: RequestValidationError) -> Respons
     return _problem_page(request, 422, "Invalid URL or query parameter.", messages)
 
 
-def _problem_page(request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "") -> Response:
+def _problem_page(
+    request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "", heading: str = _UNKNOWN_PROBLEM
+) -> Response:
     if asks_json(request):
         return json_document(None, status_code, message=problem, hint=hint, runbook=runbook)
+    shown = {"problem": problem, "hint": hint, "runbook": runbook, "problem_heading": heading}
     job_page: JobPage | None = getattr(request.state, "job_page", None)
     if job_page is not None:
-        return job_page.render("job_problem.html", None, status_code, problem=problem, hint=hint, runbook=runbook)
-    return page(request, "problem.html", status_code, problem=problem, hint=hint, runbook=runbook)
+        return job_page.render("job_problem.html", None, status_code, **shown)
+    return page(request, "problem.html", status_code, **shown)

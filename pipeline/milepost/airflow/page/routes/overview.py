@@ -31,7 +31,7 @@ from milepost.jobmaster import (
 from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob
 from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
-from milepost.views import Meaning, TimelineNames, act_text, state_section, status_view
+from milepost.views import Meaning, Section, TimelineNames, act_text, state_section, status_view, verdict_facts
 
 router = APIRouter()
 
@@ -76,7 +76,6 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
     assert reading is not None
     status, flow, axis = reading.status, document.data_flow, document.time_axis
     history = document.history or HistoryPage((), (), None)
-    without_sources = (state_section(state_of(reading)),)
     acts = allowed_acts(reading, job_page.rights)
     return job_page.render(
         "overview.html",
@@ -84,7 +83,8 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         shown=document,
         reading=reading,
         incident=incident_panel(job_page, reading, acts),
-        health=status_view(status, age_ms(status.last_success)).sections if status else without_sources,
+        verdict=verdict_facts(status) if status else (),
+        health=_health(status) if status else (state_section(state_of(reading)),),
         unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),
         acts=acts,
@@ -100,6 +100,10 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         phase_groups=tuple(PHASE_GROUPS),
         compared=_newest_pair(history.checkpoints),
     )
+
+
+def _health(status: Status) -> tuple[Section, ...]:
+    return status_view(status, age_ms(status.last_success), with_verdict=False).sections
 
 
 def _unpause(job_page: JobPage, dag_id: str) -> ApiCall | None:

@@ -142,7 +142,7 @@ def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: i
     age_ms = max(0, now_ms - newest_ms)
     past = timed[:-1]
     usual = f", usually {lasting(round(median(done - mark for done, mark in past)))}" if past else ""
-    time = str(watermark_text(newest_ms * 1000)).removesuffix("+00:00").replace("T", " ")
+    time = str(watermark_text(newest_ms // 1000 * 1_000_000)).removesuffix("+00:00").replace("T", " ")
     text = f"{lasting(age_ms)} old (event time {time} UTC{usual})"
     bound_ms = _age_bound_ms(timed) if bounds.max_age is None else round(bounds.max_age.total_seconds() * 1000)
     if bound_ms is None:
