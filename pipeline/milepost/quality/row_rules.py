@@ -142,6 +142,12 @@ class RowRules:
         return explained.append_column(OBJECT_COLUMN, pa.array([read_from] * len(texts), pa.string()))
 
 
+def refused_positions(rule: Expectation, rows: pa.Table) -> list[int]:
+    """Return the positions of the rows that a row rule refuses."""
+    refused, _ = _refused(rule, rows.column(str(rule.arguments["column"])))
+    return [int(position) for position in np.flatnonzero(refused)]
+
+
 def rule_label(rule: Expectation) -> str:
     """Return the name of a rule in `RULE_COLUMN`: its type and its column."""
     return f"{rule.type}({rule.arguments['column']})"

@@ -11,10 +11,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 
 from milepost.errors import CheckpointError, NotFound, QualityGateFailed, StoreUnavailable
-from milepost.jobmaster import CheckpointDetails, Session
+from milepost.jobmaster import CheckpointDetails, Condition, Session
 from milepost.sinks.table.table_sink import TableSink
 from milepost_testkit import wording
 from milepost_testkit.jobs.backfills import back_fill
@@ -246,6 +247,22 @@ def test_rules_may_be_added_and_removed_while_the_job_runs(tmp_path: Path) -> No
     spec.write_text(plain.replace("sinks:\n", f"sinks:\n{refused}") + suite)
     run(job)
     assert refused_keys(job) == [-3, -2, -2, -1, -1] and len(rows(job, "all")) == 55
+
+
+def test_a_flood_of_rejected_rows_is_a_condition_and_the_figures_are_stored(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE)
+    land_and_run(job, 1, 2, 3)
+    assert job.master.reports.status().condition is Condition.HEALTHY
+    job.land("9.csv", "k,v\n" + "-1,x\n" * 12 + "1,x\n" * 8)
+    run(job)
+    status = job.master.reports.status()
+    assert (status.condition, status.exit_code) == (Condition.ROWS_MISSING, 6)
+    assert status.verdict.complete.text.startswith("0 of 20 rows late, 12 of 20 rejected by rules, in the newest epoch")
+    figures = pa.concat_tables(
+        [pq.read_table(path) for path in sorted((tmp_path / "store").rglob("figures/*/*.parquet"))],
+        promote_options="default",
+    ).to_pylist()
+    assert (max(row["rejected_rows"] for row in figures), figures[-1]["judged_rows"]) == (12, 20)
 
 
 def test_savepoints_audits_and_garbage_collection_know_the_rejected_rows(tmp_path: Path) -> None:

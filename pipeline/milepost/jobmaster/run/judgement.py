@@ -14,7 +14,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.vetoes import stage_veto
 from milepost.jobmaster.run.payloads import iter_payloads
 from milepost.jobspec.job import QualitySpec
-from milepost.operators.base import REJECTED, RULE_COLUMN
+from milepost.operators.base import REJECTED
 from milepost.protocol.exchange import VerifiedAnswers
 from milepost.protocol.landed import LandedRange, position_text
 from milepost.protocol.records import PendingCheckpoint
@@ -32,8 +32,8 @@ from milepost.quality import (
     decide_verdict,
     evaluate,
     merge_rejected,
+    refused_positions,
     rows_at,
-    rule_label,
     with_row_rules,
 )
 from milepost.storage.concurrency import parallel_map
@@ -160,12 +160,10 @@ def _quarantined(
     if not rules or not readers or is_large(committables[readers[0]]):
         return {}
     table = context.sink(readers[0]).staged_table(committables[readers[0]])
-    refused = [[] if text is None else text.split("; ") for text in table.column(RULE_COLUMN).to_pylist()]
-    evidence = {}
-    for at, rule in rules.items():
-        positions = [row for row, labels in enumerate(refused) if rule_label(rule) in labels][: suite.rows]
-        evidence[at] = Evidence(rows_at(table, positions, [str(rule.arguments["column"])]))
-    return evidence
+    return {
+        at: Evidence(rows_at(table, refused_positions(rule, table)[: suite.rows], [str(rule.arguments["column"])]))
+        for at, rule in rules.items()
+    }
 
 
 def _key(context: JobContext, suite: QualitySpec) -> tuple[str, ...]:
