@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,6 +71,13 @@ def check_traces(job: LawJob, per_table: int, seed: int) -> Counter[str]:
                 check_places(job, item)
                 check_keys(job, node.uid, item, row)
             met[node.kind] += 1
+            if since := numbers.choice((None, *job.lineage[:-1])):
+                later = master.tracing.origin(
+                    name, named(row), duckdb_tracer(), limits=replace(_EVERY_ROW, since=since)
+                )
+                assert later.is_proven, f"{name} ({node.kind}), since {since}: {python_rows(row)}: {later.problem}"
+                assert later.cut is not None and later.cut.checkpoint_id == since
+                met[f"{node.kind} since"] += 1
     return met
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from milepost.epoch.answers import EpochAnswers
 from milepost.epoch.plan import EpochPlan
+from milepost.protocol.records import StoreConfig
 
 OBJECT, RECORD = "__object", "__record"
 """Columns added to rows of a source: the key of their object, and their number among its readable records, from 0."""
@@ -63,5 +64,9 @@ class EpochTracer(Protocol):
     def read(self, plan: EpochPlan, retain: RowFilter) -> tuple[TracedSplit, ...]:
         """Read the sources of an epoch. Raises SubtaskDeclined, or an error of the store."""
 
-    def run(self, plan: EpochPlan, splits: Sequence[TracedSplit]) -> TracedEpoch:
-        """Run the operators of an epoch over rows that `read` returned. Raises SubtaskDeclined."""
+    def run(self, plan: EpochPlan, splits: Sequence[TracedSplit], restored: StoreConfig | None) -> TracedEpoch:
+        """Run the operators of an epoch over rows that `read` returned. Raises SubtaskDeclined.
+
+        Args:
+            restored: store with state that the plan's own store lacks. Nothing is written to it.
+        """

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.run.trigger_result import Triggered as Triggered
     from milepost.jobmaster.savepoints.restore import StartedFromSavepoint as StartedFromSavepoint
     from milepost.jobmaster.savepoints.savepoints import DisposedSavepoint as DisposedSavepoint
+    from milepost.jobmaster.tracing.origin import OriginCut as OriginCut
     from milepost.jobmaster.tracing.origin import OriginInput as OriginInput
     from milepost.jobmaster.tracing.origin import OriginStep as OriginStep
     from milepost.jobmaster.tracing.origin import Place as Place

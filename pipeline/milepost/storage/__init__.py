@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from milepost.storage.copying import OnCopied as OnCopied
     from milepost.storage.copying import copy_objects as copy_objects
     from milepost.storage.copying import create_same as create_same
+    from milepost.storage.fallback_view import with_fallback as with_fallback
     from milepost.storage.immutable_view import immutable_objects as immutable_objects
     from milepost.storage.keys import LocalRoot as LocalRoot
     from milepost.storage.keys import is_loopback as is_loopback

@@ -15,7 +15,7 @@ from milepost.epoch import counted
 from milepost.errors import CheckpointError, InvalidRequest
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import OriginInput, Place, RowOrigin
+    from milepost.jobmaster import OriginCut, OriginInput, Place, RowOrigin
 
 _SECONDS = 600
 _ROWS = 20
@@ -40,6 +40,10 @@ def why(
     rows: Annotated[
         int, typer.Option("--rows", min=1, metavar="N", help="List at most N rows of each source.")
     ] = _ROWS,
+    since: Annotated[
+        int | None,
+        typer.Option("--since", min=1, metavar="ID", help="Begin at the state of this retained checkpoint."),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -50,7 +54,7 @@ def why(
     output: Output = ctx.obj
     named = _named(values)
     master = open_job(job, ahead=True)
-    limits = TraceLimits(time_limit, rows)
+    limits = TraceLimits(time_limit, rows, since)
     origin = master.tracing.origin(sink, named, LocalTracer(), checkpoint_at(master, at), limits)
     if output.json:
         output.document(_document(origin), ok=origin.is_proven)
@@ -85,6 +89,7 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
         "epochs": origin.epochs,
         "proven": origin.is_proven,
         "problem": origin.problem,
+        "cut": None if origin.cut is None else _cut_document(origin.cut),
         "steps": [{"uid": s.uid, "kind": s.kind, "rows": s.rows, "by": list(s.by)} for s in origin.steps],
         "not_narrowed": list(origin.whole),
         "inputs": [
@@ -108,6 +113,13 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
     }
 
 
+def _cut_document(cut: OriginCut) -> dict[str, Any]:
+    from milepost.cli.terminal.tables import as_rows
+
+    state = {then.name: as_rows(then.rows) for then in cut.state}
+    return {"checkpoint_id": cut.checkpoint_id, "reason": cut.reason, "state": state}
+
+
 def _show(origin: RowOrigin, output: Output) -> None:
     from milepost.cli.terminal.tables import as_rows, text_or_base64
 
@@ -126,16 +138,33 @@ def _show(origin: RowOrigin, output: Output) -> None:
         more = f", the first {len(item.places)}" if item.count > len(item.places) else ""
         output.text(f"input rows of {item.source}: {item.count}{more}")
         _show_input(item, output)
+    if origin.cut is not None:
+        _show_cut(origin.cut, output)
     output.text()
     total = sum(item.count for item in origin.inputs)
     if origin.is_proven:
-        output.paragraph(f"proven: {counted(total, 'input row')} alone make this row", "", "")
+        start = "" if origin.cut is None else f" from the state at checkpoint {origin.cut.checkpoint_id}"
+        make = "makes" if total == 1 else "make"
+        output.paragraph(f"proven: {counted(total, 'input row')} alone {make} this row{start}", "", "")
     else:
         candidates = ". The input rows above are candidates" if total else ""
         output.paragraph(f"not proven: {origin.problem}{candidates}", "", "")
     if origin.whole:
         text = f"no column of the row narrows {', '.join(origin.whole)}: every row of it was replayed"
         output.paragraph(text, "", "")
+
+
+def _show_cut(cut: OriginCut, output: Output) -> None:
+    from milepost.cli.terminal.tables import as_rows, text_or_base64
+
+    output.text()
+    text = f"cut: {cut.reason}. What was read up to checkpoint {cut.checkpoint_id} is not listed"
+    output.paragraph(text, "", "")
+    for then in cut.state:
+        output.text()
+        output.text(f"state of {then.name} at checkpoint {cut.checkpoint_id}")
+        names = then.rows.column_names
+        output.table(names, [[*row.values()] for row in as_rows(then.rows, text_or_base64)], breakable=True)
 
 
 def _show_input(item: OriginInput, output: Output) -> None:

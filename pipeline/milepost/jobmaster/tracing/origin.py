@@ -63,6 +63,32 @@ class OriginInput:
 
 
 @dataclass(frozen=True, slots=True)
+class StateThen:
+    """State of the row's keys, in the form of `milepost state`.
+
+    Attributes:
+        name: of the state table: `uid`, or `uid.table`.
+    """
+
+    name: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class OriginCut:
+    """Where the list begins, if not at the first epoch.
+
+    Attributes:
+        checkpoint_id: a retained checkpoint. Rows that it has read are not listed, but are in its state.
+        reason: why. state: of the row's keys at this checkpoint.
+    """
+
+    checkpoint_id: int
+    reason: str
+    state: tuple[StateThen, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RowOrigin:
     """Where an output row comes from.
 
@@ -73,6 +99,7 @@ class RowOrigin:
         problem: why it is not proven; None if it is.
         steps: from the table to the input.
         whole: sources of which every row may count, because no column narrows them.
+        cut: where the list begins; None: at the first epoch.
     """
 
     job: str
@@ -86,3 +113,4 @@ class RowOrigin:
     steps: tuple[OriginStep, ...]
     inputs: tuple[OriginInput, ...]
     whole: tuple[str, ...]
+    cut: OriginCut | None = None

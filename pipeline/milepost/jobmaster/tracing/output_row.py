@@ -31,11 +31,17 @@ class OutputRow:
     row: pa.Table
     copies: int
 
-    def is_made_by(self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]]) -> bool:
-        """Return whether a replay emitted this row for the sink, exactly as often as the table has it."""
+    def is_made_by(
+        self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]], before: Sequence[pa.Table] = ()
+    ) -> bool:
+        """Return whether a replay emitted this row for the sink, exactly as often as the table has it.
+
+        Args:
+            before: rows that the table had where the replay began.
+        """
         names = self.row.column_names
         (expected,) = exact_rows(self.row)
-        tables = [table for table in emitted.get(sink.output, ()) if table.num_rows]
+        tables = [table for table in (*before, *emitted.get(sink.output, ())) if table.num_rows]
         if sink.mode != "upsert":
             rows = [row for table in tables for row in exact_rows(table.select(names))]
             return rows.count(expected) == self.copies

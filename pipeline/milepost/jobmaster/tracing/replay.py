@@ -9,12 +9,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from milepost.epoch import (
+    CheckpointMetadata,
     DimensionSnapshot,
     EpochAlignment,
     EpochPlan,
@@ -28,6 +29,7 @@ from milepost.epoch import (
 from milepost.errors import NotFound, SourceChanged
 from milepost.jobmaster.backfill.recorded_dimensions import recorded_dimension
 from milepost.jobmaster.backfill.replay import RecordedRange
+from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.checkpoint_metadata import operator_snapshots, source_progress
@@ -53,8 +55,17 @@ class Progress:
         watermarks_us, partitions: as in `EpochPlan`.
     """
 
-    watermarks_us: Mapping[str, int | None] = field(default_factory=dict)
-    partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    watermarks_us: Mapping[str, int | None]
+    partitions: Mapping[str, Mapping[str, int]]
+
+    @classmethod
+    def of(cls, base: CheckpointMetadata | None) -> Progress:
+        """Return the event time of the sources at a checkpoint; None is the empty state."""
+        sources = {} if base is None else base.sources
+        return cls(
+            {name: item.watermark_us for name, item in sources.items()},
+            {name: item.partitions for name, item in sources.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class ReadEpoch:
     """A recorded epoch whose sources were read.
 
     Attributes:
-        plan: its plan, from the empty state.
+        plan: its plan, without the state that it continues.
     """
 
     plan: EpochPlan
@@ -77,6 +88,7 @@ class Replay:
     """Reads and replays recorded epochs.
 
     Args:
+        base: metadata of the checkpoint that the replay begins at; None: the empty state.
         folder: local folder for the state of the replay.
         before_each: called with the checkpoint of each epoch before it is read or run. What it raises ends the replay.
     """
@@ -87,14 +99,15 @@ class Replay:
         code: JobCode,
         loaded: LoadedCode,
         tracer: EpochTracer,
+        base: CheckpointMetadata | None,
         folder: Path,
         before_each: Callable[[CheckpointId], None],
     ) -> None:
         self._context, self._code, self._loaded, self._tracer = context, code, loaded, tracer
-        self._folder, self._before_each = folder, before_each
+        self._base, self._folder, self._before_each = base, folder, before_each
         spark = context.spec.spark.model_copy(update={"parallelism": 1})
         self._spec = context.spec.model_copy(update={"spark": spark})
-        self._hasher = KeyHash(context.head().state.key_hash_secret)
+        self._hasher = KeyHash(context.head().state.key_hash_secret) if base is None else base.hasher
         self._signatures = input_signatures(context.job.spec, loaded.graph)
         self._runs = 0
 
@@ -104,7 +117,7 @@ class Replay:
         Raises:
             SubtaskDeclined, SourceChanged: an object cannot be read as it was. What `before_each` raises.
         """
-        progress, epochs = Progress(), []
+        progress, epochs = Progress.of(self._base), []
         with self._store() as store:
             for range_ in ranges:
                 self._before_each(range_.checkpoint_id)
@@ -121,7 +134,7 @@ class Replay:
         return epochs
 
     def run(self, epochs: Sequence[ReadEpoch], retain: RowFilter | None = None) -> Emitted:
-        """Run epochs from the empty state, and return what each node emitted.
+        """Run epochs from the beginning of the replay, and return what each node emitted.
 
         An epoch without rows is skipped: the next one begins at a later watermark, and fires what was due.
 
@@ -129,7 +142,8 @@ class Replay:
             retain: returns the rows of a source to run with; None: all that were read.
         """
         emitted: Emitted = {}
-        base, states = NO_CHECKPOINT, dict[str, OperatorSnapshot]()
+        base, states = self._restored()
+        restored = None if self._base is None else self._context.store_config
         with self._store() as store:
             self._copy_dimensions(epochs, store)
             for epoch in epochs:
@@ -148,7 +162,7 @@ class Replay:
                     firing={uid: item.firing for uid, item in states.items()},
                     channels={uid: item.channels for uid, item in states.items()},
                 )
-                traced = self._tracer.run(plan, splits)
+                traced = self._tracer.run(plan, splits, restored)
                 expected = expected_subtasks(len(splits), plan.graph.levels, 1)
                 verified = verify(plan.checkpoint_id, plan.token, expected, traced.answers.answers)
                 states = operator_snapshots(plan, traced.answers.operators, verified)
@@ -156,6 +170,16 @@ class Replay:
                 for name, tables in traced.rows.items():
                     emitted.setdefault(name, []).extend(tables)
         return emitted
+
+    def _restored(self) -> tuple[CheckpointId, dict[str, OperatorSnapshot]]:
+        """Return the checkpoint that the replay begins at, and the state of its operators."""
+        base = self._base
+        if base is None:
+            return NO_CHECKPOINT, {}
+        stateful = (node.uid for node in self._loaded.graph.stateful if node.uid in base.operators)
+        return CheckpointId(base.checkpoint_id), {
+            uid: replace(base.operators[uid], firing=restored_firing(base, uid)) for uid in stateful
+        }
 
     @contextmanager
     def _store(self) -> Iterator[StoreConfig]:

@@ -24,6 +24,8 @@ from milepost.operators.base import RowTrace
 _FROM, _BEFORE = "\0from", "\0before"
 """Suffixes of the columns with bounds. No column of a job has a name with a null character."""
 
+_NAN = "\0NaN"
+
 Values = tuple[Any, ...]
 
 
@@ -104,16 +106,27 @@ def _candidates(rows: pa.Table, known: Known, equal: Sequence[str]) -> list[int]
     """Return the positions of rows that may match, by Arrow: comparing values in Python takes 100 times as long."""
     mask: Any = None
     for name in equal:
-        type_, values = rows.schema.field(name).type, set(known.columns[name])
-        if not (pa.types.is_integer(type_) or pa.types.is_string(type_)) or None in values:
-            continue
+        type_ = rows.schema.field(name).type
         try:
-            wanted = pa.array(list(values), type_)
-        except (pa.ArrowException, OverflowError, TypeError, ValueError):
-            continue  # a value that the column cannot have
-        one = pc.is_in(rows.column(name), value_set=wanted)
+            wanted = pa.array(_arrow_values(set(known.columns[name]), type_), type_)
+            one = pc.is_in(rows.column(name), value_set=wanted)
+        except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError):
+            continue  # a value that the column cannot have, or a type that Arrow does not look up
         mask = one if mask is None else pc.and_(mask, one)
     return list(range(rows.num_rows)) if mask is None else pc.indices_nonzero(mask).to_pylist()
+
+
+def _arrow_values(values: Iterable[Any], type_: pa.DataType) -> Iterator[Any]:
+    """Yield every value of a type that `_comparable` turns into one of `values`."""
+    for value in values:
+        if value == _NAN:
+            yield math.nan
+        elif pa.types.is_floating(type_) and value == 0:
+            yield from (0.0, -0.0)
+        elif pa.types.is_timestamp(type_) and type_.tz is not None and value is not None:
+            yield value.replace(tzinfo=UTC)
+        else:
+            yield value
 
 
 def _within(times: Values, start: Values, end: Values) -> bool:
@@ -136,7 +149,7 @@ def comparable_values(column: pa.ChunkedArray) -> list[Any]:
 
 def _comparable(value: Any) -> Any:
     if isinstance(value, float):
-        return "\0NaN" if math.isnan(value) else value + 0.0  # -0.0 + 0.0 is 0.0
+        return _NAN if math.isnan(value) else value + 0.0  # -0.0 + 0.0 is 0.0
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, dict):

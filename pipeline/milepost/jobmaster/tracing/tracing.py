@@ -1,8 +1,8 @@
 """Trace a row of a table back to the input rows that made it.
 
-1. The recorded input of every epoch up to the checkpoint is read again. Rows that cannot have made the row are dropped:
-   their values differ in a column that reaches the table unchanged, such as the key.
-2. The operators run over the rest, in this process and from the empty state, with the watermarks of all input.
+1. The recorded input of every epoch up to the checkpoint is read again, or since a retained checkpoint. Rows that
+   cannot have made the row are dropped: a column that reaches the table unchanged, such as the key, has another value.
+2. The operators run over the rest, in this process, with the watermarks of all input.
 3. A walk back over what each node emitted selects the rows that the output row depends on.
 4. The operators run over these rows alone. Only if they make the same row, the list is proven.
 """
@@ -18,24 +18,21 @@ from pathlib import Path
 import pyarrow as pa
 
 from milepost.epoch import OBJECT, RECORD, EpochTracer, counted
-from milepost.errors import CheckpointExpired, InvalidRequest, NotFound, SourceChanged
-from milepost.jobmaster.backfill.consumed_input import consumed_by
-from milepost.jobmaster.backfill.replay import RecordedRange, lineage_since, recorded_ranges
-from milepost.jobmaster.backfill.replay_check import check_objects
+from milepost.errors import CheckpointExpired, InvalidRequest, NotFound
+from milepost.jobmaster.compatibility.spec_check import check_compatible
 from milepost.jobmaster.job.code import read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.tables.tables import Tables
-from milepost.jobmaster.tracing.origin import OriginInput, OriginStep, RowOrigin
+from milepost.jobmaster.tracing.origin import OriginCut, OriginInput, OriginStep, RowOrigin
 from milepost.jobmaster.tracing.output_row import OutputRow, find_row, known_values
 from milepost.jobmaster.tracing.places import find_places
 from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch, Replay
 from milepost.jobmaster.tracing.selection import Known, selected
+from milepost.jobmaster.tracing.starts import find_start, state_then
 from milepost.jobmaster.tracing.walk import NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
 from milepost.operators.base import BAD, REJECTED_COLUMNS
-from milepost.protocol.landed import is_reference
-from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, CompletedCheckpoint
-from milepost.sources import SourceObject
+from milepost.protocol.records import CheckpointId, CompletedCheckpoint
 
 MOST_ROWS = 1_000_000
 """Input rows that a trace holds. More of them are too many to replay in one process."""
@@ -51,10 +48,12 @@ class TraceLimits:
 
     Attributes:
         seconds: time after which it stops. rows: number of rows of each source that are listed.
+        since: a retained checkpoint to begin at; None: the first epoch, if its input can be read.
     """
 
     seconds: float = 600
     rows: int = 20
+    since: int | None = None
 
 
 class Tracing:
@@ -95,7 +94,7 @@ class Tracing:
         with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
             trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder))
             if row is not None:
-                return replace(trace.origin(row), sink=sink)
+                return replace(trace.origin(row, sink), sink=sink)
             named = ", ".join(f"{name}={text}" for name, text in values.items())
             at_id = checkpoint.checkpoint_id
             message = f"sink {sink}: its table has no row with {named} at checkpoint {at_id}"
@@ -152,25 +151,29 @@ class _Trace:
         code = read_code(context)
         loaded = code.load(context)
         self._limits, self._until = limits, time.monotonic() + limits.seconds
-        self._replay = Replay(context, code, loaded, tracer, folder, self._check_time)
+        self._start = find_start(context, self._at, limits.since)
+        check_compatible(context, self._start.base, code, loaded)
+        self._replay = Replay(context, code, loaded, tracer, self._start.base, folder, self._check_time)
         self._walk = Walk(context.spec, loaded.graph, sink.sink)
         self._graph = loaded.graph
         self._retained = 0
 
-    def origin(self, row: OutputRow) -> RowOrigin:
-        """Return where a row comes from."""
+    def origin(self, row: OutputRow, table: str) -> RowOrigin:
+        """Return where a row comes from. table: name of the sink whose table has the row."""
         known = Known.of(row.row)
         needed = self._walk.narrowed(known)
         epochs = self._read(needed)
         emitted = self._replay.run(epochs)
-        is_made = row.is_made_by(self._sink, emitted)
+        before = self._before(row, table)
+        is_made = row.is_made_by(self._sink, emitted, before)
         found: list[NodeRows] = []
         is_proven = False
         key = self._sink.key if not is_made and self._sink.key else row.row.column_names
         start = self._walk.start(Known.of(row.row.select(list(key))))
         for picked in (True, False):
             found = self._walk.traced(start, emitted, picked=picked)
-            is_proven = is_made and row.is_made_by(self._sink, self._replay.run(epochs, _only(found)))
+            alone = self._replay.run(epochs, _only(found)) if is_made else {}
+            is_proven = is_made and row.is_made_by(self._sink, alone, before)
             if is_proven:
                 break
         streams = [rows for rows in found if rows.uid in self._context.spec.streams]
@@ -185,6 +188,7 @@ class _Trace:
             problem=None if is_proven else self._problem(is_made=is_made),
             steps=tuple(self._step(rows) for rows in found),
             inputs=tuple(self._input(rows, epochs) for rows in streams),
+            cut=self._cut(needed),
             whole=tuple(rows.uid for rows in streams if any(not one.columns for one in needed[rows.uid])),
         )
 
@@ -214,27 +218,25 @@ class _Trace:
         def retain(source: str, rows: pa.Table) -> pa.Table:
             return self._retain(source, rows, needed)
 
-        return self._replay.read(self._ranges(), retain)
+        return self._replay.read(self._start.ranges, retain)
 
-    def _ranges(self) -> tuple[RecordedRange, ...]:
-        """Return the recorded input of every epoch that led to the checkpoint. Raises as `Tracing.origin`."""
-        context = self._context
-        base = context.base_metadata(context.head().state, int(self._at))
-        lineage = lineage_since(context, self._at, NO_CHECKPOINT)
+    def _before(self, row: OutputRow, table: str) -> list[pa.Table]:
+        """Return the rows that the table had where the replay begins, as far as they may be this row."""
+        if self._start.base is None:
+            return []
+        names = list(self._sink.key) or row.row.column_names
         try:
-            ranges = recorded_ranges(context, lineage, None, {}, consumed_by(context, base), drained=True)
-            check_objects(context, [item for item in ranges if not item.is_empty])
-        except (InvalidRequest, SourceChanged) as error:
-            error.hint = "a row is traced only if all recorded input can be read again, from the first epoch on"
-            raise
-        referring = {name for item in ranges for name, objects in item.objects.items() if any(map(_is_file, objects))}
-        if referring:
-            raise InvalidRequest(
-                f"job {context.spec.name}: source {min(referring)} reads the files of a table where they are: tracing "
-                "their rows is not available in this version. Nothing was changed.",
-                source=min(referring),
-            )
-        return ranges
+            rows = Tables(self._context).read(table, int(self._start.base.checkpoint_id))
+        except NotFound:  # the sink had no table yet
+            return []
+        known = Known.of(row.row.select(names))
+        return [selected(piece.select(row.row.column_names), [known]) for piece in rows]
+
+    def _cut(self, needed: Mapping[str, Sequence[Known]]) -> OriginCut | None:
+        base, reason = self._start.base, self._start.reason
+        if base is None or reason is None:
+            return None
+        return OriginCut(int(base.checkpoint_id), reason, state_then(self._context, self._graph, base, needed))
 
     def _retain(self, source: str, rows: pa.Table, narrowed: Mapping[str, Sequence[Known]]) -> pa.Table:
         """Return the rows of a source that the row may depend on. Raises InvalidRequest: they are too many."""
@@ -276,15 +278,10 @@ class _Trace:
     def _input(self, found: NodeRows, epochs: Sequence[ReadEpoch]) -> OriginInput:
         order = [(EPOCH, "ascending"), (OBJECT, "ascending"), (RECORD, "ascending")]
         rows = found.rows.sort_by(order) if found.rows.num_rows else found.rows
-        listed = rows.slice(0, self._limits.rows)
+        listed = rows.slice(0, min(self._limits.rows, rows.num_rows))  # Arrow makes rows of a table without columns
         places = find_places(self._context, found.uid, listed, epochs)
         names = [name for name in listed.column_names if name not in (EPOCH, OBJECT, RECORD)]
         return OriginInput(found.uid, rows.num_rows, listed.select(names), places)
-
-
-def _is_file(obj: SourceObject) -> bool:
-    """Return whether an object of a log is a data file of a table, in its own place."""
-    return is_reference(obj.key)
 
 
 def _only(found: Sequence[NodeRows]) -> Callable[[str, pa.Table], pa.Table]:

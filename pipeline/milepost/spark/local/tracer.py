@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -16,9 +17,9 @@ import pyarrow as pa
 from milepost.epoch import OBJECT, RECORD, EpochAnswers, EpochPlan, RecordPlace, RowFilter, TracedEpoch, TracedSplit
 from milepost.operators.base import BAD
 from milepost.protocol.exchange import verify
-from milepost.protocol.records import ObjectStore, cached_property
+from milepost.protocol.records import ObjectStore, StoreConfig, cached_property
 from milepost.sources import ObjectPart
-from milepost.spark.local.local_levels import Tasks, run_levels
+from milepost.spark.local.local_levels import LocalEnvironment, Tasks, run_levels
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.dead_letter_reader import BadRows, Piece
 from milepost.spark.task.epoch_tasks import OperatorStage, OutputStage, epoch_tasks
@@ -28,6 +29,7 @@ from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.source_task import SourceSplit
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory, task_memory
+from milepost.storage import open_store, with_fallback
 
 Capture = Callable[[Rows], None]
 """Called with the rows of a node, in the order in which they are emitted."""
@@ -70,7 +72,7 @@ class LocalTracer:
         _, stage, _ = next(epoch_tasks(plan, epoch))
         return tuple(_read(plan, stage, subtask, retain) for subtask in range(stage.subtasks))
 
-    def run(self, plan: EpochPlan, splits: Sequence[TracedSplit]) -> TracedEpoch:
+    def run(self, plan: EpochPlan, splits: Sequence[TracedSplit], restored: StoreConfig | None) -> TracedEpoch:
         """Run the operators of an epoch. Raises as `EpochTracer.run`."""
         captured: dict[str, list[pa.Table]] = {}
         for split in splits:  # a projection would drop the columns that number them
@@ -89,8 +91,15 @@ class LocalTracer:
 
         epoch = self._levels(plan)
         with self._sql.refusals(plan, epoch) if epoch.sql else nullcontext():
-            answers = run_levels(plan, _replayed(plan, epoch, splits, capture), project)
+            environment = LocalEnvironment(partial(_open, plan.job_store, restored))
+            answers = run_levels(plan, _replayed(plan, epoch, splits, capture), project, environment)
         return TracedEpoch(EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0), captured)
+
+
+def _open(job_store: StoreConfig, restored: StoreConfig | None, config: StoreConfig) -> ObjectStore:
+    """Open a store of a replay's tasks."""
+    store = open_store(config)
+    return with_fallback(store, open_store(restored)) if restored is not None and config == job_store else store
 
 
 @dataclass(frozen=True, slots=True)

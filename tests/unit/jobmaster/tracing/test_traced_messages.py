@@ -61,6 +61,21 @@ clicks          1       1           1  a         4
 proven: 3 input rows alone make this row
 """
 
+CUT = """\
+topic   partition  offset  checkpoint  page  views
+------  ---------  ------  ----------  ----  -----
+clicks          1       2           2  a        16
+
+cut: the trace began there. What was read up to checkpoint 1 is not listed
+
+state of totals at checkpoint 1
+page  n   s
+----  -  --
+a     3  13
+
+proven: 1 input row alone makes this row from the state at checkpoint 1
+"""
+
 
 @pytest.fixture
 def feed(monkeypatch: pytest.MonkeyPatch) -> MessageFeed:
@@ -132,3 +147,21 @@ def test_a_value_without_a_column_is_refused(master: JobMaster, word: str) -> No
         2,
         f"Error: expected COLUMN=VALUE, got '{word}'. Nothing was read.",
     )
+
+
+def test_a_list_that_begins_at_a_checkpoint_shows_the_state_that_the_key_had(
+    master: JobMaster, feed: MessageFeed
+) -> None:
+    feed.add([(value, None, partition) for value, partition in MESSAGES])
+    land_and_run(master)
+    feed.add([(b'{"page": "a", "views": 16}', None, 1)])
+    land_and_run(master)
+    shown = milepost("why", master.job.path, "totals", "page=a", "--since", "1")
+    assert (shown.exit_code, shown.error) == (0, [])
+    assert shown.stdout.endswith(CUT)
+    cut = milepost("why", master.job.path, "totals", "page=a", "--since", "1", "--json").document()["cut"]
+    assert cut == {
+        "checkpoint_id": 1,
+        "reason": "the trace began there",
+        "state": {"totals": [{"page": "a", "n": 3, "s": 13}]},
+    }

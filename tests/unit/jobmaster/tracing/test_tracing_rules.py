@@ -105,11 +105,49 @@ def test_a_value_that_the_table_cannot_have_is_refused(job: TracedJob, values: d
         job.origin("totals", values)
 
 
-def test_input_that_was_deleted_is_named(job: TracedJob) -> None:
+def test_after_deleted_input_the_list_begins_at_the_state_of_a_retained_checkpoint(job: TracedJob) -> None:
     (job.folder / "landing/orders/1.csv").unlink()
-    with pytest.raises(SourceChanged, match=re.escape("orders: 1.csv: consumed by checkpoint 1")) as refused:
+    origin = job.origin("totals", {"k": "a"})
+    assert origin.is_proven
+    assert listed(origin) == [("2.csv", 3), ("2.csv", 4)]
+    assert origin.cut is not None
+    assert (origin.cut.checkpoint_id, origin.cut.reason) == (
+        1,
+        "1 object(s) of the recorded ranges cannot be read again",
+    )
+    assert [(then.name, then.rows.to_pylist()) for then in origin.cut.state] == [
+        ("totals", [{"k": "a", "n": 1, "s": 5, "top": 5}])
+    ]
+
+
+def test_a_trace_may_begin_at_a_retained_checkpoint(job: TracedJob) -> None:
+    origin = job.origin("totals", {"k": "b"}, limits=TraceLimits(since=1))
+    assert origin.is_proven, "the row is the one of checkpoint 1"
+    assert (origin.epochs, listed(origin)) == (1, [])
+
+
+@pytest.mark.parametrize("sink", ["hourly", "newest", "paid", "best"])
+def test_a_row_that_is_older_than_the_beginning_is_proven_by_state_alone(job: TracedJob, sink: str) -> None:
+    origin = job.origin(sink, {"id": 1} if sink == "paid" else {"k": "b"}, limits=TraceLimits(since=1))
+    assert origin.is_proven
+
+
+def test_a_trace_begins_only_at_an_older_retained_checkpoint(job: TracedJob) -> None:
+    with pytest.raises(NotFound, match=re.escape("checkpoint 2 is not a retained checkpoint before 2; those are: 1.")):
+        job.origin("totals", {"k": "a"}, limits=TraceLimits(since=2))
+
+
+def test_a_state_that_one_process_cannot_restore_is_refused(job: TracedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("milepost.jobmaster.tracing.starts.MOST_STATE_BYTES", 100)
+    with pytest.raises(InvalidRequest, match="bytes of state, more than the 100 that a trace restores"):
+        job.origin("totals", {"k": "a"}, limits=TraceLimits(since=1))
+
+
+def test_deleted_input_of_the_newest_epoch_is_named(job: TracedJob) -> None:
+    (job.folder / "landing/orders/2.csv").unlink()
+    with pytest.raises(SourceChanged, match=re.escape("orders: 2.csv: consumed by checkpoint 2")) as refused:
         job.origin("totals", {"k": "a"})
-    assert refused.value.hint.startswith("a row is traced only if all recorded input can be read again")
+    assert refused.value.hint.startswith("a row is traced only if all recorded input since a retained checkpoint")
 
 
 def test_a_trace_that_is_cut_says_so_and_lists_nothing(job: TracedJob) -> None:
