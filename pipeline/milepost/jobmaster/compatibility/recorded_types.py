@@ -10,6 +10,9 @@ from milepost.language import EXACT_DIGITS, AggregateCall
 from milepost.operators import TYPE_OF
 from milepost.protocol.records import SCALE
 
+_SQUARES = "squares("
+"""Prefix of fields that only columns of few digits have: of these columns, variances are exact."""
+
 
 def recorded_types(
     recorded: pa.Schema, columns: Iterable[str], calls: Iterable[AggregateCall]
@@ -35,13 +38,13 @@ def _recorded_type(recorded: pa.Schema, column: str) -> pa.DataType:
         recorded.field(name) for name in (column, f"min({column})", f"max({column})") if name in recorded.names
     ]
     candidates += [field for field in recorded if (field.metadata or {}).get(TYPE_OF) == column.encode()]
-    candidates.sort(key=lambda field: SCALE in (field.metadata or {}))
+    candidates.sort(key=lambda field: (SCALE in (field.metadata or {}), not field.name.startswith(_SQUARES)))
     candidates += [recorded.field(name) for name in (f"sum({column})", f"sum({column}).low") if name in recorded.names]
     if not candidates:
         return pa.int64()
     best = candidates[0]
     scale = int((best.metadata or {}).get(SCALE, 0))
-    digits = EXACT_DIGITS if best.name.startswith("squares(") else 38
+    digits = EXACT_DIGITS if best.name.startswith(_SQUARES) else 38
     if scale:
         return pa.decimal128(digits, scale)
     counts_nan = TYPE_OF in (best.metadata or {}) and best.name.endswith(").nan")
