@@ -27,7 +27,7 @@ def progress_text(progress: EpochProgress) -> str:
     """Return what runs, for how long, and how far it is.
 
     Example: "Checkpoint 31 processes rows (latest); 12 s so far (90 % of 100 past epochs took at most 20 s); 3 of
-    7 tasks known to have ended.".
+    7 tasks ended, as far as the store shows.".
     """
     what = _STAGES[progress.stage.value]
     nodes = f" ({', '.join(map(printable, progress.nodes))})" if progress.nodes else ""
@@ -41,7 +41,7 @@ def progress_text(progress: EpochProgress) -> str:
     if progress.stage.value == "publishing":
         parts.append(f"{progress.tasks_done} of {counted(progress.tasks, 'table')} done")
     elif progress.tasks:
-        parts.append(f"{progress.tasks_done} of {counted(progress.tasks, 'task')} known to have ended")
+        parts.append(f"{progress.tasks_done} of {counted(progress.tasks, 'task')} ended, as far as the store shows")
     if progress.tries > 1:
         parts.append(f"try {progress.tries}")
     return "; ".join(parts) + "."

@@ -137,7 +137,7 @@ def _table_lines(table: FlowTable, flow: DataFlow) -> Iterator[tuple[str, str]]:
         yield "", counted(table.rows, "row")
     age = age_ms(flow.newest.ended) if flow.newest is not None else None
     if table.shows is not None:
-        ago = f", {duration(age)} ago" if age is not None and flow.newest is not None else ""
+        ago = f", {duration(_whole(age))} ago" if age is not None and flow.newest is not None else ""
         yield "", f"checkpoint {table.shows}{ago}"
     elif flow.newest is not None:
         yield "warn", "▲ not the newest epoch"
@@ -227,3 +227,9 @@ def _short(text: str) -> str:
     """Return a text as it is drawn: its end is in the tooltip."""
     plain = plain_text(text)
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _whole(age: int) -> int:
+    """Return an age in whole minutes, or in whole seconds below a minute: a node has little room."""
+    unit_ms = 60_000 if age >= 60_000 else 1_000
+    return age // unit_ms * unit_ms

@@ -1,0 +1,57 @@
+"""Nine situations of a job, staged in a real Airflow: the top of each page says what is wrong and what to click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.airflow.page_urls import job_url
+from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.airflow.page_text import page_text
+from milepost_testkit.browser.situations import SITUATIONS, staged_airflow
+from milepost_testkit.browser.tours import tour_of
+from scripts.browser.visits import Seen
+
+pytestmark = pytest.mark.deep
+
+SHOWN = {
+    "healthy": ("healthy", "300 rows in the newest epoch, none late or unreadable", "Nothing: all input is read."),
+    "late_flood": ("rows missing", "288 of 300 rows late, 288 dropped", "Find out why rows are late or unreadable"),
+    "empty_source": ("stale", "more than 30 min", "Check what writes the sources"),
+    "veto": ("failed", "amount) refused 1 of 300 rows", "-700", "Resume a FAILED job"),
+    "paused": ("healthy paused", "paused__epoch is paused: no run starts.", "Unpause"),
+    "waiting_approval": ("approval", "roll back to checkpoint 5: the plan waits for an approval", "Review the plan"),
+    "running_long": ("running", "Checkpoint 13", "longer than usual", "Abort the running epoch"),
+    "broken_head": ("unreadable", "The head cannot be read", "Roll back to a checkpoint", "roll back to checkpoint 11"),
+    "store_away": ("The store does not answer", "bucket 'lake'", "check that the endpoint is up"),
+}
+"""Situation -> what its page says, in this order or another, above the epochs by time."""
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowInstance]:
+    with staged_airflow(tmp_path_factory.mktemp("situations")) as airflow:
+        yield airflow
+
+
+@pytest.fixture(scope="module")
+def seen(airflow: AirflowInstance) -> tuple[Seen, ...]:
+    """The pages as a browser has them, without those that they link to."""
+    addresses = tuple(job_url(epoch_dag_id(name)) for name in SITUATIONS)
+    return tour_of(airflow, roots=addresses, follow=False).pages
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_top_of_the_page_names_the_situation_and_what_to_do(airflow: AirflowInstance, name: str) -> None:
+    answer = airflow.page(job_url(epoch_dag_id(name)))
+    top = page_text(answer.text.partition('<h2 id="epochs">')[0], "main", "h1", ".beside")
+    assert [words for words in SHOWN[name] if words not in " ".join(top.split())] == []
+
+
+def test_every_situation_is_shown_without_a_problem_in_both_themes_and_all_widths(seen: tuple[Seen, ...]) -> None:
+    away = job_url(epoch_dag_id("store_away"))
+    problems = [problem for page in seen if away not in page.address for problem in page.problems]
+    assert not problems, "\n".join(problems)
+    assert len(seen) == len(SITUATIONS) * 2 * 3
