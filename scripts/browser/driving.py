@@ -130,6 +130,8 @@ class Tourist:
 
     def _found(self, page: Page) -> list[str]:
         """Return the addresses of our pages that links lead to, at most `most` of one shape."""
+        if not self._tour.follow:
+            return list(self._tour.roots)
         waiting, found, shapes = list(self._tour.roots), dict[str, None](), Counter[str]()
         while waiting:
             address = waiting.pop(0)

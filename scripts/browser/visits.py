@@ -17,6 +17,7 @@ class Tour:
         url: of Airflow. login, password: typed into its form. chromium: the program.
         prefix: what the addresses of our pages begin with. roots: the first ones; the others are found by their links.
         framed: pages of Airflow that show one of ours in a frame. entries: names of links of Airflow's start page.
+        follow: False: only the roots themselves.
         most: at most so many pages of one shape, that is with other numbers or names in the same places.
         themes, widths: each page is looked at in each pair.
         pictures: file -> address or framed page, taken at 1280 and in `picture_theme`.
@@ -31,6 +32,7 @@ class Tour:
     roots: tuple[str, ...]
     framed: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
+    follow: bool = True
     most: int = 1
     themes: tuple[str, ...] = ("light", "dark")
     widths: tuple[int, ...] = (1280, 1920)
