@@ -148,7 +148,9 @@ class Tourist:
         return [
             one.path + (f"?{one.query}" if one.query else "")
             for one in parts
-            if one.path.startswith(f"{self._tour.prefix}/") and not one.path.startswith(f"{self._tour.prefix}/static/")
+            if one.path.startswith(f"{self._tour.prefix}/")
+            and not one.path.startswith(f"{self._tour.prefix}/static/")
+            and not one.path.endswith(".json")
         ]
 
     def _seen(self, page: Page, address: str, theme: str, width: int, complaints: list[str]) -> Seen:

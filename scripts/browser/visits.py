@@ -35,7 +35,7 @@ class Tour:
     follow: bool = True
     most: int = 1
     themes: tuple[str, ...] = ("light", "dark")
-    widths: tuple[int, ...] = (1280, 1920)
+    widths: tuple[int, ...] = (1280, 900, 1920)
     pictures: dict[str, str] = field(default_factory=dict)
     picture_theme: str = "light"
     walks: dict[str, list[Any]] = field(default_factory=dict)

@@ -10,6 +10,9 @@ from milepost.jobmaster.figures.timings import PHASE_GROUPS
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_REPEATED = ("timeline", "status", "quality", "code_hash", "spec_hash")
+"""Columns with few distinct texts, of which memory has each once."""
+
 ROW_BYTES = 600
 """Approximate size of a row in memory."""
 
@@ -70,6 +73,9 @@ def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
     for name in _TIMES:
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
     values = {name: table.column(name).to_pylist() for name in _FLAT}
+    for name in _REPEATED:
+        once: dict[str | None, str | None] = {}
+        values[name] = [once.setdefault(text, text) for text in values[name]]
     for time in (time for name in _TIMES for time in values[name]):
         if time is not None and not 0 <= time < _MAX_TIME_MS:
             raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)

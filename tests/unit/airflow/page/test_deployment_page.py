@@ -182,3 +182,25 @@ def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(
         assert HEALTHY in client.get(address).text
         (metadata,) = (key for key in read if key.endswith("_metadata"))
         assert metadata.startswith("chk-00000000000000000004/")
+
+
+def test_rows_duration_and_late_share_of_the_newest_epochs_are_drawn_and_in_the_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job without figures the row says so, and the others are drawn."""
+    client = client_of(monkeypatch, job_named(tmp_path, "busy", epochs=3), job_named(tmp_path, "new"))
+    page = client.get("/jobs").text
+    assert re.findall(r'aria-label="(\w+) of 3 epochs: ', page) == ["rows", "took", "late"]
+    assert page.count('class="sparkline"') == 3 and "0.0% in the newest" in page
+    busy, new = client.get("/jobs.json").json()["data"]["jobs"]
+    assert [epoch["rows_in"] for epoch in busy["recent"]] == [1, 1, 1] and new["recent"] == []
+    assert (busy["job"], busy["state"], busy["status"]["head"]) == ("busy", "healthy", 3)
+    assert [epoch["late_share"] for epoch in busy["recent"]] == [0.0] * 3
+
+
+def test_the_document_of_all_tables_has_their_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = client_of(monkeypatch, job_named(tmp_path, "busy", epochs=1))
+    (table,) = client.get("/tables.json").json()["data"]["tables"]
+    assert (table["job"], table["table"]) == ("busy", "table") and table["health"]
+    document = client.with_role("admin").get("/jobs/busy__epoch/tables/table.json")
+    assert document.status_code == 200 and document.json()["data"]

@@ -35,6 +35,9 @@ _WIDEST = 5
 """Columns that a bar takes if the next one is far away."""
 
 _NAME, _NAMES = 14, -104
+_LEAST_LATE = 0.01
+"""Smallest share of late rows that is drawn. A tooltip has smaller ones."""
+
 _FLAG_SHARE = 0.02
 """Flags that are closer are drawn as one."""
 
@@ -70,7 +73,7 @@ def time_axis_picture(axis: TimeAxis, address: Callable[[int], str]) -> str:
     svg = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **attributes})
     SubElement(svg, "title", {"id": "axis-title"}).text = "Epochs by time"
     SubElement(svg, "desc", {"id": "axis-desc"}).text = plain_text(" ".join(_sentences(axis, names)))
-    most = highest_bar([column.duration_ms for lane in axis.lanes for column in lane.columns])
+    most = full_bar_ms(axis)
     _draw_ground(svg, axis, height)
     _draw_branches(svg, axis.lanes, height)
     for number, lane in enumerate(axis.lanes):
@@ -78,6 +81,11 @@ def time_axis_picture(axis: TimeAxis, address: Callable[[int], str]) -> str:
     for flags in _near(axis.flags):
         _draw_flag(svg, flags, height)
     return ElementTree.tostring(svg, encoding="unicode")
+
+
+def full_bar_ms(axis: TimeAxis) -> int:
+    """Return the duration of a bar of full height."""
+    return highest_bar([column.duration_ms for lane in axis.lanes for column in lane.columns])
 
 
 def highest_bar(durations: Sequence[int]) -> int:
@@ -196,7 +204,7 @@ def _draw_column(group: Element, column: AxisColumn, wide: int, base: int, most:
         high = max(0.6, ms * scale)
         y -= high
         SubElement(link, "rect", {"class": phase, **place, "y": f"{y:.1f}", "height": f"{high:.1f}"})
-    if column.late_share:
+    if column.late_share >= _LEAST_LATE:
         late = max(1.0, LATE * column.late_share)
         SubElement(link, "rect", {"class": "late", **place, "y": str(base + 1), "height": f"{late:.1f}"})
     middle = f"{x + width * 0.43:.2f}%"

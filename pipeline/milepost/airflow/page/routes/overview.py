@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from milepost.airflow.page.drawings.live_graph import live_graph
-from milepost.airflow.page.drawings.time_axis import flag_text, time_axis_picture
+from milepost.airflow.page.drawings.time_axis import flag_text, full_bar_ms, time_axis_picture
 from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import Links, asks_json, json_document
@@ -94,6 +94,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         latest=_latest(history.acts),
         graph="" if flow is None else live_graph(flow, lambda sink: job_page.url("tables", sink)),
         axis_picture="" if axis is None else time_axis_picture(axis, lambda one: job_page.url("checkpoints", one)),
+        full_bar_ms=full_bar_ms,
         flag_text=flag_text,
         spans=tuple(Span),
         span=span,
