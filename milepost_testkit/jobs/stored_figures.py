@@ -22,7 +22,8 @@ def epoch_rows(
     """Yield the rows of epochs 1 to `count`, of which the newest ends at a time. Every 97th had many late rows.
 
     Args:
-        step_ms: between two epochs. nodes: operators with figures. values: of other columns.
+        step_ms: between two epochs. nodes: operators with figures. values: of other columns, such as a `version` that
+            the job's manifest has.
     """
     for number in range(1, count + 1):
         rows, took = 1_000 + number % 97, 2_000 + number * 37 % 7_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
@@ -22,6 +22,23 @@ _TIMES = ("trigger_time", "end_time")
 
 NODES = ("sources", "operators", "sinks")
 """Columns with figures by the name of a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """The figures of an epoch by name of a source, operator and sink. task_ms: time of all tasks; None: unknown."""
+
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    operators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    task_ms: int | None = None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> NodeFigures:
+        """Return the figures in a row, whose maps are dictionaries or pairs."""
+        maps = {kind: {name: one for name, one in dict(row.get(kind) or ()).items() if one} for kind in NODES}
+        return cls(**maps, task_ms=row.get("task_ms"))
+
 
 _LEAST_STORED_BYTES = 200
 """Approximate size of a row in an object of a day."""
@@ -109,10 +126,8 @@ class StoredRows:
             pass
         return self.unreadable
 
-    def nodes(self, rows: Iterable[DatedRow]) -> dict[tuple[int, str], dict[str, dict[str, Any]]]:
+    def nodes(self, rows: Iterable[DatedRow]) -> dict[tuple[int, str], NodeFigures]:
         """Return the figures of nodes in these rows, by checkpoint and timeline, as far as they can be read.
-
-        Example: `{(7, "main"): {"sources": {"rows": {"rows": 3, …}}, "operators": {…}, "sinks": {…}}}`.
 
         Raises: NotFound: an epoch merged an object since the listing.
         """
@@ -122,9 +137,9 @@ class StoredRows:
         wanted = {(row.checkpoint_id, row.timeline): day_of(row.end_time) for row in rows if row.end_time is not None}
         ids = pa.array(sorted({checkpoint_id for checkpoint_id, _ in wanted}), pa.int64())
         objects = [item for item in list_objects(self._store, min(wanted.values(), default="")) if wanted]
-        columns = ("checkpoint_id", "timeline", "parent", "token", "version", "status", *NODES)
+        columns = ("checkpoint_id", "timeline", "parent", "token", "version", "status", "task_ms", *NODES)
         read = read_objects(self._store, [item for item in objects if item.day in wanted.values()], columns)
-        found: dict[tuple[int, str], dict[str, dict[str, Any]]] = {}
+        found: dict[tuple[int, str], NodeFigures] = {}
         for _, table in read:
             if isinstance(table, StateCorrupt):  # `days` has named it
                 continue
@@ -132,7 +147,7 @@ class StoredRows:
             for row in chosen.to_pylist(maps_as_pydicts="lossy"):
                 key = (row["checkpoint_id"], row["timeline"])
                 if key in wanted and row["status"] == CheckpointStatus.COMPLETED.value:
-                    found[key] = {name: {k: v for k, v in (row[name] or {}).items() if v} for name in NODES}
+                    found[key] = NodeFigures.of(row)
         return found
 
     def _days(self, first_day: str, read_rows: Callable[[FiguresObject], list[R] | StateCorrupt]) -> Iterator[list[R]]:

@@ -10,7 +10,8 @@ import pytest
 
 from milepost.airflow.page.drawings.live_graph import live_graph
 from milepost.airflow.page.drawings.sparkline import sparkline, sparkline_svg
-from milepost.jobmaster import DataFlow, FlowEdge, FlowEpoch, FlowNode, FlowTable
+from milepost.jobmaster import DataFlow, EpochProgress, FlowEdge, FlowEpoch, FlowNode, FlowTable, Stage
+from milepost.protocol.records import Run
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>alert(1)</script>"&\x00\x1b[31m' + "w" * 200
@@ -61,7 +62,7 @@ def test_each_edge_has_its_rows_and_each_node_its_figures() -> None:
     )
     svg = drawn(shown, "/jobs/x/tables/hourly")
     assert texts(svg, "rows") == ["58,500", "?", "36", "5"]
-    assert {"82% of the time", "state 1.5 kB", "1,234 rows"} <= {*texts(svg)}
+    assert {"82% of task time", "state 1.5 kB", "1,234 rows"} <= {*texts(svg)}
     assert texts(svg, "warn") == ["▲ 2 unreadable", "▲ 41 late", "▲ 2 of 3 rules met", "▲ not the newest epoch"]
     assert len([one for one in svg.iter(f"{SVG}path") if one.get("class") == "spark"]) == 4
     assert [one.get("class") for one in svg.iter(f"{SVG}path") if "side" in str(one.get("class"))] == [
@@ -76,6 +77,20 @@ def test_each_edge_has_its_rows_and_each_node_its_figures() -> None:
     ):
         assert sentence in described
     assert [one.get("href") for one in svg.iter(f"{SVG}a")] == ["/jobs/x/tables/hourly"] * 2
+
+
+def test_the_nodes_of_a_running_epoch_are_lit_and_while_it_is_published_its_tables() -> None:
+    """An operator and a table may have one name."""
+    shown = flow([node("rows", "source"), node("table")], [table("table")], [edge("rows", "table", 1)])
+    for stage, lit in ((Stage.PROCESSING, ["operator"]), (Stage.PUBLISHING, ["sink"]), (Stage.STARTING, [])):
+        progress = EpochProgress(
+            checkpoint_id=8, epoch=8, timeline="main", stage=stage, began="", elapsed_ms=0, usual_ms=None,
+            usual_epochs=0, tries=1, heartbeat_ms=None, tasks_done=0, tasks=0, nodes=("table",) if lit else (),
+            stored=(), run=Run(),
+        )  # fmt: skip
+        svg = ElementTree.fromstring(live_graph(shown, lambda sink: "", progress))
+        classes = [str(one.get("class")).split() for one in svg.iter(f"{SVG}g")]
+        assert [one[1] for one in classes if "running" in one] == lit, stage
 
 
 def test_hostile_names_are_text() -> None:

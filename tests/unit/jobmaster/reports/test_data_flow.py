@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import duckdb
-import pytest
 
 from milepost.jobmaster import DataFlow, Session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -44,7 +43,7 @@ def test_edges_have_the_rows_of_the_newest_epochs_of_the_live_lineage(tmp_path: 
     (table,) = (one for one in flow.tables if one.name == "table")
     assert (latest.state_bytes, table.rows, table.shows) == (*stored[-1][2::2], flow.newest.checkpoint_id)
     shares = [node.time_share for node in flow.nodes if node.time_share is not None]
-    assert shares == [] or sum(shares) == pytest.approx(1)
+    assert 0 < sum(shares) <= 1
 
 
 def test_without_stored_figures_the_newest_epoch_has_those_of_its_metadata(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_ten_thousand_epochs_are_merged_per_column_without_a_row_lost(tmp_path: 
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     context = job.small.context
     shutil.rmtree(figures_of(job))
-    store_rows(context, epoch_rows(10_000, context.store.clock_ms() - 60_000, 300_000))
+    store_rows(context, epoch_rows(10_000, context.store.clock_ms() - 60_000, 300_000, version=1))
     axis = job.master.reports.time_axis(Span.ALL)
     found = columns(axis)
     with duckdb.cursor() as db:
@@ -103,6 +103,13 @@ def test_ten_thousand_epochs_are_merged_per_column_without_a_row_lost(tmp_path: 
         sum(values) for values in zip(*((c.epochs, c.rows_in, c.late_rows) for c in found), strict=True)
     )
     assert len(found) <= AXIS_COLUMNS and max(column.epochs for column in found) < 40
+
+
+def test_rows_of_an_earlier_life_of_the_job_are_left_out(tmp_path: Path) -> None:
+    """A job whose folder was emptied but for its figures begins again at version 1."""
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    store_rows(job.small.context, epoch_rows(50, job.small.context.store.clock_ms(), 1_000, version=10**6))
+    assert job.master.reports.time_axis(Span.ALL).epochs == 2
 
 
 def test_times_by_phase_of_a_merged_bar_are_those_of_its_longest_epoch(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from milepost.airflow.page.drawings.sparkline import WIDTH as SPARK_WIDTH
 from milepost.airflow.page.drawings.sparkline import sparkline
 from milepost.airflow.page.frame.filters import age_ms, count, duration, size
 from milepost.epoch import counted
-from milepost.jobmaster import DataFlow, FlowEdge, FlowNode, FlowTable
+from milepost.jobmaster import DataFlow, EpochProgress, FlowEdge, FlowNode, FlowTable, Stage
 from milepost.jobspec.picture import Point, place_boxes, plain_text
 
 _MARGIN, _LINE, _PADDING = 12, 16, 10
@@ -40,7 +40,12 @@ _DROPPED = "dropped"
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """A box. key: for the script, "" for none. css: its class. lines: (class, text). href: target of its link."""
+    """A box.
+
+    Attributes:
+        key: name of its node or table for the script, "" for none. css: its class. lines: (class, text).
+        href: target of its link.
+    """
 
     key: str
     css: str
@@ -78,13 +83,15 @@ class _Link:
         return f"{self.what}: {counted(self.newest, 'row')} in the newest epoch{most}"
 
 
-def live_graph(flow: DataFlow, table_url: Callable[[str], str]) -> str:
+def live_graph(flow: DataFlow, table_url: Callable[[str], str], progress: EpochProgress | None = None) -> str:
     """Return the SVG of a data flow, with texts escaped.
 
     Args:
         table_url: returns the URL of the page of a sink's table; "" for none.
+        progress: of the running epoch, whose nodes are lit; None: none runs.
     """
     boxes, links = dict(_boxes(flow, table_url)), list(_links(flow))
+    running = set() if progress is None else {(progress.stage is Stage.PUBLISHING, name) for name in progress.nodes}
     layout = place_boxes(
         {name: box.size for name, box in boxes.items()}, [(e.source, e.target) for e in links], _BETWEEN
     )
@@ -98,7 +105,7 @@ def live_graph(flow: DataFlow, table_url: Callable[[str], str]) -> str:
     for link, route in zip(links, layout.routes, strict=True):
         _draw_line(drawing, link, route)
     for name, shown in boxes.items():
-        _draw_box(drawing, shown, layout.corners[name])
+        _draw_box(drawing, shown, layout.corners[name], is_running=(shown.css == "sink", shown.key) in running)
     for link, place in zip(links, _label_places(layout.routes), strict=True):
         _draw_label(drawing, link, place)
     return ElementTree.tostring(svg, encoding="unicode")
@@ -116,13 +123,13 @@ def _boxes(flow: DataFlow, table_url: Callable[[str], str]) -> Iterator[tuple[st
     for table in flow.tables:
         lines = (("name", table.name), *_table_lines(table, flow))
         tooltip = f"{table.name}\n{table.format}, {table.mode}"
-        yield f"s {table.name}", _Box("", "sink", lines, tooltip, table_url(table.name))
+        yield f"s {table.name}", _Box(table.name, "sink", lines, tooltip, table_url(table.name))
 
 
 def _node_lines(node: FlowNode) -> Iterator[tuple[str, str]]:
     yield "soft", node.kind
     if node.time_share is not None:
-        yield "", f"{node.time_share:.0%} of the time"
+        yield "", f"{node.time_share:.0%} of task time"
     if node.state_bytes is not None:
         yield "", f"state {size(node.state_bytes)}"
     if node.late_rows:
@@ -178,11 +185,13 @@ def _draw_line(drawing: Element, link: _Link, route: Sequence[Point]) -> None:
     SubElement(drawing, "path", {"class": "tip", "d": f"M {x:.1f} {y:.1f} l -7 -3.5 v 7 z"})
 
 
-def _draw_box(drawing: Element, box: _Box, corner: Point) -> None:
+def _draw_box(drawing: Element, box: _Box, corner: Point, *, is_running: bool) -> None:
     parent = drawing if not box.href else SubElement(drawing, "a", {"href": box.href})
     width, height = box.size
-    attributes = {"class": f"node {box.css}", "transform": f"translate({corner[0]:.1f} {corner[1]:.1f})"}
-    group = SubElement(parent, "g", attributes | ({"data-node": plain_text(box.key)} if box.key else {}))
+    css = f"node {box.css} running" if is_running else f"node {box.css}"
+    attributes = {"class": css, "transform": f"translate({corner[0]:.1f} {corner[1]:.1f})"}
+    data = "data-table" if box.css == "sink" else "data-node"
+    group = SubElement(parent, "g", attributes | ({data: plain_text(box.key)} if box.key else {}))
     SubElement(group, "title").text = "\n".join(plain_text(line) for line in box.tooltip.split("\n"))
     radius = "3" if box.css == "operator" else "12"
     SubElement(group, "rect", {"class": "box", "width": str(width), "height": str(height), "rx": radius})

@@ -92,7 +92,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         tables=list(_tables(job_page.loaded, status, TimelineNames(history.origins))) if status is not None else [],
         history=history,
         latest=_latest(history.acts),
-        graph="" if flow is None else live_graph(flow, lambda sink: job_page.url("tables", sink)),
+        graph="" if flow is None else live_graph(flow, lambda sink: job_page.url("tables", sink), document.progress),
         axis_picture="" if axis is None else time_axis_picture(axis, lambda one: job_page.url("checkpoints", one)),
         full_bar_ms=full_bar_ms,
         flag_text=flag_text,

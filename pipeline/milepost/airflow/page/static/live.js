@@ -6,8 +6,10 @@ function show(progress) {
   live.querySelector("[data-text]").textContent = progress.text;
   const bar = live.querySelector("progress");
   if (bar !== null) bar.value = Math.min(progress.elapsed_ms, bar.max);
-  for (const node of document.querySelectorAll("[data-node]")) {
-    node.classList.toggle("running", progress.nodes.includes(node.dataset.node));
+  const publishes = progress.stage === "publishing"; // then its nodes are tables
+  for (const node of document.querySelectorAll("[data-node], [data-table]")) {
+    const name = publishes ? node.dataset.table : node.dataset.node;
+    node.classList.toggle("running", progress.nodes.includes(name));
   }
 }
 

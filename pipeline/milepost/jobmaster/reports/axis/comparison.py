@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from milepost.epoch import iso_ms
 from milepost.errors import NotFound, StoreUnavailable
 from milepost.jobmaster.figures.epoch_rows import EpochRow
-from milepost.jobmaster.figures.stored_rows import StoredRows
+from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows
 from milepost.jobmaster.figures.timings import PHASE_GROUPS
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.axis.columns import Outcome, outcome_of
 
 _FIGURES = ("duration_ms", "rows_in", "rows_out", "late_rows", "dropped_rows", "bad_records", "lag_ms")
-
-_Nodes = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ def compare_epochs(context: JobContext, before: int | None, after: int | None) -
         _epoch(other),
         tuple(ComparedFigure(name, getattr(one, name), getattr(other, name)) for name in _FIGURES),
         tuple(ComparedFigure(name, groups[0].get(name), groups[1].get(name)) for name in PHASE_GROUPS),
-        tuple(_nodes(*(nodes.get((row.checkpoint_id, row.timeline), {}) for row in (one, other)))),
+        tuple(_nodes(*(nodes.get((row.checkpoint_id, row.timeline), NodeFigures()) for row in (one, other)))),
     )
 
 
@@ -99,9 +96,9 @@ _NODE_FIGURES = {
 }
 
 
-def _nodes(before: _Nodes, after: _Nodes) -> Iterator[ComparedFigure]:
+def _nodes(before: NodeFigures, after: NodeFigures) -> Iterator[ComparedFigure]:
     for kind, names in _NODE_FIGURES.items():
-        one, other = before.get(kind, {}), after.get(kind, {})
+        one, other = getattr(before, kind), getattr(after, kind)
         for node in dict.fromkeys([*one, *other]):
             for name in names:
                 values = one.get(node, {}).get(name), other.get(node, {}).get(name)

@@ -150,12 +150,16 @@ def _running(state: ManifestState) -> tuple[int | None, str | None]:
 
 
 def _with_retained(days: Sequence[Sequence[EpochRow]], state: ManifestState) -> Iterator[EpochRow]:
-    """Yield the stored rows, and those of retained checkpoints that have none."""
+    """Yield the stored rows, and those of retained checkpoints that have none.
+
+    A row of a version that the manifest does not have yet is of an earlier life of the job.
+    """
     known = set()
     for rows in days:
         for row in rows:
-            known.add((row.checkpoint_id, row.timeline))
-            yield row
+            if row.version <= state.version:
+                known.add((row.checkpoint_id, row.timeline))
+                yield row
     for checkpoint in state.checkpoints:
         if (int(checkpoint.checkpoint_id), checkpoint.timeline) not in known:
             yield _retained_row(checkpoint)

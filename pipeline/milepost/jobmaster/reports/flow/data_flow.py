@@ -11,7 +11,7 @@ from milepost.epoch import iso_ms
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.figures.epoch_rows import EpochRow
 from milepost.jobmaster.figures.row import completed_row
-from milepost.jobmaster.figures.stored_rows import NODES, StoredRows, completed_lineage
+from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load import lint_report
 from milepost.operators.base import BAD
@@ -19,8 +19,6 @@ from milepost.protocol.records import ManifestState
 
 EPOCHS = 30
 """Epochs whose rows an edge shows."""
-
-_Figures = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,7 @@ class FlowNode:
 
     Attributes:
         kind: `source`, `static`, or that of the operator. mode: of its rows.
-        time_share: its part of the time that the tasks worked for operators, 0 to 1.
+        time_share: its part of the time of all tasks, 0 to 1. None: not measured, as for SQL and sources.
         late_rows: rows that were late here. dropped_rows: those of them that no table has.
         bad_records: of a source. loses: dropped rows and unread bad records per epoch, oldest first; () if there was
             none.
@@ -120,18 +118,19 @@ def data_flow(context: JobContext) -> DataFlow:
     report = lint_report(context.job)
     head = context.log.head()
     newest, figures, unreadable = (None, [], []) if head is None else _newest(context, head.state)
-    latest: _Figures = figures[-1] if figures else {name: {} for name in NODES}
-    names = {name: {node for epoch in figures for node in epoch[name]} for name in NODES}
+    latest = figures[-1] if figures else NodeFigures()
+    nodes = {name for epoch in figures for name in (*epoch.sources, *epoch.operators)}
+    sinks = {name for epoch in figures for name in epoch.sinks}
     spec_nodes = {node["uid"] for node in report["nodes"]}
     spec_sinks = [sink["name"] for sink in report["sinks"]]
-    known = {*latest["sources"], *latest["operators"]}
+    known = {*latest.sources, *latest.operators}
     moving = [node["uid"] for node in report["nodes"] if node["kind"] != "static"]
     missing = [uid for uid in moving if uid not in known]
-    missing += [name for name in spec_sinks if name not in latest["sinks"]]
-    removed = [*sorted((names["sources"] | names["operators"]) - spec_nodes), *sorted(names["sinks"] - {*spec_sinks})]
+    missing += [name for name in spec_sinks if name not in latest.sinks]
+    removed = [*sorted(nodes - spec_nodes), *sorted(sinks - {*spec_sinks})]
     missing = [
         *(uid for uid in moving if uid not in known),
-        *(name for name in spec_sinks if name not in latest["sinks"]),
+        *(name for name in spec_sinks if name not in latest.sinks),
     ]
     return DataFlow(
         newest,
@@ -145,13 +144,13 @@ def data_flow(context: JobContext) -> DataFlow:
     )
 
 
-def _newest(context: JobContext, state: ManifestState) -> tuple[FlowEpoch | None, list[_Figures], list[str]]:
+def _newest(context: JobContext, state: ManifestState) -> tuple[FlowEpoch | None, list[NodeFigures], list[str]]:
     """Return the newest epoch, the figures of the newest epochs, oldest first, and what cannot be read."""
     head = state.head()
     if head is None:
         return None, [], []
     stored = StoredRows(context.store)
-    found: list[_Figures] = []
+    found: list[NodeFigures] = []
     try:
         rows = list(islice(completed_lineage(stored.epochs(), head.checkpoint_id, state.live), EPOCHS))
         nodes = stored.nodes(rows)
@@ -164,7 +163,7 @@ def _newest(context: JobContext, state: ManifestState) -> tuple[FlowEpoch | None
         except StateCorrupt as error:
             stored.unreadable.append(error.message)
             return (None, [], stored.unreadable) if not found else (_epoch(rows[0]), found, stored.unreadable)
-        found = [*found[1 - EPOCHS :], {name: dict(row.get(name) or ()) for name in NODES}]
+        found = [*found[1 - EPOCHS :], NodeFigures.of(row)]
     newest = FlowEpoch(int(head.checkpoint_id), int(head.epoch), iso_ms(head.completed_time_ms))
     return newest, found, stored.unreadable
 
@@ -173,18 +172,16 @@ def _epoch(row: EpochRow) -> FlowEpoch:
     return FlowEpoch(row.checkpoint_id, row.epoch, None if row.end_time is None else iso_ms(row.end_time))
 
 
-def _nodes(report: Mapping[str, Any], figures: Sequence[_Figures], latest: _Figures) -> Iterator[FlowNode]:
-    busy = {uid: one.get("busy_ms") for uid, one in latest["operators"].items()}
-    total = sum(ms for ms in busy.values() if ms is not None)
+def _nodes(report: Mapping[str, Any], figures: Sequence[NodeFigures], latest: NodeFigures) -> Iterator[FlowNode]:
     read = {edge["from"] for edge in report["edges"] if edge["part"] == BAD}
     for node in report["nodes"]:
         uid, is_source = node["uid"], node["kind"] == "source"
-        own = latest["sources" if is_source else "operators"].get(uid, {})
+        own = (latest.sources if is_source else latest.operators).get(uid, {})
         lost: tuple[int | None, ...] = ()
         if not is_source or uid not in read:
-            kind, name = ("sources", "bad_records") if is_source else ("operators", "dropped_rows")
-            lost = tuple(epoch[kind].get(uid, {}).get(name) for epoch in figures)
-        ms = busy.get(uid)
+            name = "bad_records" if is_source else "dropped_rows"
+            lost = tuple((epoch.sources if is_source else epoch.operators).get(uid, {}).get(name) for epoch in figures)
+        ms = own.get("busy_ms")
         yield FlowNode(
             name=uid,
             kind=node["kind"],
@@ -194,21 +191,21 @@ def _nodes(report: Mapping[str, Any], figures: Sequence[_Figures], latest: _Figu
             late_rows=own.get("late_rows"),
             dropped_rows=own.get("dropped_rows"),
             bad_records=own.get("bad_records"),
-            time_share=None if ms is None or not total else ms / total,
+            time_share=None if ms is None or not latest.task_ms else min(1.0, ms / latest.task_ms),
             state_bytes=own.get("state_bytes") if node["state"] else None,
             loses=lost if any(lost) else (),
             state=tuple(f"{state['name']}: {state['bound']}" for state in node["state"]),
         )
 
 
-def _tables(report: Mapping[str, Any], latest: _Figures, state: ManifestState | None) -> Iterator[FlowTable]:
+def _tables(report: Mapping[str, Any], latest: NodeFigures, state: ManifestState | None) -> Iterator[FlowTable]:
     head = None if state is None else state.head()
     waiting: set[str] = set()
     if state is not None:
         waiting = {sink for item in state.unconfirmed() for sink in item.unconfirmed}
         waiting |= set(state.reconciliation.sinks) if state.reconciliation is not None else set()
     for sink in report["sinks"]:
-        own = latest["sinks"].get(sink["name"], {})
+        own = latest.sinks.get(sink["name"], {})
         yield FlowTable(
             name=sink["name"],
             format=sink["format"],
@@ -221,7 +218,7 @@ def _tables(report: Mapping[str, Any], latest: _Figures, state: ManifestState | 
         )
 
 
-def _edges(report: Mapping[str, Any], figures: Sequence[_Figures]) -> Iterator[FlowEdge]:
+def _edges(report: Mapping[str, Any], figures: Sequence[NodeFigures]) -> Iterator[FlowEdge]:
     kinds = {node["uid"]: node["kind"] for node in report["nodes"]}
     for edge in report["edges"]:
         rows = _rows_of(edge, kinds[edge["from"]] == "source")
@@ -230,9 +227,10 @@ def _edges(report: Mapping[str, Any], figures: Sequence[_Figures]) -> Iterator[F
         )
 
 
-def _rows_of(edge: Mapping[str, Any], from_source: bool) -> Callable[[_Figures], int | None]:
+def _rows_of(edge: Mapping[str, Any], from_source: bool) -> Callable[[NodeFigures], int | None]:
     """Return what reads the rows of an edge from an epoch: of a table those that it got, else those of its origin."""
     if edge["sink"]:
-        return lambda epoch: epoch["sinks"].get(edge["to"], {}).get("rows")
-    kind, name = ("sources", "rows") if from_source else ("operators", "rows_out")
-    return lambda epoch: epoch[kind].get(edge["from"], {}).get(name)
+        return lambda epoch: epoch.sinks.get(edge["to"], {}).get("rows")
+    if from_source:
+        return lambda epoch: epoch.sources.get(edge["from"], {}).get("rows")
+    return lambda epoch: epoch.operators.get(edge["from"], {}).get("rows_out")

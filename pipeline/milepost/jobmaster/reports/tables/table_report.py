@@ -15,7 +15,7 @@ from typing import Any
 from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, iso_ms, recorded_watermark_us, watermark_text
 from milepost.errors import CheckpointError, NotFound, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.figures.stored_rows import StoredRow, StoredRows, lineage
+from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRow, StoredRows, lineage
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.tables.reader_code import reader_code
 from milepost.jobmaster.reports.tables.sample import TableSample, table_sample
@@ -257,7 +257,7 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
         figures = stored.nodes(rows)
     except (NotFound, StoreUnavailable) as error:  # epochs merge these rows at this moment
         return [], [error.message]
-    sinks = (figures.get((row.checkpoint_id, row.timeline), {}).get("sinks", {}) for row in reversed(rows))
+    sinks = (figures.get((row.checkpoint_id, row.timeline), NodeFigures()).sinks for row in reversed(rows))
     return [_epoch(row, own.get(name, {})) for row, own in zip(reversed(rows), sinks, strict=True)], stored.unreadable
 
 
