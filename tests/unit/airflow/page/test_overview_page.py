@@ -97,7 +97,7 @@ def test_the_reason_to_refuse_the_next_epoch_is_shown_once(
     shown = html.unescape(page)
     assert shown.count(reason) == 1 and shown.index('class="banner') < shown.index(reason) < shown.index("<h2>")
     assert (page.count("milepost lint small") == 1) is (happens is respecified)
-    wording.matches("page_overview", page_text(page, ".banner", "h2", ".acts", "p", ".shell"))
+    wording.matches("page_overview", page_text(page, ".banner", "h2", ".acts", "p", ".shell"), replace=FIGURES)
 
 
 @pytest.mark.parametrize(
