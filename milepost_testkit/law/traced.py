@@ -28,18 +28,20 @@ _EVERY_ROW = TraceLimits(rows=10_000)
 
 
 def play(example: JobExample, job: LawJob) -> None:
-    """Run the acts of an example, and then epochs until all input is read."""
+    """Run the acts of an example, and then epochs until all input is read.
+
+    Epochs have one subtask per level, as a replay has: from the second exchange on, the order of subtasks may decide.
+    """
     landings = example.landings or ((WHOLE, 0),) * len(example.acts)
-    for number, (act, back, parallelism, rows) in enumerate(example.acts):
+    for number, (act, back, _, rows) in enumerate(example.acts):
         for source, numbers in zip(list(example.document["sources"]), rows, strict=True):
             if numbers:
                 job.land(source, rows_table(numbers, number, example.domain))
-        job.set_parallelism(parallelism)
         job.append(*landings[number])
         if act == "rollback":
             job.rollback(back)
         elif act == "backfill":
-            job.backfill(back, parallelism)
+            job.backfill(back, ranges_per_epoch=1)
         else:
             job.run(cut_short=act == "cut short")
     job.append(WHOLE, 0)

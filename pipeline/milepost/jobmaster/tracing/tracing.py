@@ -269,7 +269,8 @@ class _Trace:
             return f"rows were in flight at checkpoint {self._at}: its table did not show them yet, and a replay does"
         return (
             "a replay of all recorded input by the current spec and code makes another row: the spec or the code has "
-            "changed since, or a function does not give the same result twice"
+            "changed since, a function does not give the same result twice, or the order in which rows came from "
+            "several subtasks decided, and a replay has one"
         )
 
     def _step(self, found: NodeRows) -> OriginStep:
