@@ -7,6 +7,7 @@ from milepost.exports import lazy_exports
 if TYPE_CHECKING:
     from milepost.views.badge import JobBadge as JobBadge
     from milepost.views.badge import grade_meaning as grade_meaning
+    from milepost.views.badge import grade_word as grade_word
     from milepost.views.badge import job_badge as job_badge
     from milepost.views.checkpoint import checkpoint_view as checkpoint_view
     from milepost.views.comparison import comparison_view as comparison_view
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from milepost.views.progress import progress_text as progress_text
     from milepost.views.status import state_section as state_section
     from milepost.views.status import status_view as status_view
-    from milepost.views.status import verdict_facts as verdict_facts
     from milepost.views.table import sample_section as sample_section
     from milepost.views.table import table_view as table_view
     from milepost.views.text import STATES as STATES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from milepost.jobmaster import Condition, Grade, Status
@@ -33,6 +33,12 @@ def job_badge(status: Status) -> JobBadge:
 
 def grade_meaning(grade: Grade) -> Meaning:
     return _GRADES[grade]
+
+
+def grade_word(question: str, grade: Grade) -> str:
+    """Return the badge of a finding. Example: `complete`, or `rows missing`; `completeness` if it is unknown."""
+    met, unmet, unknown = _FINDINGS[question]
+    return met if grade is Grade.GOOD else unknown if grade is Grade.UNKNOWN else unmet
 
 
 def _failure(status: Status) -> str:
@@ -123,3 +129,10 @@ _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
     Condition.INITIALIZING: (Meaning.CALM, lambda status: "The first epoch with input creates the first checkpoint."),
     Condition.HEALTHY: (Meaning.GOOD, lambda status: ""),
 }
+
+_FINDINGS: Mapping[str, tuple[str, str, str]] = {
+    "fresh": ("fresh", "stale", "freshness"),
+    "complete": ("complete", "rows missing", "completeness"),
+    "right": ("right", "rules unmet", "rules"),
+}
+"""Question of a verdict -> its badge if the answer is yes, no or unknown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status
 from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
@@ -23,10 +23,10 @@ def status_view(status: Status, since_success_ms: int | None = None, *, with_ver
 
     Args:
         since_success_ms: age of the last success; None: not to be shown.
-        with_verdict: whether it has the facts of `verdict_facts`, which a page shows apart.
+        with_verdict: whether it has the verdict, which a page shows apart.
     """
     badge = job_badge(status)
-    verdict = verdict_facts(status) if with_verdict else ()
+    verdict = _verdict(status.verdict) if with_verdict and status.verdict is not None else ()
     sections = [Section(facts=(*verdict, *_facts(status, since_success_ms)))]
     if status.sources:
         columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
@@ -53,12 +53,11 @@ def _heads(timeline: str | None, head: int | None, pending: int | None, in_fligh
     yield Fact("in progress", "nothing" if pending is None else f"checkpoint {pending}", in_flight)
 
 
-def verdict_facts(status: Status) -> tuple[Fact, ...]:
-    """Return the answers that a reader of the tables wants first; none if they are unknown."""
-    if status.verdict is None:
-        return ()
-    findings = {name: getattr(status.verdict, name) for name in ("fresh", "complete", "right")}
-    return tuple(Fact(name, Text(one.text, grade_meaning(one.grade))) for name, one in findings.items())
+def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
+    """Yield the answers that a reader of the tables wants first."""
+    for question in ("fresh", "complete", "right"):
+        finding = getattr(verdict, question)
+        yield Fact(question, Text(finding.text, grade_meaning(finding.grade)))
 
 
 def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:

@@ -19,13 +19,17 @@ pytestmark = pytest.mark.deep
 SHOWN = {
     "healthy": ("healthy", "300 rows in the newest epoch, none late or unreadable", "Nothing: all input is read."),
     "late_flood": ("rows missing", "288 of 300 rows late, 288 dropped", "Find out why rows are late or unreadable"),
-    "empty_source": ("stale", "more than 30 min", "Check what writes the sources"),
+    "empty_source": ("stale", "over the limit of 30 min", "Check what writes the sources"),
     "veto": ("failed", "amount) refused 1 of 300 rows", "-700", "Resume a FAILED job"),
-    "paused": ("healthy paused", "paused__epoch is paused: no run starts.", "Unpause"),
-    "waiting_approval": ("approval", "roll back to checkpoint 5: the plan waits for an approval", "Review the plan"),
+    "paused": ("paused healthy", "paused__epoch is paused: no run starts.", "Unpause"),
+    "waiting_approval": (
+        "needs approval",
+        "roll back to checkpoint 5: the plan waits",
+        "Review the plan",
+    ),
     "running_long": ("running", "Checkpoint 13", "longer than usual", "Abort the running epoch"),
-    "broken_head": ("unreadable", "The head cannot be read", "Roll back to a checkpoint", "roll back to checkpoint 11"),
-    "store_away": ("The store does not answer", "bucket 'lake'", "check that the endpoint is up"),
+    "broken_head": ("unreadable", "The head cannot be read", "Roll back to checkpoint 11"),
+    "store_away": ("unreachable", "The store does not answer", "bucket 'lake'", "check that the endpoint is up"),
 }
 """Situation -> what its page says, in this order or another, above the epochs by time."""
 

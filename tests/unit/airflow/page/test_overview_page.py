@@ -199,7 +199,7 @@ def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeyp
     wording.matches("page_overview", page_text(above, "#main"))
     assert 'href="/runbook/state-corrupt"' in above
     form = "/jobs/small__operate/form?job=small&amp;what=rollback&amp;rollback_to=1"
-    assert f'action="{form}"' in above and '<button class="first">Roll back to a checkpoint</button>' in above
+    assert f'action="{form}"' in above and '<button class="first">Roll back to checkpoint 1</button>' in above
     assert above.index(form) < above.index("milepost rollback small --to 1")
     assert "checkpoint 2<small>timeline main" in below and f'href="{OVERVIEW}/checkpoints/1?job=small"' in below
     assert 'class="flow"' in above

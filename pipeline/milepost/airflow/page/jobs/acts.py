@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from milepost.acts import ACTS, ROLLBACK
+from milepost.acts import ACTS, ROLLBACK, TO
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
 from milepost.airflow.page.frame.access import Rights
@@ -110,4 +110,5 @@ def _page_act(job: str, page_dag_id: str, what: str, suggested: SuggestedAction)
         purpose = "Publish waiting checkpoints and read new input."
         return PageAct(job, page_dag_id, epoch_dag_id(job), _EPOCH_LABEL, purpose, is_suggested=is_suggested)
     act, fields, dag_id = ACTS[what], suggested.fields if is_suggested else {}, operate_dag_id(job)
-    return PageAct(job, page_dag_id, dag_id, act.title, act.summary, what, fields, is_suggested=is_suggested)
+    label = f"Roll back to checkpoint {fields[TO]}" if what == ROLLBACK.name and TO in fields else act.title
+    return PageAct(job, page_dag_id, dag_id, label, act.summary, what, fields, is_suggested=is_suggested)

@@ -61,8 +61,8 @@ def action_after_error(error: CheckpointError | None) -> SuggestedAction:
 
 
 def _act_for_input(status: Status) -> str:
-    """Return `EPOCH` for a healthy job with unread input or rows in flight, else ""."""
-    quiet = status.condition in (Condition.INITIALIZING, Condition.HEALTHY)
+    """Return `EPOCH` for a healthy or stale job with unread input or rows in flight, else ""."""
+    quiet = status.condition in (Condition.INITIALIZING, Condition.HEALTHY, Condition.STALE)
     return EPOCH if quiet and (status.unread_objects or status.in_flight_bytes) else ""
 
 
@@ -111,7 +111,7 @@ _ACTIONS: Mapping[Condition, tuple[str, Callable[[Status], str]]] = {
     ),
     Condition.OVERDUE: ("", _fixed("Check what writes this source. Its next object is read as usual.")),
     Condition.LATE: (EPOCH, _fixed("Run epochs until the job has caught up, or check what writes the source.")),
-    Condition.STALE: (EPOCH, _fixed("Check what writes the sources, and run an epoch.")),
+    Condition.STALE: ("", _fixed("Check what writes the sources. The next epoch reads what has arrived.")),
     Condition.ROWS_MISSING: (
         "",
         _fixed("Find out why rows are late or unreadable: the newest checkpoint has counts by operator and source."),

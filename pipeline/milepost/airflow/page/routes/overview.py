@@ -31,7 +31,7 @@ from milepost.jobmaster import (
 from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob
 from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
-from milepost.views import Meaning, Section, TimelineNames, act_text, state_section, status_view, verdict_facts
+from milepost.views import Meaning, Section, TimelineNames, act_text, state_section, status_view
 
 router = APIRouter()
 
@@ -83,7 +83,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         shown=document,
         reading=reading,
         incident=incident_panel(job_page, reading, acts),
-        verdict=verdict_facts(status) if status else (),
+        verdict=status.verdict if status else None,
         health=_health(status) if status else (state_section(state_of(reading)),),
         unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),

@@ -150,7 +150,7 @@ def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: i
     return (
         Finding(Grade.GOOD, text)
         if age_ms <= bound_ms
-        else Finding(Grade.WARNING, f"{text}, more than {lasting(bound_ms)}")
+        else Finding(Grade.WARNING, f"{text}, over the limit of {lasting(bound_ms)}")
     )
 
 
