@@ -71,7 +71,7 @@ class _Needed:
         """
         places = matching(rows, self.known)
         tables = [table for table in emitted.get(self.late, ()) if table.num_rows] if self.late else []
-        if not tables:
+        if not tables or not places:  # without places, `rows` may have no columns
             return places
         late = pa.concat_tables(tables)
         left_out = Counter(value_tuples(late, late.column_names))
