@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from milepost.codec import to_json
-from milepost.epoch import counted, lasting, observed
+from milepost.epoch import counted, lasting
 from milepost.jobmaster import (
     AFTER_PUBLICATION,
     CheckpointDetails,
@@ -24,6 +24,7 @@ from milepost.views.text import (
     HIDDEN_VALUES,
     counts,
     failure_text,
+    observed_text,
     phase_name,
     printable,
     show_bytes,
@@ -145,7 +146,9 @@ def _veto(veto: Mapping[str, Any], with_values: bool) -> Section:
         cells = [Row(tuple(show_count(row[name]) for name in columns)) for row in rows]
         tables.append(
             Table(
-                columns, tuple(cells), f"{subject}: {_observed(values, refusal['exception'] if with_values else None)}"
+                columns,
+                tuple(cells),
+                f"{subject}: {observed_text(values, refusal['exception'] if with_values else None)}",
             )
         )
     lines = [veto["problem"]] if "problem" in veto else []
@@ -160,10 +163,6 @@ def _read_by_veto(source: str, read: Mapping[str, Any]) -> str:
     names = f", such as {', '.join(map(printable, read['first'][:_NAMED_OBJECTS]))}" if read["first"] else ""
     log = f", {printable(read['records'])} of its log" if read["records"] else ""
     return f"It read {counted(read['rows'], 'row')} of {counted(read['objects'], 'object')} of {source}{names}{log}."
-
-
-def _observed(values: Mapping[str, Any], exception: str | None) -> str:
-    return exception or ", ".join(f"{name.replace('_', ' ')} {observed(name, value)}" for name, value in values.items())
 
 
 def _details(report: CheckpointDetails) -> Iterator[Section]:
@@ -330,8 +329,8 @@ def _quality(verdict: GateVerdict) -> Section:
         for result in sink.expectations:
             met = result.rejected or "met"
             word = met if result.success else "raised" if result.exception else "not met"
-            observed_text = _observed(result.observed, result.exception)
-            rows.append(Row((sink.sink, result.subject, state(word), result.severity, observed_text)))
+            text = observed_text(result.observed, result.exception)
+            rows.append(Row((sink.sink, result.subject, state(word), result.severity, text)))
         if not sink.expectations:
             lines.append(f"{sink.sink}: {sink.status.value}: {counted(sink.rows, 'row')}")
     if not verdict.verdicts:

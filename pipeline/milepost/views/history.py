@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from milepost.epoch import lasting
-from milepost.views.text import counts, failure_text, printable, show_bytes, show_count, show_time, state
+from milepost.views.text import (
+    checkpoint_link,
+    counts,
+    failure_text,
+    printable,
+    show_bytes,
+    show_count,
+    show_time,
+    state,
+)
 from milepost.views.tree import UNKNOWN, Figure, Link, LinkTarget, Row, Table, Text, Value
 
 if TYPE_CHECKING:
@@ -26,7 +35,7 @@ def log_table(events: Iterable[Mapping[str, Any]]) -> Table:
     rows = []
     for event in events:
         checkpoint_id, run = event.get("checkpoint_id"), event.get("run")
-        number = "-" if checkpoint_id is None else _link(checkpoint_id)
+        number = "-" if checkpoint_id is None else checkpoint_link(checkpoint_id)
         who = (printable(event.get("who")), printable(event["what"]))
         version = Text(Figure(event["version"]), link=Link(LinkTarget.LOG_ENTRY, (event["version"],)))
         cells = (version, show_time(event["time"]), *who, number)
@@ -60,10 +69,6 @@ def _run(dag_id: str, run_id: str) -> Text:
     return Text(printable(run_id), link=Link(LinkTarget.AIRFLOW_RUN, (dag_id, run_id)))
 
 
-def _link(checkpoint_id: int) -> Text:
-    return Text(Figure(checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", checkpoint_id)))
-
-
 def _checkpoint(report: CheckpointReport) -> Row:
     timeline: Value = "-"
     if report.timeline is not None:
@@ -77,7 +82,7 @@ def _checkpoint(report: CheckpointReport) -> Row:
     written = (show_bytes(report.checkpointed_bytes), show_count(report.bad_records), printable(report.quality), run)
     begun = (show_count(report.epoch), timeline, state(report.status), show_time(report.trigger_time), took)
     left = report.live is False and report.status != "aborted"
-    cells = (_link(report.checkpoint_id), *begun, *figures, *written, show_time(report.watermark))
+    cells = (checkpoint_link(report.checkpoint_id), *begun, *figures, *written, show_time(report.watermark))
     return Row(cells, _note(report, left), muted=left)
 
 

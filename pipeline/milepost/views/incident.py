@@ -9,6 +9,7 @@ from milepost.jobmaster import Incident, RefusingRule, RowsBefore
 from milepost.views.text import (
     HIDDEN_VALUES,
     bounds_text,
+    checkpoint_link,
     failure_text,
     printable,
     rule_state,
@@ -19,13 +20,10 @@ from milepost.views.tree import (
     UNKNOWN,
     Fact,
     Figure,
-    Link,
-    LinkTarget,
     Meaning,
     Row,
     Section,
     Table,
-    Text,
 )
 
 
@@ -119,7 +117,7 @@ def _history(rule: RefusingRule) -> Table:
     rows = [
         Row(
             (
-                _checkpoint(one.checkpoint_id),
+                checkpoint_link(one.checkpoint_id),
                 show_time(one.completed),
                 rule_state(one.met, one.exception),
                 show_count(one.observed.get("unexpected_count")),
@@ -163,7 +161,3 @@ def _seen(incident: Incident, age_ms: int | None) -> Iterator[str]:
     yield f"Checkpoint {incident.shows}, completed at {show_time(incident.shows_since)}{ago}."
     if incident.waiting:
         yield f"Tables that do not show it yet: {', '.join(incident.waiting)}."
-
-
-def _checkpoint(checkpoint_id: int) -> Text:
-    return Text(str(checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", checkpoint_id)))

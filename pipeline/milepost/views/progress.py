@@ -31,13 +31,13 @@ def progress_text(progress: EpochProgress) -> str:
     """
     what = _STAGES[progress.stage.value]
     nodes = f" ({', '.join(map(printable, progress.nodes))})" if progress.nodes else ""
-    link = ":" if progress.stage.value in ("starting", "checking") else ""
+    colon = ":" if progress.stage.value in ("starting", "checking") else ""
     time = f"{_whole(progress.elapsed_ms)} so far"
     if progress.usual_ms is not None:
         longer = ", longer than usual" if progress.elapsed_ms > progress.usual_ms else ""
         epochs = counted(progress.usual_epochs, "past epoch")
         time += f"{longer} (90 % of {epochs} took at most {lasting(progress.usual_ms)})"
-    parts = [f"Checkpoint {progress.checkpoint_id}{link} {what}{nodes}", time]
+    parts = [f"Checkpoint {progress.checkpoint_id}{colon} {what}{nodes}", time]
     if progress.stage.value == "publishing":
         parts.append(f"{progress.tasks_done} of {counted(progress.tasks, 'table')} done")
     elif progress.tasks:
@@ -48,5 +48,5 @@ def progress_text(progress: EpochProgress) -> str:
 
 
 def _whole(milliseconds: int) -> str:
-    """Format a time that goes on in whole seconds."""
+    """Format the elapsed time of a running epoch in whole seconds."""
     return lasting(milliseconds // 1000 * 1000)

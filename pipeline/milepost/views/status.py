@@ -23,7 +23,7 @@ def status_view(status: Status, since_success_ms: int | None = None, *, with_ver
 
     Args:
         since_success_ms: age of the last success; None: not to be shown.
-        with_verdict: whether it has the verdict, which a page shows apart.
+        with_verdict: whether it has the verdict, which a page shows separately.
     """
     badge = job_badge(status)
     verdict = _verdict(status.verdict) if with_verdict and status.verdict is not None else ()

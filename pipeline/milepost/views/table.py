@@ -5,9 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from milepost.epoch import counted, lasting, observed
+from milepost.epoch import counted, lasting
 from milepost.jobmaster import TableReport, TableRule, TableSample
-from milepost.views.text import HIDDEN_VALUES, bounds_text, printable, rule_state, show_bytes, show_count, show_time
+from milepost.views.text import (
+    HIDDEN_VALUES,
+    bounds_text,
+    checkpoint_link,
+    observed_text,
+    printable,
+    rule_state,
+    show_bytes,
+    show_count,
+    show_time,
+)
 from milepost.views.tree import (
     UNKNOWN,
     Fact,
@@ -116,10 +126,10 @@ def _results(rule: TableRule) -> Table:
     rows = [
         Row(
             (
-                Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+                checkpoint_link(one.checkpoint_id),
                 show_time(one.completed),
                 rule_state(one.met, one.exception),
-                one.exception or ", ".join(f"{k.replace('_', ' ')} {observed(k, v)}" for k, v in one.observed.items()),
+                observed_text(one.observed, one.exception),
             )
         )
         for one in rule.results
@@ -132,7 +142,7 @@ def _epochs(report: TableReport) -> Table:
     rows = [
         Row(
             (
-                Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+                checkpoint_link(one.checkpoint_id),
                 show_time(one.completed) if one.completed else UNKNOWN,
                 show_count(one.rows),
                 show_count(one.table_rows),
@@ -153,9 +163,7 @@ def _files(report: TableReport) -> Table:
                 printable(_short(one.key)),
                 show_count(one.rows),
                 show_bytes(one.bytes),
-                "another writer"
-                if one.checkpoint_id is None
-                else Text(str(one.checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", one.checkpoint_id))),
+                "another writer" if one.checkpoint_id is None else checkpoint_link(one.checkpoint_id),
             )
         )
         for one in reversed(report.newest_files)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from milepost.epoch import counted
-from milepost.views.tree import UNKNOWN, Figure, Meaning, Text
+from milepost.epoch import counted, observed
+from milepost.views.tree import UNKNOWN, Figure, Link, LinkTarget, Meaning, Text
 
 STATES: Mapping[str, Meaning] = {
     **dict.fromkeys(("completed", "committed", "running", "passed", "met", "ok"), Meaning.GOOD),
@@ -33,6 +33,16 @@ def state(word: str) -> Text:
 def rule_state(met: bool, exception: str | None) -> Text:
     """Return the state of a quality rule in one epoch. exception: if it raised."""
     return state("raised" if exception is not None else "met" if met else "not met")
+
+
+def observed_text(counts: Mapping[str, Any], exception: str | None) -> str:
+    """Return what a quality rule observed, on one line, or the exception that it raised."""
+    return exception or ", ".join(f"{name.replace('_', ' ')} {observed(name, value)}" for name, value in counts.items())
+
+
+def checkpoint_link(checkpoint_id: int) -> Text:
+    """Return the number of a checkpoint, with a link to its page."""
+    return Text(Figure(checkpoint_id), link=Link(LinkTarget.JOB, ("checkpoints", checkpoint_id)))
 
 
 def bounds_text(bounds: Mapping[str, Any] | None) -> str:
