@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _REPEATED = ("timeline", "status", "quality", "code_hash", "spec_hash")
-"""Columns with few distinct texts, of which memory has each once."""
+"""Columns with few distinct texts. Equal texts share one object in memory."""
 
 ROW_BYTES = 600
 """Approximate size of a row in memory."""
 
 _GROUP_OF = {f"{phase}_ms": at for at, phases in enumerate(PHASE_GROUPS.values()) for phase in phases}
 
-_TIMES = ("trigger_time", "end_time")
+TIMES = ("trigger_time", "end_time")
 
-_MAX_TIME_MS = 253_402_300_800_000
+MAX_TIME_MS = 253_402_300_800_000
 """Start of the year 10,000, in ms since the epoch."""
 
 
@@ -70,14 +70,14 @@ def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
     """Return the rows of a table with `COLUMNS`. Raises StateCorrupt: a time cannot be represented."""
     import pyarrow as pa
 
-    for name in _TIMES:
+    for name in TIMES:
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
     values = {name: table.column(name).to_pylist() for name in _FLAT}
     for name in _REPEATED:
         once: dict[str | None, str | None] = {}
         values[name] = [once.setdefault(text, text) for text in values[name]]
-    for time in (time for name in _TIMES for time in values[name]):
-        if time is not None and not 0 <= time < _MAX_TIME_MS:
+    for time in (time for name in TIMES for time in values[name]):
+        if time is not None and not 0 <= time < MAX_TIME_MS:
             raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
     rows = zip(*values.values(), _phase_groups(table.column("phases")), strict=True)
     return [EpochRow._make(row) for row in rows]

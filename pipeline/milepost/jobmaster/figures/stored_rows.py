@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_objects, read_table
-from milepost.jobmaster.figures.epoch_rows import COLUMNS, ROW_BYTES, EpochRow, decode_epochs
+from milepost.jobmaster.figures.epoch_rows import COLUMNS, MAX_TIME_MS, ROW_BYTES, TIMES, EpochRow, decode_epochs
 from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
 from milepost.storage import OBJECT_CACHE
@@ -17,8 +17,6 @@ from milepost.storage.concurrency import parallel_map
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-_TIMES = ("trigger_time", "end_time")
 
 NODES = ("sources", "operators", "sinks")
 """Columns with figures by the name of a node."""
@@ -42,9 +40,6 @@ class NodeFigures:
 
 _LEAST_STORED_BYTES = 200
 """Approximate size of a row in an object of a day."""
-
-_MAX_TIME_MS = 253_402_300_800_000
-"""Start of the year 10,000, in ms since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +204,7 @@ def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     import pyarrow as pa
 
     names = [field.name for field in fields(StoredRow)]
-    for name in _TIMES:
+    for name in TIMES:
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
     done = [status == CheckpointStatus.COMPLETED.value for status in table.column("status").to_pylist()]
     try:
@@ -217,8 +212,8 @@ def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     except (KeyError, ValueError) as error:
         raise StateCorrupt(f"object {key} with figures of past epochs: {error!r}", key=key) from error
     for row in rows:
-        for time in (row[name] for name in _TIMES):
-            if time is not None and not 0 <= time < _MAX_TIME_MS:
+        for time in (row[name] for name in TIMES):
+            if time is not None and not 0 <= time < MAX_TIME_MS:
                 raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
         requests = row["requests"]
         row["requests"] = None if requests is None or None in requests.values() else requests

@@ -99,7 +99,7 @@ class DataFlow:
     Attributes:
         newest: None if there are no figures yet. epochs: how many epochs have figures, at most `EPOCHS`.
         removed: nodes that these epochs had, and that the spec no longer has.
-        without_figures: nodes of the spec of which the newest epoch has no figures.
+        without_figures: nodes of the spec that the newest epoch has no figures of.
         unreadable: why stored figures cannot be read, one line each.
     """
 
@@ -125,8 +125,6 @@ def data_flow(context: JobContext) -> DataFlow:
     spec_sinks = [sink["name"] for sink in report["sinks"]]
     known = {*latest.sources, *latest.operators}
     moving = [node["uid"] for node in report["nodes"] if node["kind"] != "static"]
-    missing = [uid for uid in moving if uid not in known]
-    missing += [name for name in spec_sinks if name not in latest.sinks]
     removed = [*sorted(nodes - spec_nodes), *sorted(sinks - {*spec_sinks})]
     missing = [
         *(uid for uid in moving if uid not in known),

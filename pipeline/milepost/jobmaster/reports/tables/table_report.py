@@ -15,7 +15,8 @@ from typing import Any
 from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, iso_ms, recorded_watermark_us, watermark_text
 from milepost.errors import CheckpointError, NotFound, StateCorrupt, StoreUnavailable
-from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRow, StoredRows, lineage
+from milepost.jobmaster.figures.epoch_rows import EpochRow
+from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.tables.reader_code import reader_code
 from milepost.jobmaster.reports.tables.sample import TableSample, table_sample
@@ -32,7 +33,7 @@ SHOWN_EPOCHS = 60
 """Epochs with figures."""
 
 MAX_VERDICTS = 10
-"""Retained checkpoints of which the verdicts on a table are read. Only checkpoints have the results of each rule."""
+"""Newest retained checkpoints whose verdicts are read. Only checkpoints have the results of each rule."""
 
 NEWEST_FILES = 10
 
@@ -253,7 +254,7 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
         return [], []
     stored = StoredRows(context.store)
     try:
-        rows = list(islice(lineage(stored.days(), newest.checkpoint_id, state.live), SHOWN_EPOCHS))
+        rows = list(islice(completed_lineage(stored.epochs(), newest.checkpoint_id, state.live), SHOWN_EPOCHS))
         figures = stored.nodes(rows)
     except (NotFound, StoreUnavailable) as error:  # epochs merge these rows at this moment
         return [], [error.message]
@@ -261,7 +262,7 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
     return [_epoch(row, own.get(name, {})) for row, own in zip(reversed(rows), sinks, strict=True)], stored.unreadable
 
 
-def _epoch(row: StoredRow, own: Mapping[str, Any]) -> TableEpoch:
+def _epoch(row: EpochRow, own: Mapping[str, Any]) -> TableEpoch:
     age_ms = None
     if row.lag_ms is not None and row.end_time is not None and row.trigger_time is not None:
         age_ms = max(0, row.lag_ms + row.end_time - row.trigger_time)
