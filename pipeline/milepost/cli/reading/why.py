@@ -91,7 +91,7 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
         "problem": origin.problem,
         "cut": None if origin.cut is None else _cut_document(origin.cut),
         "steps": [{"uid": s.uid, "kind": s.kind, "rows": s.rows, "by": list(s.by)} for s in origin.steps],
-        "not_narrowed": list(origin.whole),
+        "not_narrowed": list(origin.not_narrowed),
         "inputs": [
             {
                 "source": item.source,
@@ -116,7 +116,7 @@ def _document(origin: RowOrigin) -> dict[str, Any]:
 def _cut_document(cut: OriginCut) -> dict[str, Any]:
     from milepost.cli.terminal.tables import as_rows
 
-    state = {then.name: as_rows(then.rows) for then in cut.state}
+    state = {table.name: as_rows(table.rows) for table in cut.state}
     return {"checkpoint_id": cut.checkpoint_id, "reason": cut.reason, "state": state}
 
 
@@ -149,8 +149,8 @@ def _show(origin: RowOrigin, output: Output) -> None:
     else:
         candidates = ". The input rows above are candidates" if total else ""
         output.paragraph(f"not proven: {origin.problem}{candidates}", "", "")
-    if origin.whole:
-        text = f"no column of the row narrows {', '.join(origin.whole)}: every row of it was replayed"
+    if origin.not_narrowed:
+        text = f"no column of the row narrows {', '.join(origin.not_narrowed)}: every row of it was replayed"
         output.paragraph(text, "", "")
 
 
@@ -160,11 +160,11 @@ def _show_cut(cut: OriginCut, output: Output) -> None:
     output.text()
     text = f"cut: {cut.reason}. What was read up to checkpoint {cut.checkpoint_id} is not listed"
     output.paragraph(text, "", "")
-    for then in cut.state:
+    for table in cut.state:
         output.text()
-        output.text(f"state of {then.name} at checkpoint {cut.checkpoint_id}")
-        names = then.rows.column_names
-        output.table(names, [[*row.values()] for row in as_rows(then.rows, text_or_base64)], breakable=True)
+        output.text(f"state of {table.name} at checkpoint {cut.checkpoint_id}")
+        names = table.rows.column_names
+        output.table(names, [[*row.values()] for row in as_rows(table.rows, text_or_base64)], breakable=True)
 
 
 def _show_input(item: OriginInput, output: Output) -> None:

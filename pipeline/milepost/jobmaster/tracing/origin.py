@@ -63,8 +63,8 @@ class OriginInput:
 
 
 @dataclass(frozen=True, slots=True)
-class StateThen:
-    """State of the row's keys, in the form of `milepost state`.
+class StartState:
+    """State of the row's keys where the replay begins, in the form of `milepost state`.
 
     Attributes:
         name: of the state table: `uid`, or `uid.table`.
@@ -85,7 +85,7 @@ class OriginCut:
 
     checkpoint_id: int
     reason: str
-    state: tuple[StateThen, ...]
+    state: tuple[StartState, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class RowOrigin:
         is_proven: whether a replay of the listed inputs alone made the row.
         problem: why it is not proven; None if it is.
         steps: from the table to the input.
-        whole: sources of which every row may count, because no column narrows them.
+        not_narrowed: sources that were replayed whole, because no column of the row narrows them.
         cut: where the list begins; None: at the first epoch.
     """
 
@@ -112,5 +112,5 @@ class RowOrigin:
     problem: str | None
     steps: tuple[OriginStep, ...]
     inputs: tuple[OriginInput, ...]
-    whole: tuple[str, ...]
+    not_narrowed: tuple[str, ...]
     cut: OriginCut | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.jobmaster.tracing.selection import Known, comparable_values, selected
+from milepost.jobmaster.tracing.selection import KnownValues, comparable_values, selected
 from milepost.jobspec.graph import SinkInput
 from milepost.language import did_you_mean
 from milepost.language.times import parse_timestamp, python_rows
@@ -47,7 +47,7 @@ class OutputRow:
             return rows.count(expected) == self.copies
         newest: Any = None  # the last row of the key counts; a delete removes it
         for table in tables:
-            of_key = selected(table, [Known.of(self.row.select(list(sink.key)))])
+            of_key = selected(table, [KnownValues.of(self.row.select(list(sink.key)))])
             if of_key.num_rows:
                 newest = of_key.slice(of_key.num_rows - 1)
         if newest is None or (DELETED_COLUMN in newest.column_names and newest.column(DELETED_COLUMN)[0].as_py()):
@@ -55,7 +55,7 @@ class OutputRow:
         return exact_rows(newest.select(names)) == [expected]
 
 
-def find_row(sink: str, pieces: Iterable[pa.Table], known: Known) -> OutputRow | None:
+def find_row(sink: str, pieces: Iterable[pa.Table], known: KnownValues) -> OutputRow | None:
     """Return the row of a table with known values; None: it has none.
 
     Raises: InvalidRequest: several different rows match.
@@ -79,9 +79,9 @@ def find_row(sink: str, pieces: Iterable[pa.Table], known: Known) -> OutputRow |
     return OutputRow(rows.slice(0, 1), len(exact))
 
 
-def known_values(sink: str, schema: pa.Schema, values: Mapping[str, str]) -> Known:
+def known_values(sink: str, schema: pa.Schema, values: Mapping[str, str]) -> KnownValues:
     """Return values that were written as text. Raises InvalidRequest: no such column, or no value of its type."""
-    return Known({name: comparable_values(_value(sink, schema, name, text)) for name, text in values.items()})
+    return KnownValues({name: comparable_values(_value(sink, schema, name, text)) for name, text in values.items()})
 
 
 def _value(sink: str, schema: pa.Schema, name: str, text: str) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Replay the recorded epochs of one lineage in this process, with some of their rows, on a store that is deleted.
+"""Replay recorded epochs in this process with some of their rows, on a temporary store.
 
 Each epoch gets the watermarks that all of its input gives, so that rows are late, and windows complete, as they were.
 Nothing of the job is written: the replay has no lease, no manifest and no sinks.
@@ -124,8 +124,9 @@ class Replay:
                 plan = replace(self._plan(range_, progress, store), dimensions=self._dimensions(range_, ranges))
 
                 def of_epoch(source: str, rows: pa.Table, checkpoint: int = range_.checkpoint_id) -> pa.Table:
-                    kept = retain(source, rows)
-                    return kept.append_column(EPOCH, pa.array([int(checkpoint)] * kept.num_rows, pa.int64()))
+                    retained = retain(source, rows)
+                    epochs_of_rows = pa.array([int(checkpoint)] * retained.num_rows, pa.int64())
+                    return retained.append_column(EPOCH, epochs_of_rows)
 
                 splits = self._tracer.read(plan, of_epoch)
                 self._check_missing(range_, splits)

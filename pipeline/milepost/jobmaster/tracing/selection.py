@@ -30,13 +30,13 @@ Values = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """Known values of rows: column -> values, one per row. Without columns nothing is known, and every row matches."""
+class KnownValues:
+    """Known values of rows: column -> values, one per row. Without columns every row matches."""
 
     columns: Mapping[str, Sequence[Any]]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Known:
+    def of(cls, rows: pa.Table) -> KnownValues:
         """Return the values of rows, in a form in which equal keys are equal."""
         return cls({name: comparable_values(rows.column(name)) for name in rows.column_names})
 
@@ -45,8 +45,8 @@ class Known:
         """The columns with known values or bounds."""
         return list(dict.fromkeys(name.removesuffix(_FROM).removesuffix(_BEFORE) for name in self.columns))
 
-    def through(self, trace: RowTrace, *, picked: bool) -> Known:
-        """Return what is known of the rows of one input.
+    def through(self, trace: RowTrace, *, picked: bool) -> KnownValues:
+        """Return the known values of the rows of one input.
 
         Args:
             picked: whether only the rows that the operator picked are meant.
@@ -60,10 +60,10 @@ class Known:
         if trace.span is not None and {trace.span.start, trace.span.end} <= self.columns.keys():
             known[trace.span.time + _FROM] = self.columns[trace.span.start]
             known[trace.span.time + _BEFORE] = self.columns[trace.span.end]
-        return Known(known)
+        return KnownValues(known)
 
 
-def selected(rows: pa.Table, alternatives: Iterable[Known]) -> pa.Table:
+def selected(rows: pa.Table, alternatives: Iterable[KnownValues]) -> pa.Table:
     """Return the rows that match the known values of at least one alternative, in their order."""
     places = set[int]().union(*(matching(rows, known) for known in alternatives))
     return rows if len(places) == rows.num_rows else rows.take(pa.array(sorted(places), pa.int64()))
@@ -74,7 +74,7 @@ def value_tuples(rows: pa.Table, names: Sequence[str]) -> list[Values]:
     return [*zip(*(comparable_values(rows.column(name)) for name in names), strict=True)]
 
 
-def matching(rows: pa.Table, known: Known) -> list[int]:
+def matching(rows: pa.Table, known: KnownValues) -> list[int]:
     """Return the positions of the rows that match known values, in order."""
     equal = [name for name in known.columns if not name.endswith((_FROM, _BEFORE)) and name in rows.column_names]
     timed = [
@@ -102,7 +102,7 @@ def matching(rows: pa.Table, known: Known) -> list[int]:
     ]
 
 
-def _candidates(rows: pa.Table, known: Known, equal: Sequence[str]) -> list[int]:
+def _candidates(rows: pa.Table, known: KnownValues, equal: Sequence[str]) -> list[int]:
     """Return the positions of rows that may match, by Arrow: comparing values in Python takes 100 times as long."""
     mask: Any = None
     for name in equal:

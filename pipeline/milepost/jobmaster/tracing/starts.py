@@ -18,8 +18,8 @@ from milepost.jobmaster.backfill.replay import RecordedRange, lineage_since, rec
 from milepost.jobmaster.backfill.replay_check import check_objects
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.tables.tables import Tables
-from milepost.jobmaster.tracing.origin import StateThen
-from milepost.jobmaster.tracing.selection import Known, selected
+from milepost.jobmaster.tracing.origin import StartState
+from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.jobspec.graph import JobGraph
 from milepost.operators.base import SIDES
 from milepost.protocol.landed import is_reference
@@ -121,13 +121,13 @@ def _first_line(error: CheckpointError) -> str:
     return line.partition(": ")[2] if line.startswith("job ") else line
 
 
-def state_then(
-    context: JobContext, graph: JobGraph, base: CheckpointMetadata, needed: Mapping[str, Sequence[Known]]
-) -> tuple[StateThen, ...]:
+def start_state(
+    context: JobContext, graph: JobGraph, base: CheckpointMetadata, needed: Mapping[str, Sequence[KnownValues]]
+) -> tuple[StartState, ...]:
     """Return the state of the row's keys at the checkpoint where the replay begins.
 
     Args:
-        needed: what is known of the rows of each node.
+        needed: known values of the rows of each node.
     """
     found = []
     for name, table in base.state_tables.items():
@@ -137,13 +137,13 @@ def state_then(
         rows = Tables(context).state_values(name, int(base.checkpoint_id))
         tables = [part for part in (selected(piece, known) for piece in rows) if part.num_rows]
         if tables:
-            found.append(StateThen(name, pa.concat_tables(tables).slice(0, _STATE_ROWS)))
+            found.append(StartState(name, pa.concat_tables(tables).slice(0, _STATE_ROWS)))
     return tuple(found)
 
 
 def _known_keys(
-    context: JobContext, graph: JobGraph, table: str, uid: str, needed: Mapping[str, Sequence[Known]]
-) -> list[Known]:
+    context: JobContext, graph: JobGraph, table: str, uid: str, needed: Mapping[str, Sequence[KnownValues]]
+) -> list[KnownValues]:
     """Return the known keys of one state table; [] if its operator is not on the way to the row."""
     if uid not in needed or uid not in graph.nodes:
         return []
@@ -156,4 +156,4 @@ def _known_keys(
     traces = spec.row_traces([tuple(node.columns) for node in nodes], [node.event_time for node in nodes])
     of_side = [trace for trace in traces if trace.position == side]
     known = [one.through(trace, picked=False).columns for one in needed[uid] for trace in of_side]
-    return [Known({name: values for name, values in columns.items() if name in key}) for columns in known]
+    return [KnownValues({name: values for name, values in columns.items() if name in key}) for columns in known]

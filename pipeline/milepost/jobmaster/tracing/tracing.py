@@ -27,8 +27,8 @@ from milepost.jobmaster.tracing.origin import OriginCut, OriginInput, OriginStep
 from milepost.jobmaster.tracing.output_row import OutputRow, find_row, known_values
 from milepost.jobmaster.tracing.places import find_places
 from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch, Replay
-from milepost.jobmaster.tracing.selection import Known, selected
-from milepost.jobmaster.tracing.starts import find_start, state_then
+from milepost.jobmaster.tracing.selection import KnownValues, selected
+from milepost.jobmaster.tracing.starts import find_start, start_state
 from milepost.jobmaster.tracing.walk import NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
 from milepost.operators.base import BAD, REJECTED_COLUMNS
@@ -36,7 +36,6 @@ from milepost.protocol.records import CheckpointId, CompletedCheckpoint
 
 MOST_ROWS = 1_000_000
 """Input rows that a trace holds. More of them are too many to replay in one process."""
-
 
 _NAMED = 3
 """Late rows of one operator that a message names."""
@@ -160,7 +159,7 @@ class _Trace:
 
     def origin(self, row: OutputRow, table: str) -> RowOrigin:
         """Return where a row comes from. table: name of the sink whose table has the row."""
-        known = Known.of(row.row)
+        known = KnownValues.of(row.row)
         needed = self._walk.narrowed(known)
         epochs = self._read(needed)
         emitted = self._replay.run(epochs)
@@ -169,7 +168,7 @@ class _Trace:
         found: list[NodeRows] = []
         is_proven = False
         key = self._sink.key if not is_made and self._sink.key else row.row.column_names
-        start = self._walk.start(Known.of(row.row.select(list(key))))
+        start = self._walk.start(KnownValues.of(row.row.select(list(key))))
         for picked in (True, False):
             found = self._walk.traced(start, emitted, picked=picked)
             alone = self._replay.run(epochs, _only(found)) if is_made else {}
@@ -189,10 +188,10 @@ class _Trace:
             steps=tuple(self._step(rows) for rows in found),
             inputs=tuple(self._input(rows, epochs) for rows in streams),
             cut=self._cut(needed),
-            whole=tuple(rows.uid for rows in streams if any(not one.columns for one in needed[rows.uid])),
+            not_narrowed=tuple(rows.uid for rows in streams if any(not one.columns for one in needed[rows.uid])),
         )
 
-    def why_absent(self, known: Known) -> str:
+    def why_absent(self, known: KnownValues) -> str:
         """Return which input rows are not in the table although they have these values; "." if there are none."""
         needed = self._walk.narrowed(known)
         late = [*self._walk.late(needed)]
@@ -205,14 +204,14 @@ class _Trace:
             rows = of_input.among(emitted)
             if not rows.num_rows:
                 continue
-            found = self._walk.traced({of_input.input: [Known.of(rows)]}, emitted, picked=False)
+            found = self._walk.traced({of_input.input: [KnownValues.of(rows)]}, emitted, picked=False)
             inputs = [self._input(one, epochs) for one in found if one.uid in self._context.spec.streams]
             places = [str(place) for item in inputs for place in item.places][:_NAMED]
             were = "was" if rows.num_rows == 1 else "were"
             texts.append(f"{counted(rows.num_rows, 'row')} {were} late at operator {of_input.uid}: {'; '.join(places)}")
         return f". Input with these values was late, so it is not in the table: {'. '.join(texts)}." if texts else "."
 
-    def _read(self, needed: Mapping[str, Sequence[Known]]) -> list[ReadEpoch]:
+    def _read(self, needed: Mapping[str, Sequence[KnownValues]]) -> list[ReadEpoch]:
         """Read the rows of every epoch that may be needed."""
 
         def retain(source: str, rows: pa.Table) -> pa.Table:
@@ -229,26 +228,26 @@ class _Trace:
             rows = Tables(self._context).read(table, int(self._start.base.checkpoint_id))
         except NotFound:  # the sink had no table yet
             return []
-        known = Known.of(row.row.select(names))
+        known = KnownValues.of(row.row.select(names))
         return [selected(piece.select(row.row.column_names), [known]) for piece in rows]
 
-    def _cut(self, needed: Mapping[str, Sequence[Known]]) -> OriginCut | None:
+    def _cut(self, needed: Mapping[str, Sequence[KnownValues]]) -> OriginCut | None:
         base, reason = self._start.base, self._start.reason
         if base is None or reason is None:
             return None
-        return OriginCut(int(base.checkpoint_id), reason, state_then(self._context, self._graph, base, needed))
+        return OriginCut(int(base.checkpoint_id), reason, start_state(self._context, self._graph, base, needed))
 
-    def _retain(self, source: str, rows: pa.Table, narrowed: Mapping[str, Sequence[Known]]) -> pa.Table:
+    def _retain(self, source: str, rows: pa.Table, narrowed: Mapping[str, Sequence[KnownValues]]) -> pa.Table:
         """Return the rows of a source that the row may depend on. Raises InvalidRequest: they are too many."""
-        kept = selected(rows, narrowed.get(source, ()))
-        self._retained += kept.num_rows
+        retained = selected(rows, narrowed.get(source, ()))
+        self._retained += retained.num_rows
         if self._retained > MOST_ROWS:
             raise InvalidRequest(
                 f"job {self._context.spec.name}: more than {MOST_ROWS:,} input rows may have made this row, which are "
                 "too many to replay in one process. Nothing was changed.",
                 hint="trace a row of a table whose key is part of the input",
             )
-        return kept
+        return retained
 
     def _check_time(self, next_id: CheckpointId) -> None:
         """Raises CheckpointExpired: the time limit has passed."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from milepost.jobmaster.tracing.selection import Known, matching, selected, value_tuples
+from milepost.jobmaster.tracing.selection import KnownValues, matching, selected, value_tuples
 from milepost.jobspec.graph import JobGraph, Node, late_outputs
 from milepost.jobspec.job import JobSpec
 from milepost.operators.base import LATE, RowTrace, edge_names, late_output
 
-Alternatives = dict[str, list[Known]]
+Alternatives = dict[str, list[KnownValues]]
 """Node -> known values of its rows. A row that matches one of them is needed."""
 
 
@@ -36,7 +36,7 @@ class NodeRows:
 
 @dataclass(frozen=True, slots=True)
 class LateRows:
-    """What is known of the late rows of one input of an operator.
+    """The known values of the late rows of one input of an operator.
 
     Attributes:
         uid: of the operator. output: name of its late rows. input: node that emitted them.
@@ -45,7 +45,7 @@ class LateRows:
     uid: str
     output: str
     input: str
-    alternatives: list[Known]
+    alternatives: list[KnownValues]
 
     def among(self, emitted: Mapping[str, Sequence[pa.Table]]) -> pa.Table:
         """Return the late rows of a replay."""
@@ -55,13 +55,13 @@ class LateRows:
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """What is known of the rows that an operator needs of one of its inputs.
+    """The known values of the rows that an operator needs from one of its inputs.
 
     Attributes:
         late: output with the input's late rows, which the operator left out; None: it has none.
     """
 
-    known: Known
+    known: KnownValues
     late: str | None = None
 
     def places(self, rows: pa.Table, emitted: Mapping[str, Sequence[pa.Table]]) -> list[int]:
@@ -93,16 +93,16 @@ class Walk:
     graph: JobGraph
     sink: str
 
-    def start(self, row: Known) -> Alternatives:
-        """Return what is known of the rows of the node that the sink publishes: for late rows, its input."""
+    def start(self, row: KnownValues) -> Alternatives:
+        """Return the known values of the rows of the node that the sink publishes: for late rows, its input."""
         sink = self.graph.sink_inputs[self.sink]
         if not sink.part.startswith(LATE):
             return {sink.uid: [row]}
         uid, position = late_outputs(self.spec)[sink.output]
         return {self.graph.nodes[uid].inputs[position]: [row]}
 
-    def narrowed(self, row: Known) -> Alternatives:
-        """Return what is known of the rows of each node that the output row may depend on."""
+    def narrowed(self, row: KnownValues) -> Alternatives:
+        """Return the known values of the rows of each node that the output row may depend on."""
         needed = self.start(row)
         for node in self._upstream():
             for known in needed.get(node.uid, ()):
@@ -111,7 +111,7 @@ class Walk:
         return needed
 
     def late(self, needed: Alternatives) -> Iterator[LateRows]:
-        """Yield what is known of the late rows that the output row would depend on.
+        """Yield the known values of the late rows that the output row would depend on.
 
         Args:
             needed: as `narrowed` returns it.
@@ -127,7 +127,7 @@ class Walk:
         """Return the rows of each node that some rows depend on, back to the sources.
 
         Args:
-            start: what is known of the rows. emitted: output name -> rows that a replay emitted.
+            start: known values of the rows. emitted: output name -> rows that a replay emitted.
             picked: whether to follow only the rows that operators picked among those of a key.
         """
         found = []
@@ -141,7 +141,7 @@ class Walk:
             names = dict.fromkeys(name for one in needed[node.uid] for name in one.known.names)
             found.append(NodeRows(node.uid, rows, tuple(name for name in names if name in every.column_names)))
             if rows.num_rows:
-                for trace, known in self._known(node, Known.of(rows), picked=picked):
+                for trace, known in self._known(node, KnownValues.of(rows), picked=picked):
                     of_input = _Needed(known, self._late_output(node, trace.position))
                     needed.setdefault(node.inputs[trace.position], []).append(of_input)
         return found
@@ -154,7 +154,7 @@ class Walk:
     def _upstream(self) -> Iterator[Node]:
         return reversed(self.graph.nodes.values())
 
-    def _known(self, node: Node, known: Known, *, picked: bool) -> Iterator[tuple[RowTrace, Known]]:
+    def _known(self, node: Node, known: KnownValues, *, picked: bool) -> Iterator[tuple[RowTrace, KnownValues]]:
         for trace in self._traces(node):
             yield trace, known.through(trace, picked=picked)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from milepost.jobmaster.tracing.selection import Known, selected
+from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.operators.base.row_trace import RowTrace, TimeSpan, same_names
 
 _FIVE = timezone(timedelta(hours=5))
@@ -33,18 +33,18 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 )  # fmt: skip
 def test_equal_keys_are_selected(type_: pa.DataType, values: list[Any], wanted: list[Any], places: list[int]) -> None:
     rows = pa.table({"k": pa.array(values, type_), "at": list(range(len(values)))})
-    known = Known.of(pa.table({"k": pa.array(wanted, type_)}))
+    known = KnownValues.of(pa.table({"k": pa.array(wanted, type_)}))
     assert selected(rows, [known]).column("at").to_pylist() == places
 
 
 def test_a_value_of_another_type_is_compared_as_a_value() -> None:
     rows = pa.table({"k": pa.array([1, 2], pa.int32())})
-    assert selected(rows, [Known.of(pa.table({"k": pa.array([2, 2**40], pa.int64())}))]).to_pylist() == [{"k": 2}]
+    assert selected(rows, [KnownValues.of(pa.table({"k": pa.array([2, 2**40], pa.int64())}))]).to_pylist() == [{"k": 2}]
 
 
 def test_nothing_known_selects_every_row_and_no_alternative_none() -> None:
     rows = pa.table({"k": [1, 2]})
-    assert selected(rows, [Known({})]).num_rows == 2
+    assert selected(rows, [KnownValues({})]).num_rows == 2
     assert selected(rows, []).num_rows == 0
 
 
@@ -55,5 +55,5 @@ def test_a_span_is_that_of_its_own_key_and_without_its_end() -> None:
     )
     times = [NOON, NOON + timedelta(minutes=59), NOON + timedelta(hours=1)]
     rows = pa.table({"k": ["a", "a", "a"], "t": times})
-    found = selected(rows, [Known.of(windows).through(trace, picked=False)])
+    found = selected(rows, [KnownValues.of(windows).through(trace, picked=False)])
     assert found.column("t").to_pylist() == times[:2]
