@@ -170,13 +170,13 @@ def staged_airflow(folder: Path) -> Iterator[AirflowInstance]:
         instance.until(lambda: dag_ids <= instance.rest.dags().keys(), "the jobs are listed")
         for dag_id in sorted(dag_ids - {epoch_dag_id("paused")}):
             instance.rest.set_paused(dag_id, False)
-        _ask_for_an_approval(instance)
+        _request_approval(instance)
         yield instance
     finally:
         instance.stop()
 
 
-def _ask_for_an_approval(airflow: AirflowInstance) -> None:
+def _request_approval(airflow: AirflowInstance) -> None:
     dag_id = operate_dag_id("waiting_approval")
     airflow.rest.set_paused(dag_id, False)
     run_id = airflow.rest.trigger(dag_id, {"what": "rollback", "rollback_to": "5"})

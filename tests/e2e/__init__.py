@@ -1,1 +1,1 @@
-"""A package, so that its fixtures end with its last test: Airflow does not run beside the rest of the suite."""
+"""A package, so that its fixtures end with its last test: Airflow stops before the rest of the suite runs."""

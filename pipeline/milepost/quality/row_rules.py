@@ -121,8 +121,8 @@ class RowRules:
         refused = np.logical_or.reduce(list(masks.values()))
         if not refused.any():
             return SplitRows(rows, None, RejectedRows(rules=counts))
-        kept = [masks[number] for number, rule in self.rules.items() if rule.on_fail == "quarantine"]
-        quarantined = np.logical_or.reduce(kept) if kept else np.zeros(rows.num_rows, dtype=bool)
+        quarantining = [masks[number] for number, rule in self.rules.items() if rule.on_fail == "quarantine"]
+        quarantined = np.logical_or.reduce(quarantining) if quarantining else np.zeros(rows.num_rows, dtype=bool)
         total, stored = int(refused.sum()), int(quarantined.sum())
         return SplitRows(
             rows.filter(pa.array(~refused)),

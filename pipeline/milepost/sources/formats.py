@@ -55,8 +55,8 @@ def record_places(
 ) -> Iterator[int | tuple[str, int, int]]:
     """Yield where each record of an object begins, in order, bad records included.
 
-    For text that is its line, for messages topic, partition and offset, and else the number of its row; all from 1. A
-    message without a row is left out.
+    For text that is its line, for messages topic, partition and offset, and otherwise the number of its row. Lines and
+    rows count from 1. A message without a row is left out.
 
     Raises: BadObject: it cannot be read. CommitConflict, NotFound: it was changed or deleted.
     """

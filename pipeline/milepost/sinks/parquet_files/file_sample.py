@@ -63,7 +63,7 @@ class _BoundReached(Exception):
 
 
 class _BoundedRanges(io.RawIOBase):
-    """One version of an object as a file of which at most `SAMPLE_BYTES` can be read."""
+    """One version of an object as a file. At most `SAMPLE_BYTES` of it can be read."""
 
     def __init__(self, store: ObjectStore, stat: ObjectStat) -> None:
         super().__init__()

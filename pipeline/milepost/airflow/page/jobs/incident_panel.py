@@ -1,4 +1,4 @@
-"""The panel that a job's overview shows while the job stands still: what happened, and the acts that help."""
+"""The panel that a job's overview shows while the job is stopped: what happened, and the acts that help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milepost.jobmaster import Condition, Incident, RowsBefore
 from milepost.protocol.records import JobStatus
 from milepost.views import Meaning, Section, incident_sections
 
-_STANDS_STILL = (Condition.FAILED, Condition.EPOCH_FAILED)
+_STOPPED = (Condition.FAILED, Condition.EPOCH_FAILED)
 _HELPING = (RESUME.name, ROLLBACK.name)
 
 
@@ -33,7 +33,7 @@ class IncidentPanel:
 
 
 def incident_panel(job_page: JobPage, reading: JobReading, acts: Sequence[PageAct]) -> IncidentPanel | None:
-    """Return the panel of a job that stands still; None: it does not, so nothing is read.
+    """Return the panel of a job that has stopped; None: it has not, so nothing is read.
 
     Args:
         acts: those that the user may trigger.
@@ -41,7 +41,7 @@ def incident_panel(job_page: JobPage, reading: JobReading, acts: Sequence[PageAc
     helping = tuple(act for act in acts if act.is_suggested or act.what in _HELPING)
     if isinstance(reading.error, StateCorrupt):
         return IncidentPanel(_broken(reading, reading.error), helping, None)
-    if not _stands_still(reading):
+    if not _has_stopped(reading):
         return None
     try:
         incident = job_page.query(lambda master: master.reports.incident())
@@ -51,9 +51,9 @@ def incident_panel(job_page: JobPage, reading: JobReading, acts: Sequence[PageAc
     return None if incident is None else IncidentPanel(_sections(job_page, incident), helping, incident.checkpoint_id)
 
 
-def _stands_still(reading: JobReading) -> bool:
+def _has_stopped(reading: JobReading) -> bool:
     if reading.status is not None:
-        return reading.status.condition in _STANDS_STILL
+        return reading.status.condition in _STOPPED
     return reading.state is not None and reading.state.job_status == JobStatus.FAILED.value
 
 

@@ -13,7 +13,7 @@ function show(progress) {
   }
 }
 
-async function look() {
+async function refresh() {
   const answer = await fetch(live.dataset.live);
   if (answer.status === 401) live.querySelector("[data-lost]").hidden = false;
   if (!answer.ok) return answer.status !== 401;
@@ -29,7 +29,7 @@ async function look() {
 async function followEpoch() {
   let goOn = true;
   try {
-    if (!document.hidden) goOn = await look();
+    if (!document.hidden) goOn = await refresh();
   } catch {
     // the server restarts, or the network is away: the next round requests the document again
   }

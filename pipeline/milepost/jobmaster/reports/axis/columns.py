@@ -1,4 +1,4 @@
-"""Merge epochs that are too close on an axis of time to be drawn apart."""
+"""Merge epochs that are too close on an axis of time to draw separately."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def time_axis(context: JobContext, span: Span) -> TimeAxis:
     stored = StoredRows(context.store)
     try:
         days = [*stored.epochs(day_of(since_ms) if since_ms else "")]
-    except StoreUnavailable as error:  # epochs merge these days all the time: what is retained is shown
+    except StoreUnavailable as error:  # epochs keep merging these days: show the retained epochs
         days, stored.unreadable = [], [error.message]
     rows = sorted(_with_retained(days, state), key=lambda row: row.version)
     shown = [row for row in rows if row.trigger_time is not None and row.trigger_time >= since_ms]

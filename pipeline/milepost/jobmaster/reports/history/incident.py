@@ -1,4 +1,4 @@
-"""Report why a job stands still: the failed epoch, the rules that refused it, what it read, and what readers see.
+"""Report why a job has stopped: the failed epoch, the rules that refused it, what it read, and what readers see.
 
 The log entry of the failed epoch is found by binary search, and one veto of at most 64 kB is read. Earlier results of a
 rule are those of a few retained checkpoints.
@@ -147,7 +147,7 @@ def _rules(context: JobContext, state: ManifestState, refusals: Sequence[Mapping
             for expectation in suite.expectations
             if expectation.type == kind and (", ".join(columns_of(expectation)) or None) == column
         ]
-        # Rules of one type on the same columns cannot be told apart if only some of them refused.
+        # Rules of one type on the same columns cannot be distinguished if only some of them refused.
         bounds = rule_bounds(matching[same]) if len(matching) > same else None
         previous = results_of(verdicts_of(context, state, name, PREVIOUS), kind, column, same)
         yield RefusingRule(

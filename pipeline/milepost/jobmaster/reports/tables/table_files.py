@@ -1,4 +1,4 @@
-"""The files of a table by the records of a checkpoint, within a bound on what is read."""
+"""The files of a table by the records of a checkpoint, within a bound on the bytes of records."""
 
 from __future__ import annotations
 
