@@ -59,4 +59,4 @@ class LocalSql:
 
 
 def _session(plan: EpochPlan) -> SparkSession:
-    return open_session("tests", SparkSpec(master=running_master(_ONE_CORE), conf=plan.spec.spark.conf))
+    return open_session(plan.spec.name, SparkSpec(master=running_master(_ONE_CORE), conf=plan.spec.spark.conf))

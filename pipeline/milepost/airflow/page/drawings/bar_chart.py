@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -14,6 +14,9 @@ _GAP, _CHARACTER = 6, 6.5
 _STEPS = (1, 2, 5, 10)
 _LABELED = (0.0, 0.5, 1.0)
 """Fractions of the axis that have a label."""
+
+WHOLE = "whole"
+"""CSS class of a bar with a single part, such as an epoch without measurements: only its total time is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,24 @@ class Chart:
     def newest(self) -> str:
         known = [bar for bar in self.bars if bar.parts]
         return self.format_value(known[-1].total) if known else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnChart:
+    """A chart for a template. newest: the newest value, as text. picture: its SVG."""
+
+    title: str
+    newest: str
+    picture: str
+
+
+def drawn_charts(charts: Iterable[Chart]) -> list[DrawnChart]:
+    """Return the charts that have a known value, with ids that are unique on the page."""
+    return [
+        DrawnChart(chart.title, chart.newest, bar_chart(chart, f"chart-{number}"))
+        for number, chart in enumerate(charts)
+        if chart.is_known
+    ]
 
 
 def bar_chart(chart: Chart, ident: str) -> str:

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from milepost.airflow.page.drawings.bar_chart import WHOLE
 from milepost.airflow.page.frame.filters import count, duration, moment
 from milepost.epoch import counted
 from milepost.jobmaster import AXIS_COLUMNS, AxisColumn, AxisFlag, AxisLane, FlagKind, Outcome, TimeAxis
@@ -40,9 +41,6 @@ _LEAST_LATE = 0.01
 
 _FLAG_SHARE = 0.02
 """Flags that are closer are drawn as one."""
-
-WHOLE = "whole"
-"""CSS class of a bar without measurements by phase."""
 
 LETTERS: Mapping[FlagKind, str] = {
     FlagKind.ROLLBACK: "R",

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
+from milepost.airflow.page.drawings.bar_chart import WHOLE, Bar, Chart, drawn_charts
 from milepost.airflow.page.frame.filters import count, duration, moment, size
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.series import read_series
@@ -19,17 +18,7 @@ from milepost.jobmaster import PHASE_GROUPS, EpochFigures, time_by_phase_group
 SHOWN_EPOCHS = 30
 CHOICES = (30, 60, 120, 240)
 
-WHOLE = "whole"
-"""CSS class of a bar with a single part, such as an epoch without measurements: only its total time is known."""
-
 router = APIRouter()
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnChart:
-    title: str
-    newest: str
-    picture: str
 
 
 @router.get("/charts")
@@ -38,17 +27,12 @@ def charts(job_page: OpenedJob, epochs: Annotated[int, Query(ge=1, le=1000)] = S
     """Show the figures of the newest epochs of the live timeline."""
     shown = read_series(job_page, epochs)
     series = shown.epochs
-    drawn = [
-        DrawnChart(chart.title, chart.newest, bar_chart(chart, f"chart-{index}"))
-        for index, chart in enumerate(_charts(job_page, series))
-        if chart.is_known
-    ]
     has_phaseless = any(epoch.phases is None for epoch in series)
     return job_page.render(
         "charts.html",
         "charts",
         document={"epochs": series, "unreadable": shown.unreadable_days},
-        charts=drawn,
+        charts=drawn_charts(_charts(job_page, series)),
         series=series[::-1],
         shown=shown,
         groups=[*PHASE_GROUPS, *([WHOLE] if has_phaseless else [])] if series else [],

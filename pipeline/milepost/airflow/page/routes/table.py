@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from airflow.models.asset import AssetModel
 from airflow.sdk import Asset
@@ -12,7 +12,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from sqlalchemy import select
 
-from milepost.airflow.page.drawings.bar_chart import Bar, Chart, bar_chart
+from milepost.airflow.page.drawings.bar_chart import WHOLE, Bar, Chart, drawn_charts
 from milepost.airflow.page.frame.filters import count, duration, moment
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
@@ -23,15 +23,6 @@ from milepost.jobmaster import TableEpoch, TableReport
 from milepost.views import table_view
 
 router = APIRouter()
-
-_WHOLE = "whole"
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnChart:
-    title: str
-    newest: str
-    picture: str
 
 
 @router.get("/tables/{sink}")
@@ -61,29 +52,27 @@ def table(job_page: OpenedJob, sink: str) -> Response:
         None,
         document=report,
         view=view,
-        charts=list(_charts(job_page, report.epochs)),
+        charts=drawn_charts(_charts(job_page, report.epochs)),
         asset_id=_asset_id(job_page, sink),
     )
 
 
-def _charts(job_page: JobPage, epochs: Sequence[TableEpoch]) -> Iterator[DrawnChart]:
+def _charts(job_page: JobPage, epochs: Sequence[TableEpoch]) -> Iterator[Chart]:
     figures: tuple[tuple[str, Callable[[TableEpoch], int | None], Callable[[float], str]], ...] = (
         ("Age of event time when published", lambda epoch: epoch.age_ms, duration),
         ("Rows per epoch", lambda epoch: epoch.rows, lambda value: count(round(value))),
         ("Rows of the table", lambda epoch: epoch.table_rows, lambda value: count(round(value))),
     )
-    for number, (title, figure, format_value) in enumerate(figures):
+    for title, figure, format_value in figures:
         bars = [_bar(job_page, epoch, figure(epoch), format_value) for epoch in epochs]
-        chart = Chart(title, bars, format_value)
-        if chart.is_known:
-            yield DrawnChart(title, chart.newest, bar_chart(chart, f"chart-{number}"))
+        yield Chart(title, bars, format_value)
 
 
 def _bar(job_page: JobPage, epoch: TableEpoch, value: int | None, format_value: Callable[[float], str]) -> Bar:
     known = "not known" if value is None else format_value(value)
     return Bar(
         moment(epoch.completed)[5:16] or f"epoch {epoch.epoch}",
-        {} if value is None else {_WHOLE: value},
+        {} if value is None else {WHOLE: value},
         f"checkpoint {epoch.checkpoint_id}, {moment(epoch.completed)}: {known}",
         job_page.url("checkpoints", epoch.checkpoint_id),
     )
