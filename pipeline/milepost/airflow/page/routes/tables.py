@@ -62,7 +62,7 @@ def tables(request: Request, readable: ReadableDags) -> Response:
     jobs, refused = jobs_of_deployment(readable)
     lines = sorted((line for reading in JOB_READER.read(jobs) for line in _lines(reading)), key=lambda line: line.order)
     if asks_json(request):
-        return json_document({"tables": [line.for_programs() for line in lines], "refused": len(refused)})
+        return json_document({"tables": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "tables.html", lines=lines, refused=len(refused))
 
 

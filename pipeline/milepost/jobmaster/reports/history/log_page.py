@@ -53,7 +53,8 @@ class LogFilter:
     checkpoint: int | None = None
     text: str = ""
 
-    def __contains__(self, document: Mapping[str, Any]) -> bool:
+    def matches(self, document: Mapping[str, Any]) -> bool:
+        """Return whether the filter selects an entry."""
         return (
             (self.kind is None or kind_of(document) is self.kind)
             and (self.table is None or self.table in _tables(document))
@@ -90,7 +91,7 @@ def log_page(context: JobContext, selected: LogFilter, limit: int, before: int |
     try:
         for entry in context.log.events(MAX_READ, before=before):
             read.append(entry)
-            matching += [entry] if log_document(entry) in selected else []
+            matching += [entry] if selected.matches(log_document(entry)) else []
             if len(matching) == limit:
                 break
     except StateCorrupt as error:
