@@ -14,13 +14,11 @@ from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.codec import to_json
-from milepost.jobmaster import TableHealth
+from milepost.jobmaster import Grade, TableHealth
 from milepost.jobspec.job import SinkSpec
-from milepost.views import Meaning, grade_meaning
+from milepost.views import Meaning, grade_meaning, grade_word
 
 router = APIRouter()
-
-_WORDS = {Meaning.BAD: "stale", Meaning.WARN: "stale", Meaning.GOOD: "fresh"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,13 @@ def _state(reading: JobReading, table: TableHealth | None) -> tuple[Meaning, str
         return Meaning.WARN, "waits", table.waits
     if table.shows is None:
         return Meaning.CALM, "empty", ""
+    if (table.rules_met or 0) < (table.rules or 0):
+        return (
+            Meaning.WARN,
+            grade_word("right", Grade.WARNING),
+            "" if status.verdict is None else status.verdict.fresh.text,
+        )
     fresh = None if status.verdict is None else status.verdict.fresh
-    tone, text = (Meaning.CALM, "") if fresh is None else (grade_meaning(fresh.grade), fresh.text)
-    if (table.rules_met or 0) < (table.rules or 0) and tone is not Meaning.BAD:
-        return Meaning.WARN, "rules not met", text
-    return tone, _WORDS.get(tone, "published"), text
+    if fresh is None or fresh.grade is Grade.UNKNOWN:
+        return Meaning.CALM, "published", "" if fresh is None else fresh.text
+    return grade_meaning(fresh.grade), grade_word("fresh", fresh.grade), fresh.text
