@@ -26,8 +26,7 @@ def status_view(status: Status, since_success_ms: int | None = None, *, with_ver
         with_verdict: whether it has the verdict, which a page shows separately.
     """
     badge = job_badge(status)
-    verdict = _verdict(status.verdict) if with_verdict and status.verdict is not None else ()
-    sections = [Section(facts=(*verdict, *_facts(status, since_success_ms)))]
+    sections = [Section(facts=tuple(_facts(status, since_success_ms, with_verdict=with_verdict)))]
     if status.sources:
         columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
         rows = tuple(_source(name, source) for name, source in status.sources.items())
@@ -60,9 +59,11 @@ def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
         yield Fact(question, Text(finding.text, grade_meaning(finding.grade)))
 
 
-def _facts(status: Status, since_success_ms: int | None) -> Iterator[Fact]:
+def _facts(status: Status, since_success_ms: int | None, *, with_verdict: bool) -> Iterator[Fact]:
     if status.last_failure is not None:
         yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
+    if with_verdict and status.verdict is not None:
+        yield from _verdict(status.verdict)
     yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
     in_flight = f"{show_bytes(status.in_flight_bytes)} in flight" if status.in_flight_bytes else ""
     yield from _heads(status.timeline, status.head, status.pending, in_flight)
