@@ -67,10 +67,11 @@ class ExpectationResult:
         return next((f"{count} {name.removesuffix('_rows')}" for name, count in rows.items() if count), None)
 
     def describe(self) -> str:
-        """Return the result as one clause of text."""
+        """Return the result as one clause of text, without data values: the message of an exception may have some."""
         subject = self.subject
         if self.exception is not None:
-            return f"{subject} raised: {self.exception}"
+            name, colon, _ = self.exception.partition(": ")
+            return f"{subject} raised {name if colon and name.isidentifier() else 'an exception'}"
         unexpected, seen = self.observed.get("unexpected_count"), self.observed.get("element_count")
         sample = self.observed.get(SAMPLED)
         of_sample = "" if sample is None else f", of a sample of {sample} rows"

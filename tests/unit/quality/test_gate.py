@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from dataclasses import replace
 from datetime import date
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -31,7 +32,7 @@ from milepost.jobspec.job.spec import QualitySpec
 from milepost.language.expectations import ARGUMENTS, COMMON, SET_BY_THE_GATE, expectation_problem
 from milepost.quality.gate import check_suite, evaluate, resolve_suite
 from milepost.quality.gx import start_loading
-from milepost.quality.verdict import GateVerdict, Verdict, VerdictStatus
+from milepost.quality.verdict import ExpectationResult, GateVerdict, Verdict, VerdictStatus
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
@@ -318,6 +319,12 @@ def test_a_veto_names_the_expectations_that_are_not_met_and_states_that_nothing_
     assert "checkpoint 42" in message
     assert "sink carriers: expect_column_values_to_be_between(v) refused 1 of 3 rows (critical)" in message
     assert "expect_column_values_to_not_be_null(gone) raised" in message
+
+
+def test_the_text_of_a_result_has_no_data_value_that_an_exception_has() -> None:
+    raised = ExpectationResult("t", "v", "critical", False, {}, "TypeError: Could not convert string 'IBAN 12'")
+    assert raised.describe() == "t(v) raised TypeError"
+    assert replace(raised, exception="Could not convert 'IBAN: 12'").describe() == "t(v) raised an exception"
 
 
 def test_a_verdict_survives_being_stored() -> None:
