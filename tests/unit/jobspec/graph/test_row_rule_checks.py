@@ -139,8 +139,9 @@ def test_an_operator_cannot_read_rejected_rows() -> None:
         ).graph()
 
 
-def test_a_table_with_a_column_of_the_name_of_the_rule_cannot_quarantine() -> None:
-    text = SPEC.replace("city: string", "_rule: string, city: string")
+@pytest.mark.parametrize("name", ["_rule", "_Object"])
+def test_a_table_with_a_column_of_the_name_of_the_rule_cannot_quarantine(name: str) -> None:
+    text = SPEC.replace("city: string", f"{name}: string, city: string")
     with wording.raises(InvalidRequest):
         from_text(
             f"{text}{REJECTED}quality:\n  - {{sink: raw, expectations: {json.dumps([MINUTES])}}}\n",
