@@ -64,7 +64,7 @@ class LocalTracer:
         return LocalSql()
 
     def _levels(self, plan: EpochPlan) -> EpochLevels:
-        return plan_levels(plan, 1, lambda output, inputs: self._sql.schema(plan, output, inputs))
+        return plan_levels(plan, 1, lambda output, inputs: self._sql.schema(plan, output, inputs), emits_sql=True)
 
     def read(self, plan: EpochPlan, retain: RowFilter) -> tuple[TracedSplit, ...]:
         """Read the sources of an epoch, one after another. Raises as `EpochTracer.read`."""

@@ -73,12 +73,13 @@ class EpochLevels:
         )
 
 
-def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLevels:
+def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema, *, emits_sql: bool = False) -> EpochLevels:
     """Plan every level.
 
     Args:
         slots: number of tasks that Spark runs in parallel.
         sql_schema: returns the schema of a SQL output.
+        emits_sql: as in `row_wise`.
 
     Raises:
         InvalidRequest: the spec does not fit its schemas.
@@ -90,7 +91,7 @@ def plan_levels(plan: EpochPlan, slots: int, sql_schema: SqlSchema) -> EpochLeve
     levels = tuple(
         Level(
             output=_output(plan, number, nodes, len(splits)),
-            row_wise=row_wise(plan, number, outputs(plan, number), nodes.schemas, nodes.lookups),
+            row_wise=row_wise(plan, number, outputs(plan, number), nodes.schemas, nodes.lookups, emits_sql=emits_sql),
             stateful=_stateful(plan, number, len(splits), slots, nodes) if number else None,
         )
         for number in range(plan.graph.levels + 1)

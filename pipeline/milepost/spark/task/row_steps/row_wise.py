@@ -79,6 +79,8 @@ def row_wise(
     outputs: Iterable[Output],
     schemas: Mapping[str, pa.Schema],
     lookups: Mapping[str, LookupPlan],
+    *,
+    emits_sql: bool = False,
 ) -> RowWise:
     """Return the steps of one level.
 
@@ -86,6 +88,7 @@ def row_wise(
         outputs: outputs of the level.
         schemas: output -> schema of its rows.
         lookups: uid -> lookup.
+        emits_sql: whether the steps also emit the rows of SQL that only other SQL reads.
     """
     every = list(outputs)
     outputs_by_name = {
@@ -94,7 +97,11 @@ def row_wise(
         if any(level in plan.graph.nodes[uid].levels for uid in one.inputs)
     }
     depths = _projection_depths(plan.graph, level, outputs_by_name)
-    sent = {name for name, node, sinks in every if sinks or readers(plan, name, node)}
+    sent = {
+        name
+        for name, node, sinks in every
+        if sinks or readers(plan, name, node) or (emits_sql and name in outputs_by_name)
+    }
     inputs: dict[str, Collection[str]] = {name: one.inputs.values() for name, one in outputs_by_name.items()}
     inputs |= {uid: plan.graph.nodes[uid].inputs for uid in lookups}
 
