@@ -27,6 +27,10 @@ this page is generated, for use in editors.
 * **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, in the fields that allow it. It is read
   when a connection is made; only the unresolved text is stored, hashed or shown.
 """
+CSV_OPTIONS = """\
+Options of pyarrow's CSV reader. Without `strings_can_be_null: true`, an empty field of a string column is the empty
+string. With it, every text of `null_values` is null. By default these are the
+empty string and texts such as `NA`, `NULL` and `nan`; `null_values: [""]` keeps those texts."""
 HEADINGS = {
     "JobSpec": "The job",
     "StoreSpec": "store",
@@ -117,7 +121,7 @@ def _section(heading: str, part: dict[str, Any]) -> str:
 
 def _options() -> str:
     rows = [(f"`{name}`", what) for name, what in SOURCE_FORMATS["csv"].options.items()]
-    return f"## sources.options of csv\n\nOptions of pyarrow's CSV reader.\n\n{table(('option', 'value'), rows)}\n"
+    return f"## sources.options of csv\n\n{CSV_OPTIONS}\n\n{table(('option', 'value'), rows)}\n"
 
 
 def _example() -> str:

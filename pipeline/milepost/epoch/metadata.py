@@ -32,7 +32,7 @@ from milepost.errors import StateCorrupt
 from milepost.protocol.exchange import operator_watermark
 from milepost.protocol.landed import LogPosition
 from milepost.protocol.records import KEY_HASH_SECRET_PATTERN, ObjectHandle
-from milepost.quality import GateVerdict
+from milepost.quality import GateVerdict, current_verdict
 from milepost.sources import BadInput, RowsAhead
 from milepost.state.buffers import ChannelStateHandle
 from milepost.state.layers import KeyHash
@@ -342,7 +342,7 @@ def decode_metadata(body: bytes, key: str) -> CheckpointMetadata:
         no_rules = {"rejected_rows": None, "quarantined_rows": None}
         sinks = {name: {**no_rules, **item} for name, item in document["sinks"].items()}
         whole = {"plan": expand_handles(document["plan"]), "sources": sources, "tables": tables, "operators": operators}
-        whole["sinks"] = sinks
+        whole |= {"sinks": sinks, "verdict": current_verdict(document["verdict"])}
         whole |= {
             "tasks": [_completed(task) for task in unpack(document["tasks"])],
             "shares": unpack(document["shares"]),

@@ -19,7 +19,7 @@ from milepost.openlineage.dataset_names import DatasetName, catalog_table, sink_
 from milepost.openlineage.table_versions import TableVersions
 from milepost.operators.base import Origins, RowsLineage
 from milepost.protocol.records import cached_property
-from milepost.quality import Verdict
+from milepost.quality import ExpectationResult, Verdict
 from milepost.sources import SourceObject
 from milepost.tables.records import TableContents, decode_schema
 
@@ -176,11 +176,17 @@ def _assertions(verdicts: Iterable[Verdict]) -> Facets:
             assertion=result.type,
             success=result.success and result.exception is None,
             column=result.column,
-            severity="error" if result.severity == "critical" or result.exception is not None else "warn",
+            severity=_severity(result),
         )
         for result in results
     ]
     return {"dataQualityAssertions": facet.DataQualityAssertionsDatasetFacet(assertions)}
+
+
+def _severity(result: ExpectationResult) -> str | None:
+    if result.severity == "critical" or result.exception is not None:
+        return "error"
+    return None if result.severity is None else "warn"
 
 
 def _columns_of(contents: TableContents) -> dict[str, str | None]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from milepost.quality.verdict import GateVerdict as GateVerdict
     from milepost.quality.verdict import Verdict as Verdict
     from milepost.quality.verdict import VerdictStatus as VerdictStatus
+    from milepost.quality.verdict import current_verdict as current_verdict
     from milepost.quality.veto import NAMED_OBJECTS as NAMED_OBJECTS
     from milepost.quality.veto import VetoedInput as VetoedInput
     from milepost.quality.veto import build_veto as build_veto

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from milepost.jobspec.job import Expectation, QualitySpec
 from milepost.quality.evidence import Evidence
@@ -10,7 +11,7 @@ from milepost.quality.gate import expectation_result
 from milepost.quality.merged_verdict import judge_counts
 from milepost.quality.partial_results import ExpectationMetrics
 from milepost.quality.row_rules import RejectedRows, RuleCounts
-from milepost.quality.verdict import DROPPED, QUARANTINED, ExpectationResult, Verdict, VerdictStatus, status_of
+from milepost.quality.verdict import REFUSED, REQUIRED, ExpectationResult, Verdict, VerdictStatus, status_of
 
 
 def with_row_rules(
@@ -42,6 +43,9 @@ def _result(rule: Expectation, counts: RuleCounts | None) -> ExpectationResult:
     """Return the result of a row rule. It is met if enough rows are accepted for `mostly`, or without `mostly`."""
     counts = counts or RuleCounts(0, None, 0)
     metrics = ExpectationMetrics(counted=True, elements=counts.elements, missing=counts.missing, refused=counts.refused)
-    success, observed = judge_counts(metrics, float(rule.arguments.get("mostly", 0)))
-    name = QUARANTINED if rule.on_fail == "quarantine" else DROPPED
-    return expectation_result(rule, success, {**observed, name: counts.refused})
+    mostly = float(rule.arguments.get("mostly", 0))
+    success, observed = judge_counts(metrics, mostly)
+    observed[REFUSED] = counts.refused
+    if rule.may_be_unmet:
+        return expectation_result(rule, success, observed | {REQUIRED: round(100 * mostly, 10)})
+    return replace(expectation_result(rule, success, observed), severity=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from milepost.codec import to_json
 from milepost.errors import QualityGateFailed
@@ -30,7 +31,10 @@ class VerdictStatus(Enum):
         return self in (VerdictStatus.FAILED, VerdictStatus.ERROR)
 
 
-SAMPLED, DROPPED, QUARANTINED = "sampled_rows", "dropped_rows", "quarantined_rows"
+SAMPLED, REFUSED, REQUIRED = "sampled_rows", "refused_rows", "required_percent"
+
+_FORMER_NAMES = ("dropped_rows", "quarantined_rows")
+"""Of `refused_rows`, in records of older versions."""
 
 _GRAVITY = {status: rank for rank, status in enumerate(VerdictStatus)}
 
@@ -41,17 +45,17 @@ class ExpectationResult:
 
     Attributes:
         column: the column (or columns, comma-separated) it checks; None for the whole table.
-        severity: critical, warning or info.
+        severity: critical, warning or info; None: it judges single rows without `mostly`, so it is always met.
         success: whether it is met. False if it raised.
         observed: counts by name, if it has them: element_count, missing_count, unexpected_count, unexpected_percent,
-            sampled_rows, the size of the sample that it was evaluated on, and dropped_rows or quarantined_rows of an
-            expectation that judges single rows. A row that two of them refuse is in both counts.
+            sampled_rows, the size of the sample that it was evaluated on. An expectation that judges single rows has
+            refused_rows, and required_percent with `mostly`. A row that two of them refuse is in both counts.
         exception: one line if it raised, which vetoes whatever the severity.
     """
 
     type: str
     column: str | None
-    severity: str
+    severity: str | None
     success: bool
     observed: Mapping[str, int | float]
     exception: str | None
@@ -61,10 +65,10 @@ class ExpectationResult:
         return f"{self.type}({self.column})" if self.column else self.type
 
     @property
-    def rejected(self) -> str | None:
+    def refused(self) -> str | None:
         """How many rows it kept out of the table, as text; None: it judges all rows together, or refused none."""
-        rows = {name: self.observed.get(name, 0) for name in (DROPPED, QUARANTINED)}
-        return next((f"{count} {name.removesuffix('_rows')}" for name, count in rows.items() if count), None)
+        count = self.observed.get(REFUSED, 0)
+        return f"{count} refused" if count else None
 
     def describe(self) -> str:
         """Return the result as one clause of text, without data values: the message of an exception may have some."""
@@ -76,7 +80,9 @@ class ExpectationResult:
         sample = self.observed.get(SAMPLED)
         of_sample = "" if sample is None else f", of a sample of {sample} rows"
         if unexpected is not None and seen is not None:
-            return f"{subject} refused {unexpected} of {seen} rows{of_sample}"
+            required = self.observed.get(REQUIRED)
+            bound = "" if required is None else f", at least {required:g} % must pass"
+            return f"{subject} refused {unexpected} of {seen} rows{of_sample}{bound}"
         return f"{subject} is not met{of_sample}"
 
 
@@ -163,3 +169,17 @@ class GateVerdict:
                 checkpoint_id=checkpoint_id,
                 quality=to_json(self),
             )
+
+
+def current_verdict(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a stored `GateVerdict` with the counts of expectations under the names of this version."""
+    verdicts = []
+    for verdict in document["verdicts"]:
+        results = [{**one, "observed": current_counts(one["observed"])} for one in verdict["expectations"]]
+        verdicts.append({**verdict, "expectations": results})
+    return {**document, "verdicts": verdicts}
+
+
+def current_counts(observed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored counts of an expectation under the names of this version."""
+    return {REFUSED if name in _FORMER_NAMES else name: count for name, count in observed.items()}

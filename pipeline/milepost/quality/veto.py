@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from milepost.codec import OmitNone, from_json, load, to_json
 from milepost.jobspec.job import QualitySpec
 from milepost.quality.evidence import Evidence
-from milepost.quality.verdict import ExpectationResult, GateVerdict
+from milepost.quality.verdict import ExpectationResult, GateVerdict, current_counts
 
 MAX_BYTES = 64_000
 
@@ -125,7 +125,8 @@ def decode_veto(body: bytes, what: str) -> dict[str, Any]:
     """Return a stored veto as a JSON document. Raises StateCorrupt, naming `what`."""
     document: Any = load(body, what)
     from_json(Veto, {"read": None, **document}, what)  # an older version did not record it
-    return dict(document)
+    refusals = [{**one, "observed": current_counts(one["observed"])} for one in document["refusals"]]
+    return {**document, "refusals": refusals}
 
 
 def _with_names(read: Mapping[str, VetoedInput] | None, most: int) -> Mapping[str, VetoedInput]:

@@ -16,7 +16,6 @@ from milepost.jobmaster import (
 )
 from milepost.protocol.landed import position_text
 from milepost.protocol.records import CheckpointStatus
-from milepost.quality import GateVerdict
 from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.subtasks import subtask_tables
@@ -188,7 +187,7 @@ def _details(report: CheckpointDetails) -> Iterator[Section]:
         facts = [Fact("this epoch", epoch_cost_text(report.cost))]
         facts += [Fact("a month", month_cost_text(report.month))] if report.month is not None else []
         yield Section("Cost", "an estimate by the prices of the spec", facts=tuple(facts))
-    yield _quality(report.verdict)
+    yield _quality(report)
 
 
 def _sources(report: CheckpointDetails) -> Table:
@@ -322,17 +321,23 @@ def _requests(report: CheckpointDetails) -> Table:
     return Table(("phase", "put, list", "get, head", "delete", "sent", "received"), tuple(rows))
 
 
-def _quality(verdict: GateVerdict) -> Section:
-    """Return each expectation's result, and the sinks that have none."""
-    rows, lines = [], []
-    for sink in verdict.verdicts:
-        for result in sink.expectations:
-            met = result.rejected or "met"
+def _quality(report: CheckpointDetails) -> Section:
+    """Return each expectation's result, the sinks that have none, and how many rows of each sink were rejected."""
+    rows, verdict = [], report.verdict
+    lines = [
+        f"{name}: {sink.rejected_rows:,} of {counted(sink.rows + sink.rejected_rows, 'row')} rejected: "
+        f"{sink.quarantined_rows:,} quarantined, {sink.dropped_rows:,} dropped"
+        for name, sink in (report.published or {}).items()
+        if sink.rejected_rows
+    ]
+    for judged in verdict.verdicts:
+        for result in judged.expectations:
+            met = result.refused or "met"
             word = met if result.success else "raised" if result.exception else "not met"
             text = observed_text(result.observed, result.exception)
-            rows.append(Row((sink.sink, result.subject, state(word), result.severity, text)))
-        if not sink.expectations:
-            lines.append(f"{sink.sink}: {sink.status.value}: {counted(sink.rows, 'row')}")
+            rows.append(Row((judged.sink, result.subject, state(word), result.severity or "", text)))
+        if not judged.expectations:
+            lines.append(f"{judged.sink}: {judged.status.value}: {counted(judged.rows, 'row')}")
     if not verdict.verdicts:
         lines.append(f"{verdict.status.value}: there were no rows to check, or the spec has no expectations")
     columns = ("sink", "expectation", "result", "severity", "observed")

@@ -102,7 +102,7 @@ def _rules(report: TableReport, with_bounds: bool) -> Section:
     if not report.rules:
         return Section("Quality rules", lines=("No rule checks the rows of this table.",))
     bounds = ("bounds",) if with_bounds else ()
-    columns = ("rule", *bounds, "severity", "newest result", "met", "refused")
+    columns = ("rule", *bounds, "severity", "newest result", "met", "newest refused")
     rows = tuple(_rule(rule, with_bounds) for rule in report.rules)
     return Section("Quality rules", tables=(Table(columns, rows, optional=columns[-1:]),))
 
@@ -114,7 +114,7 @@ def _rule(rule: TableRule, with_bounds: bool) -> Row:
     cells: tuple[Value, ...] = (
         f"{rule.type}({', '.join(rule.columns)})",
         *bounds,
-        rule.severity,
+        rule.severity or "",
         UNKNOWN if newest is None else rule_state(newest.met, newest.exception),
         met,
         show_count(None if newest is None else newest.observed.get("unexpected_count")),

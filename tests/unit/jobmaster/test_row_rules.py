@@ -14,9 +14,11 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+from milepost.epoch import decode_metadata
 from milepost.errors import CheckpointError, NotFound, QualityGateFailed, StoreUnavailable
 from milepost.jobmaster import CheckpointDetails, Condition, Session
 from milepost.sinks.table.table_sink import TableSink
+from milepost.views import View, checkpoint_view, table_view
 from milepost_testkit import wording
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
@@ -68,7 +70,70 @@ def test_a_quarantined_row_is_in_the_rejected_table_with_its_rule_and_a_dropped_
     assert (verdict.status.value, verdict.rows) == ("passed", 1)
     observed = [dict(result.observed) for result in verdict.expectations]
     assert [one["unexpected_count"] for one in observed] == [2, 2]
-    assert (observed[0]["quarantined_rows"], observed[1]["dropped_rows"]) == (2, 2)
+    assert [one["refused_rows"] for one in observed] == [2, 2]
+    assert [result.severity for result in verdict.expectations] == [None, None]
+    of_sink = (job.master.reports.show(1).published or {})["all"]
+    assert (of_sink.rejected_rows, of_sink.quarantined_rows, of_sink.dropped_rows) == (3, 2, 1)
+
+
+def shown_rules(view: View, title: str) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """Return lines and rows of a section with a table of rules."""
+    (section,) = (one for one in view.sections if one.title == title)
+    (table,) = section.tables
+    texts = [[cell if isinstance(cell, str) else cell.text for cell in row.cells] for row in table.rows]
+    return section.lines, [dict(zip(table.columns, row, strict=True)) for row in texts]
+
+
+def test_show_says_per_rule_what_it_refused_and_per_sink_what_was_quarantined_and_dropped(tmp_path: Path) -> None:
+    """Row -4 fails both rules. Only the first has `mostly`, so only its severity has an effect."""
+    job = made(tmp_path, RANGE | {"mostly": 0.25, "severity": "warning"}, NAMED)
+    job.land("a.csv", "k,v\n1,a\n-2,b\n3,\n-4,\n")
+    run(job)
+    lines, rules = shown_rules(checkpoint_view(job.master.reports.show(1)), "Quality")
+    assert lines == ("all: 3 of 4 rows rejected: 2 quarantined, 1 dropped",)
+    assert [(rule["result"], rule["severity"]) for rule in rules] == [("2 refused", "warning"), ("2 refused", "")]
+    assert not any(word in rule["observed"] for rule in rules for word in ("dropped", "quarantined"))
+    assert ["required percent 25" in rule["observed"] for rule in rules] == [True, False]
+
+
+def test_a_table_says_what_its_rules_refused_in_the_newest_result(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE, NAMED | {"mostly": 0.5})
+    land_and_run(job, 3, 1)
+    _, rules = shown_rules(table_view(job.master.reports.table("all")), "Quality rules")
+    assert [(rule["met"], rule["newest refused"], rule["severity"]) for rule in rules] == [
+        ("2 of 2", "1", ""),
+        ("2 of 2", "0", "critical"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [("", []), ('    options: {null_values: [""], strings_can_be_null: true}\n', [{"k": 2, "v": None}])],
+)
+def test_an_empty_text_field_of_a_csv_is_null_only_if_its_source_says_so(
+    tmp_path: Path, options: str, refused: list[dict[str, Any]]
+) -> None:
+    rule = {"type": "expect_column_values_to_not_be_null", "column": "v", "on_fail": "quarantine"}
+    limits = "    limits_per_epoch: {max_files: 1}\n"
+    job = made(tmp_path, rule, edit={limits: options + limits})
+    job.land("a.csv", "k,v\n1,NA\n2,\n")
+    run(job)
+    assert [{"k": row["k"], "v": row["v"]} for row in rows(job, "refused")] == refused
+    assert len(rows(job, "all")) == 2 - len(refused)
+
+
+def test_a_store_with_the_former_names_of_refused_rows_is_readable(tmp_path: Path) -> None:
+    job = made(tmp_path, RANGE, NAMED)
+    job.land("a.csv", "k,v\n1,a\n-2,b\n3,\n-4,\n")
+    run(job)
+    (stored,) = (tmp_path / "store").rglob("_metadata")
+    former = json.loads(stored.read_text())
+    (verdict,) = former["verdict"]["verdicts"]
+    for result, name in zip(verdict["expectations"], ("quarantined_rows", "dropped_rows"), strict=True):
+        result["observed"][name] = result["observed"].pop("refused_rows")
+        result["severity"] = "critical"
+    (read,) = decode_metadata(json.dumps(former).encode(), "_metadata").verdict.verdicts
+    assert [(one.refused, one.observed["refused_rows"]) for one in read.expectations] == [("2 refused", 2)] * 2
 
 
 LINES = {number: "k,v\n" + "".join(f"{k},{number}\n" for k in range(-number, 20 - number)) for number in (1, 2, 3)}
@@ -182,6 +247,7 @@ def test_too_many_refused_rows_veto_the_epoch_and_their_values_are_shown(tmp_pat
     (refusal,) = veto["refusals"]
     assert refusal["rows"] == [{"k": -3}, {"k": -2}, {"k": -1}]
     assert (refusal["observed"]["element_count"], refusal["observed"]["unexpected_count"]) == (20, 3)
+    assert refusal["observed"]["required_percent"] == 90
 
 
 def test_an_epoch_of_which_all_rows_are_refused_publishes_only_those(tmp_path: Path) -> None:

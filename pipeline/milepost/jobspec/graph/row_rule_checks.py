@@ -38,7 +38,7 @@ def row_rule_problems(spec: JobSpec) -> Iterator[Problem]:
             problem = row_rule_problem(rule.type, rule.arguments, rule.on_fail, None)
             if problem is not None:
                 yield Problem((*path, problem[0] or "type"), problem[1])
-            if "severity" in rule.model_fields_set and "mostly" not in rule.arguments:
+            if "severity" in rule.model_fields_set and not rule.may_be_unmet:
                 message = (
                     f"it has no effect without `mostly`: with `on_fail: {rule.on_fail}`, any number of rows may fail"
                 )

@@ -134,6 +134,11 @@ class Expectation(SpecModel):
         return self.on_fail != "veto"
 
     @property
+    def may_be_unmet(self) -> bool:
+        """Whether its severity has an effect. Without `mostly`, any number of rows may be dropped or quarantined."""
+        return not self.judges_rows or "mostly" in self.arguments
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """The expectation's own keyword arguments."""
         return dict(self.model_extra or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, iso_ms
 from milepost.jobmaster.reports.checkpoint.log_search import confirmations_after
 from milepost.jobmaster.reports.checkpoint.subtasks import Spread, SubtaskDetails, Subtasks, spreads
@@ -22,6 +23,8 @@ class SinkDetails:
     Attributes:
         table: its address, in the notation of the spec.
         rows: of the commit, including deletes. files, bytes: written by its subtasks.
+        rejected_rows: rows that its row rules refused, each counted once: quarantined_rows went to `<sink>.rejected`,
+            and dropped_rows to no table. None: it has no such rules.
         table_rows, table_files: of the whole table after the commit; None if the epoch was refused before.
         commit: the number in its commit to the table.
         confirmed: when the log confirmed the commit; None: not yet, or no longer known.
@@ -29,6 +32,9 @@ class SinkDetails:
 
     table: str | None
     rows: int
+    rejected_rows: OmitNone[int] = None
+    quarantined_rows: OmitNone[int] = None
+    dropped_rows: OmitNone[int] = None
     files: int
     bytes: int
     table_rows: int | None
@@ -66,10 +72,15 @@ def _details(
     subtasks: Subtasks,
     confirmed_ms: int | None,
 ) -> SinkDetails:
+    of, rejected = metadata.sinks[name], metadata.sinks[name].rejected_rows
+    quarantined = None if rejected is None else of.quarantined_rows or 0
     contents, staged = metadata.tables.get(name), subtasks.of_sink(name)
     return SinkDetails(
         table=None if contents is None else str(contents.address),
-        rows=metadata.sinks[name].rows,
+        rows=of.rows,
+        rejected_rows=rejected,
+        quarantined_rows=quarantined,
+        dropped_rows=None if rejected is None else rejected - (quarantined or 0),
         files=sum(share.files or 0 for share in staged),
         bytes=sum(share.bytes or 0 for share in staged),
         table_rows=None if contents is None else contents.rows,

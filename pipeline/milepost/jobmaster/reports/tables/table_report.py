@@ -64,13 +64,14 @@ class TableRule:
     """A rule of the quality gate.
 
     Attributes:
+        severity: None: it judges single rows without `mostly`, so it is always met.
         bounds: its arguments in the spec, without its columns; None: the reader may not see the spec.
         results: of the newest retained checkpoints, newest first, at most `MAX_VERDICTS`.
     """
 
     type: str
     columns: tuple[str, ...]
-    severity: str
+    severity: str | None
     bounds: Mapping[str, Any] | None
     results: tuple[RuleResult, ...]
 
@@ -288,7 +289,7 @@ def _rules(context: JobContext, state: ManifestState | None, name: str) -> Itera
         yield TableRule(
             type=expectation.type,
             columns=tuple(columns),
-            severity=expectation.severity,
+            severity=expectation.severity if expectation.may_be_unmet else None,
             bounds=rule_bounds(expectation),
             results=tuple(results_of(verdicts, expectation.type, ", ".join(columns) or None, same)),
         )

@@ -45,7 +45,8 @@ class FileSourceSpec(SourceSpec):
             segment, `**` across segments. `.gz`, `.zst` and `.bz2` objects are decompressed. A path that matches files
             the job itself writes is refused.
         options: options of the format's pyarrow reader, under their pyarrow names. json and parquet have none. With
-            `newlines_in_values: false` a large csv object is read in parts.
+            `newlines_in_values: false` a large csv object is read in parts. An empty csv field of a string column is
+            null only with `strings_can_be_null: true`; otherwise it is the empty string.
         partitions: additional columns, taken from the `name=value` segments of an object's key.
         columns: the columns of the objects, by name. Every object must have all of them: a csv in its header, a json
             in at least one line. A field that a json line omits is null. Columns that are not declared are ignored. A
