@@ -18,7 +18,7 @@ pytestmark = pytest.mark.deep
 
 SHOWN = {
     "healthy": ("healthy", "300 rows in the newest epoch, none late or unreadable", "Nothing: all input is read."),
-    "late_flood": ("rows missing", "288 of 300 rows late, 288 dropped", "Find out why rows are late or unreadable"),
+    "late_flood": ("rows missing", "288 of 300 rows late (usually ", "Find out why rows are late or unreadable"),
     "empty_source": ("stale", "over the limit of 30 min", "Check what writes the sources"),
     "veto": ("failed", "amount) refused 1 of 300 rows", "-700", "Resume a FAILED job"),
     "paused": ("paused healthy", "paused__epoch is paused: no run starts.", "Unpause"),

@@ -48,31 +48,31 @@ def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
         ([{}] * 5, "good", "1,000 rows in the newest epoch, none late or unreadable"),
         ([{"late": 1}] * 5, "good", "1 of 1,000 rows late, 0 dropped, in the newest epoch"),
         ([{}, {"rows": 58_500, "late": 56_009, "dropped": 120}], "bad",
-         "56,009 of 58,500 rows late, 120 dropped, in the newest epoch (usually 0.0% late, 0.0% dropped)"),
+         "56,009 of 58,500 rows late (usually 0.0%), 120 dropped (usually 0.0%), in the newest epoch"),
         ([{"late": 20}] * 20 + [{"late": 50}], "good", "50 of 1,000 rows late, 0 dropped, in the newest epoch"),
         ([{"late": 20}] * 20 + [{"late": 61}], "warning",
-         "61 of 1,000 rows late, 0 dropped, in the newest epoch (usually 2.0% late)"),
-        ([{"late": 960}] * 50, "bad", "960 of 1,000 rows late, 0 dropped, in the newest epoch (usually 96.0% late)"),
+         "61 of 1,000 rows late (usually 2.0%), 0 dropped, in the newest epoch"),
+        ([{"late": 960}] * 50, "bad", "960 of 1,000 rows late (usually 96.0%), 0 dropped, in the newest epoch"),
         ([{"late": 110}] * 50, "warning",
-         "110 of 1,000 rows late, 0 dropped, in the newest epoch (usually 11.0% late)"),
+         "110 of 1,000 rows late (usually 11.0%), 0 dropped, in the newest epoch"),
         ([{}] * 5 + [{"late": 500}] + [{}] * 3, "warning",
-         "500 of 9,000 rows late, 0 dropped, in the last 9 epochs (usually 0.0% late)"),
+         "500 of 9,000 rows late (usually 0.0%), 0 dropped, in the last 9 epochs"),
         ([{}] * 5 + [{"late": 500}] + [{}] * 60, "good", "1,000 rows in the newest epoch, none late or unreadable"),
         ([{"rows": 20, "late": 1}] * 3, "good", "1 of 20 rows late, 0 dropped, in the newest epoch"),
-        ([{"rows": 9, "late": 9}], "warning", "9 of 9 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),
-        ([{"rows": 10, "late": 10}], "bad", "10 of 10 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),
+        ([{"rows": 9, "late": 9}], "warning", "9 of 9 rows late (usually 0.0%), 0 dropped, in the newest epoch"),
+        ([{"rows": 10, "late": 10}], "bad", "10 of 10 rows late (usually 0.0%), 0 dropped, in the newest epoch"),
         ([{}] * 5 + [{"bad": 300}], "warning",
-         "0 of 1,000 rows late, 300 unreadable, in the newest epoch (usually 0.0% unreadable)"),
+         "0 of 1,000 rows late, 300 unreadable (usually 0.0%), in the newest epoch"),
         ([{}, {"late": 500}, {"rows": 0}], "warning",
-         "500 of 1,000 rows late, 0 dropped, in the newest epoch (usually 0.0% late)"),
+         "500 of 1,000 rows late (usually 0.0%), 0 dropped, in the newest epoch"),
         ([{"judged": 40, "rejected": 0}] * 3, "good",
          "1,000 rows in the newest epoch, none late, unreadable or rejected"),
         ([{"judged": 400, "rejected": 20}] * 20 + [{"judged": 400, "rejected": 39}], "good",
          "0 of 1,000 rows late, 39 of 400 rejected by rules, in the newest epoch"),
         ([{"judged": 40, "rejected": 0}] * 20 + [{"judged": 40, "rejected": 30}], "bad",
-         "0 of 1,000 rows late, 30 of 40 rejected by rules, in the newest epoch (usually 0.0% rejected)"),
+         "0 of 1,000 rows late, 30 of 40 rejected by rules (usually 0.0%), in the newest epoch"),
         ([{"judged": 40, "rejected": 0}] * 20 + [{"judged": 40, "rejected": 11}], "warning",
-         "0 of 1,000 rows late, 11 of 40 rejected by rules, in the newest epoch (usually 0.0% rejected)"),
+         "0 of 1,000 rows late, 11 of 40 rejected by rules (usually 0.0%), in the newest epoch"),
         ([], "unknown", "no epoch has read rows"),
     ],
 )  # fmt: skip
@@ -99,6 +99,17 @@ def test_a_bound_of_the_spec_replaces_what_is_usual(bounds: dict[str, float], gr
     counts["bad"] = 30 if "max_bad_ratio" in bounds else 0
     counts |= {"judged": 100, "rejected": 30} if "max_rejected_ratio" in bounds else {}
     assert judge_completeness(minutes({}, counts), HealthSpec(**bounds)).grade is grade
+
+
+def test_each_share_over_its_bound_is_followed_by_what_it_was_compared_with() -> None:
+    """The dropped rows are within the bound of the spec, and 5 unreadable ones are too few."""
+    past = [{"late": 20, "judged": 40}] * 20
+    counts = {"late": 300, "dropped": 30, "bad": 5, "judged": 100, "rejected": 30}
+    finding = judge_completeness(minutes(*past, counts), HealthSpec(max_dropped_ratio=0.1, max_rejected_ratio=0.125))
+    assert finding.text == (
+        "300 of 1,000 rows late (usually 2.0%), 30 dropped, 5 unreadable, "
+        "30 of 100 rejected by rules (over the limit of 12.5%), in the newest epoch"
+    )
 
 
 def hourly(count: int, lag_ms: int = 5 * MINUTE_MS) -> list[EpochCounts]:
@@ -167,7 +178,7 @@ def test_a_job_that_sets_most_of_its_rows_aside_is_not_healthy(tmp_path: Path) -
     assert (status.condition, status.exit_code, status.healthy) == (Condition.ROWS_MISSING, 6, False)
     assert status.verdict is not None and status.verdict.grade is Grade.BAD
     told = milepost("status", spec)
-    assert told.exit_code == 6 and "12 of 13 rows late, 12 dropped, in the newest epoch" in told.stdout
+    assert told.exit_code == 6 and "12 of 13 rows late (usually 0.0%), 12 dropped (usually" in told.stdout
     series = milepost("status", spec, "--format", "prometheus").stdout
     assert 'milepost_job_complete{job="small",grade="bad"} 1' in series
 
@@ -222,4 +233,4 @@ def test_epochs_that_are_no_longer_retained_say_what_is_usual(tmp_path: Path) ->
     verdict = job.master.reports.status().verdict
     assert verdict is not None
     assert verdict.right.text == "1 of 1 rule met; 5 of the last 6 epochs had a warning"
-    assert verdict.complete.text == "0 of 100 rows late, 30 unreadable, in the newest epoch (usually 10.0% unreadable)"
+    assert verdict.complete.text == "0 of 100 rows late, 30 unreadable (usually 10.0%), in the newest epoch"

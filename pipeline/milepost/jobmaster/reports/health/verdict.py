@@ -30,7 +30,6 @@ _GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
 
 _MOST = 0.5
 _TIMES_USUAL, _HIGHEST_BOUND = 3, 0.1
-_WORDS = {"bad": "unreadable"}
 _LEAST_BOUNDS = {"late": 0.01, "dropped": 0.001, "bad": 0.01, "rejected": 0.01}
 
 
@@ -202,13 +201,24 @@ def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochC
     if not any(counts.values()):
         none = "none late, unreadable or rejected" if has_rules else "none late or unreadable"
         return Finding(Grade.GOOD, f"{counted(rows, 'row')} {where}, {none}")
-    text = f"{counts['late']:,} of {counted(rows, 'row')} late"
-    text += f", {counts['dropped']:,} dropped" if counts["late"] else ""
-    text += f", {counts['bad']:,} unreadable" if counts["bad"] else ""
-    if counts["rejected"]:
-        text += f", {counts['rejected']:,} of {sum(one.judged or 0 for one in judged):,} rejected by rules"
-    unusual = [f"{usual[kind]:.1%} {_WORDS.get(kind, kind)}" for kind, grade in grades.items() if grade > Grade.GOOD]
-    return Finding(max(grades.values()), f"{text}, {where}" + (f" (usually {', '.join(unusual)})" if unusual else ""))
+    share = f"of {sum(one.judged or 0 for one in judged):,} rejected by rules"
+    texts = {
+        "late": f"{counts['late']:,} of {counted(rows, 'row')} late",
+        "dropped": f"{counts['dropped']:,} dropped" if counts["late"] else "",
+        "bad": f"{counts['bad']:,} unreadable" if counts["bad"] else "",
+        "rejected": f"{counts['rejected']:,} {share}" if counts["rejected"] else "",
+    }
+    parts = [
+        text + ("" if grades[kind] is Grade.GOOD else f" ({_compared(usual[kind], limits[kind])})")
+        for kind, text in texts.items()
+        if text
+    ]
+    return Finding(max(grades.values()), ", ".join([*parts, where]))
+
+
+def _compared(usual: float, limit: float | None) -> str:
+    """Return what a share that is too high was compared with. limit: by the spec."""
+    return f"usually {usual:.1%}" if limit is None else f"over the limit of {100 * limit:.4g}%"
 
 
 def _bound(kind: str, usual: float) -> float:
