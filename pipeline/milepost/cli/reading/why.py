@@ -127,12 +127,11 @@ def _show(origin: RowOrigin, output: Output) -> None:
     output.text(f"{origin.sink} at checkpoint {origin.checkpoint_id}{copies}")
     (row,) = as_rows(origin.row, text_or_base64)
     output.table([*row], [[*row.values()]], breakable=True)
-    output.text()
-    output.text(f"back to the input, over {counted(origin.epochs, 'epoch')}")
-    output.table(
-        ["step", "kind", "rows", "selected by"],
-        [[step.uid, step.kind, step.rows, ", ".join(step.by) or "nothing: every row"] for step in origin.steps],
-    )
+    if origin.steps:
+        output.text()
+        output.text(f"back to the input, over {counted(origin.epochs, 'epoch')}")
+        steps = [[step.uid, step.kind, step.rows, ", ".join(step.by) or "nothing: every row"] for step in origin.steps]
+        output.table(["step", "kind", "rows", "selected by"], steps)
     for item in origin.inputs:
         output.text()
         more = f", the first {len(item.places)}" if item.count > len(item.places) else ""

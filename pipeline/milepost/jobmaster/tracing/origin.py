@@ -97,7 +97,7 @@ class RowOrigin:
         row: the row of the table. copies: number of equal rows.
         is_proven: whether a replay of the listed inputs alone made the row.
         problem: why it is not proven; None if it is.
-        steps: from the table to the input.
+        steps: from the table to the input; () if the row was published before the cut.
         not_narrowed: sources that were replayed whole, because no column of the row narrows them.
         cut: where the list begins; None: at the first epoch.
     """

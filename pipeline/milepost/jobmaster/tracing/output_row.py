@@ -31,20 +31,22 @@ class OutputRow:
     row: pa.Table
     copies: int
 
-    def is_made_by(
-        self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]], before: Sequence[pa.Table] = ()
-    ) -> bool:
+    def copies_among(self, rows: Sequence[pa.Table]) -> int:
+        """Return how often some rows are equal to this one."""
+        (expected,) = exact_rows(self.row)
+        names = self.row.column_names
+        return sum(exact_rows(table.select(names)).count(expected) for table in rows if table.num_rows)
+
+    def is_made_by(self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]]) -> bool:
         """Return whether a replay emitted this row for the sink, exactly as often as the table has it.
 
-        Args:
-            before: rows that the table had where the replay began.
+        Rows that the table had where the replay began do not count: the replay did not make them.
         """
         names = self.row.column_names
         (expected,) = exact_rows(self.row)
-        tables = [table for table in (*before, *emitted.get(sink.output, ())) if table.num_rows]
+        tables = [table for table in emitted.get(sink.output, ()) if table.num_rows]
         if sink.mode != "upsert":
-            rows = [row for table in tables for row in exact_rows(table.select(names))]
-            return rows.count(expected) == self.copies
+            return self.copies_among(tables) == self.copies
         newest: Any = None  # the last row of the key counts; a delete removes it
         for table in tables:
             of_key = selected(table, [KnownValues.of(self.row.select(list(sink.key)))])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -57,10 +57,22 @@ class KnownValues:
             for suffix in ("", _FROM, _BEFORE):
                 if shown + suffix in self.columns:
                     known[of_input + suffix] = self.columns[shown + suffix]
-        if trace.span is not None and {trace.span.start, trace.span.end} <= self.columns.keys():
-            known[trace.span.time + _FROM] = self.columns[trace.span.start]
-            known[trace.span.time + _BEFORE] = self.columns[trace.span.end]
+        if trace.span is not None and {trace.span.start, trace.span.end} & self.columns.keys():
+            starts, ends = self.columns.get(trace.span.start), self.columns.get(trace.span.end)
+            known[trace.span.time + _FROM] = starts or _moved(ends or (), -trace.span.within)
+            known[trace.span.time + _BEFORE] = ends or _moved(starts or (), trace.span.within)
         return KnownValues(known)
+
+
+def _moved(times: Sequence[datetime | None], by: timedelta) -> list[datetime | None]:
+    """Return times moved; None where there is no such time."""
+    moved: list[datetime | None] = []
+    for time in times:
+        try:
+            moved.append(None if time is None else time + by)
+        except OverflowError:
+            moved.append(None)
+    return moved
 
 
 def selected(rows: pa.Table, alternatives: Iterable[KnownValues]) -> pa.Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,7 +22,7 @@ from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.jobmaster.tracing.origin import StartState
 from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.jobspec.graph import JobGraph
-from milepost.operators.base import SIDES
+from milepost.operators.base import SIDES, RowTrace
 from milepost.protocol.landed import is_reference
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId
 from milepost.sources import SourceObject
@@ -175,5 +176,16 @@ def _known_keys(
     key = {one if isinstance(one, str) else one[side] for one in getattr(spec, "key", ())}
     traces = spec.row_traces([tuple(node.columns) for node in nodes], [node.event_time for node in nodes])
     of_side = [trace for trace in traces if trace.position == side]
-    known = [one.through(trace, picked=False).columns for one in needed[uid] for trace in of_side]
-    return [KnownValues({name: values for name, values in columns.items() if name in key}) for columns in known]
+    return [
+        KnownValues({name: values for name, values in known.items() if name in key} | _known_window(one, trace))
+        for one in needed[uid]
+        for trace in of_side
+        for known in (one.through(trace, picked=False).columns,)
+    ]
+
+
+def _known_window(row: KnownValues, trace: RowTrace) -> dict[str, Sequence[Any]]:
+    """Return the known bounds of a window of fixed length. The state of a session may have others than its row."""
+    if trace.span is None or trace.span.is_session:
+        return {}
+    return {name: row.columns[name] for name in (trace.span.start, trace.span.end) if name in row.columns}

@@ -163,16 +163,16 @@ class _Trace:
         needed = self._walk.narrowed(known)
         epochs = self._read(needed)
         emitted = self._replay.run(epochs)
-        before = self._before(row, table)
-        is_made = row.is_made_by(self._sink, emitted, before)
+        is_made = row.is_made_by(self._sink, emitted)
+        problem = None if is_made else self._published_before(row, table, emitted)
         found: list[NodeRows] = []
         is_proven = False
         key = self._sink.key if not is_made and self._sink.key else row.row.column_names
         start = self._walk.start(KnownValues.of(row.row.select(list(key))))
-        for picked in (True, False):
+        for picked in (True, False) if problem is None else ():
             found = self._walk.traced(start, emitted, picked=picked)
             alone = self._replay.run(epochs, _only(found)) if is_made else {}
-            is_proven = is_made and row.is_made_by(self._sink, alone, before)
+            is_proven = is_made and row.is_made_by(self._sink, alone)
             if is_proven:
                 break
         streams = [rows for rows in found if rows.uid in self._context.spec.streams]
@@ -184,7 +184,7 @@ class _Trace:
             copies=row.copies,
             epochs=len(epochs),
             is_proven=is_proven,
-            problem=None if is_proven else self._problem(is_made=is_made),
+            problem=None if is_proven else problem or self._problem(is_made=is_made),
             steps=tuple(self._step(rows) for rows in found),
             inputs=tuple(self._input(rows, epochs) for rows in streams),
             cut=self._cut(needed),
@@ -194,7 +194,7 @@ class _Trace:
     def why_absent(self, known: KnownValues) -> str:
         """Return which input rows are not in the table although they have these values; "." if there are none."""
         needed = self._walk.narrowed(known)
-        late = [*self._walk.late(needed)]
+        late = [of_input for of_input in self._walk.late(needed) if all(one.columns for one in of_input.alternatives)]
         if not late:
             return "."
         epochs = self._read(needed)
@@ -219,17 +219,27 @@ class _Trace:
 
         return self._replay.read(self._start.ranges, retain)
 
-    def _before(self, row: OutputRow, table: str) -> list[pa.Table]:
-        """Return the rows that the table had where the replay begins, as far as they may be this row."""
+    def _published_before(self, row: OutputRow, table: str, emitted: Mapping[str, Sequence[pa.Table]]) -> str | None:
+        """Return that the row was published where the replay begins, or before that; None: it was not."""
         if self._start.base is None:
-            return []
-        names = list(self._sink.key) or row.row.column_names
+            return None
+        base = int(self._start.base.checkpoint_id)
         try:
-            rows = Tables(self._context).read(table, int(self._start.base.checkpoint_id))
+            rows = Tables(self._context).read(table, base)
         except NotFound:  # the sink had no table yet
-            return []
-        known = KnownValues.of(row.row.select(names))
-        return [selected(piece.select(row.row.column_names), [known]) for piece in rows]
+            return None
+        known = KnownValues.of(row.row)
+        copies = row.copies_among([selected(piece.select(row.row.column_names), [known]) for piece in rows])
+        made = emitted.get(self._sink.output, ())
+        if self._sink.mode == "upsert":
+            of_key = KnownValues.of(row.row.select(list(self._sink.key)))
+            copies = 0 if any(selected(piece, [of_key]).num_rows for piece in made) else copies
+        elif copies + row.copies_among(made) != row.copies:
+            return None
+        if not copies:
+            return None
+        of_all = f"{copies} of {row.copies} copies were " if copies < row.copies else ""
+        return f"{of_all}published by checkpoint {base}, before the cut; its input is not listed"
 
     def _cut(self, needed: Mapping[str, Sequence[KnownValues]]) -> OriginCut | None:
         base, reason = self._start.base, self._start.reason

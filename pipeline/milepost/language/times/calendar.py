@@ -32,6 +32,11 @@ class Calendar:
         """Lower bound of the length of a period, ignoring the hour that a clock change skips."""
         return timedelta(days=self.count * _SHORTEST[self.unit])
 
+    @property
+    def longest(self) -> timedelta:
+        """Upper bound of the length of a period, ignoring the hour that a clock change adds."""
+        return timedelta(days=self.count * (31 if self.unit == "mo" else self._days))
+
     def period(self, day: date) -> int:
         """Return the number of the period that contains a day. Period 0 contains 1970-01-01.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,15 @@ class TimeSpan:
 
     Attributes:
         time: event time column of the input. start, end: output columns; the end is exclusive.
+        within: where only one of them is known, how far from it the rows are at most.
+        is_session: whether a window grows with its rows.
     """
 
     time: str
     start: str
     end: str
+    within: timedelta
+    is_session: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ MOST_PANES = 1_000
 """Maximum panes per window: as many partial results are merged when the window fires."""
 
 _DAY = timedelta(days=1)
+_CLOCK_CHANGE = timedelta(hours=1)
 
 
 def _length(text: object) -> timedelta | Calendar:
@@ -168,6 +169,16 @@ class Windows(SpecModel):
         return Calendar(step // _DAY, "d")
 
     @property
+    def longest(self) -> timedelta:
+        """How long a window is at most. Of a session, how long after its start a row surely belongs to it."""
+        if self.session is not None:
+            return self.session.gap
+        size = self.tumbling if self.sliding is None else self.sliding.size
+        assert size is not None
+        length = size.longest if isinstance(size, Calendar) else size
+        return length if self.timezone is None else length + _CLOCK_CHANGE
+
+    @property
     def step(self) -> timedelta | Calendar | None:
         """Distance between the starts of two windows. None for sessions, which begin with a row."""
         return self.tumbling if self.sliding is None else self.sliding.slide
@@ -270,7 +281,8 @@ class WindowOperator(KeyedOperator):
 
     def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
         (time,) = times
-        span = None if time is None else TimeSpan(time, WINDOW_START, WINDOW_END)
+        is_session = self.window.session is not None
+        span = None if time is None else TimeSpan(time, WINDOW_START, WINDOW_END, self.window.longest, is_session)
         return (RowTrace(0, same_names(self.key), span=span),)
 
     @property

@@ -49,7 +49,7 @@ def test_nothing_known_selects_every_row_and_no_alternative_none() -> None:
 
 
 def test_a_span_is_that_of_its_own_key_and_without_its_end() -> None:
-    trace = RowTrace(0, same_names(["k"]), span=TimeSpan("t", "start", "end"))
+    trace = RowTrace(0, same_names(["k"]), span=TimeSpan("t", "start", "end", timedelta(hours=1)))
     windows = pa.table(
         {"k": ["a", "b"], "start": [NOON, NOON + timedelta(hours=1)], "end": [NOON + timedelta(hours=1)] * 2}
     )

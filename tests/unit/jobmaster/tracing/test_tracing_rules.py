@@ -122,14 +122,56 @@ def test_after_deleted_input_the_list_begins_at_the_state_of_a_retained_checkpoi
 
 def test_a_trace_may_begin_at_a_retained_checkpoint(job: TracedJob) -> None:
     origin = job.origin("totals", {"k": "b"}, limits=TraceLimits(since=1))
-    assert origin.is_proven, "the row is the one of checkpoint 1"
+    assert not origin.is_proven, "the row is the one of checkpoint 1"
     assert (origin.epochs, listed(origin)) == (1, [])
+    assert origin.problem == "published by checkpoint 1, before the cut; its input is not listed"
 
 
-@pytest.mark.parametrize("sink", ["hourly", "newest", "paid", "best"])
-def test_a_row_that_is_older_than_the_beginning_is_proven_by_state_alone(job: TracedJob, sink: str) -> None:
+@pytest.mark.parametrize("sink", ["newest", "paid", "best"])
+def test_a_row_that_was_published_before_the_cut_is_not_proven(job: TracedJob, sink: str) -> None:
     origin = job.origin(sink, {"id": 1} if sink == "paid" else {"k": "b"}, limits=TraceLimits(since=1))
+    assert not origin.is_proven
+    assert origin.problem == "published by checkpoint 1, before the cut; its input is not listed"
+    assert (origin.steps, origin.inputs) == ((), ())
+
+
+def test_a_window_that_fired_after_the_cut_is_proven_by_its_state(job: TracedJob) -> None:
+    origin = job.origin("hourly", {"k": "b"}, limits=TraceLimits(since=1))
     assert origin.is_proven
+    assert origin.cut is not None and [table.rows.num_rows for table in origin.cut.state] == [1]
+
+
+def test_state_of_another_window_of_the_key_proves_no_window_of_before_the_cut(job: TracedJob) -> None:
+    job.land("orders", "3.csv", _HEADER, "5,a,2,2026-01-01T16:00:00Z")
+    job.land("payments", "3.csv", "k,paid,at", "a,1,2026-01-01T16:00:00Z")
+    job.run()
+    values = {"k": "a", "window_start": "2026-01-01T10:00:00Z"}
+    origin = job.origin("hourly", values, limits=TraceLimits(since=2))
+    assert not origin.is_proven
+    assert origin.problem == "published by checkpoint 2, before the cut; its input is not listed"
+    assert origin.cut is not None and origin.cut.state == (), "the state is of the window of 13:00"
+    later = job.origin("hourly", {**values, "window_start": "2026-01-01T13:00:00Z"}, limits=TraceLimits(since=2))
+    assert later.is_proven
+    assert later.cut is not None and len(later.cut.state) == 1
+
+
+@pytest.mark.parametrize("values", [{"window_start": "2026-01-01T07:00:00Z"}, {"window_end": "2026-01-01T11:00:00Z"}])
+def test_late_rows_of_other_windows_are_not_named(job: TracedJob, values: dict[str, str]) -> None:
+    with pytest.raises(NotFound) as refused:
+        job.origin("hourly", {"k": "a", "n": 9, **values})
+    assert "late" not in refused.value.message
+
+
+@pytest.mark.parametrize("values", [{"window_start": "2026-01-01T08:00:00Z"}, {"window_end": "2026-01-01T09:00:00Z"}])
+def test_a_late_row_is_named_by_one_bound_of_its_window(job: TracedJob, values: dict[str, str]) -> None:
+    with pytest.raises(NotFound, match=re.escape("1 row was late at operator hourly: 2.csv, line 4,")):
+        job.origin("hourly", {"k": "a", **values})
+
+
+def test_no_late_row_is_named_where_no_value_leads_to_one(job: TracedJob) -> None:
+    with pytest.raises(NotFound) as refused:
+        job.origin("hourly", {"n": 9})
+    assert "late" not in refused.value.message
 
 
 def test_a_trace_begins_only_at_an_older_retained_checkpoint(job: TracedJob) -> None:
