@@ -17,6 +17,7 @@ import pytest
 from milepost.epoch import decode_metadata
 from milepost.errors import CheckpointError, NotFound, QualityGateFailed, StoreUnavailable
 from milepost.jobmaster import CheckpointDetails, Condition, Session
+from milepost.quality import decode_veto
 from milepost.sinks.table.table_sink import TableSink
 from milepost.views import View, checkpoint_view, table_view
 from milepost_testkit import wording
@@ -248,6 +249,9 @@ def test_too_many_refused_rows_veto_the_epoch_and_their_values_are_shown(tmp_pat
     assert refusal["rows"] == [{"k": -3}, {"k": -2}, {"k": -1}]
     assert (refusal["observed"]["element_count"], refusal["observed"]["unexpected_count"]) == (20, 3)
     assert refusal["observed"]["required_percent"] == 90
+    (stored,) = (path for path in (tmp_path / "store").rglob("*veto*") if path.is_file())
+    former = stored.read_bytes().replace(b"refused_rows", b"quarantined_rows")
+    assert decode_veto(former, "the veto")["refusals"] == veto["refusals"]
 
 
 def test_an_epoch_of_which_all_rows_are_refused_publishes_only_those(tmp_path: Path) -> None:
