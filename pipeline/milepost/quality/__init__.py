@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from milepost.quality.row_rules import RowRules as RowRules
     from milepost.quality.row_rules import merge_rejected as merge_rejected
     from milepost.quality.row_rules import refused_positions as refused_positions
+    from milepost.quality.row_rules import rule_label as rule_label
     from milepost.quality.verdict import ExpectationResult as ExpectationResult
     from milepost.quality.verdict import GateVerdict as GateVerdict
     from milepost.quality.verdict import Verdict as Verdict

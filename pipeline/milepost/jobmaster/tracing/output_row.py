@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -25,11 +25,13 @@ class OutputRow:
     """A row of a table.
 
     Attributes:
-        row: the one row. copies: how often the table has it.
+        row: the one row, with the columns that operators made. copies: how often the table has it.
+        shown: the row with all columns of its table: a rejected row also has its rule and object.
     """
 
     row: pa.Table
     copies: int
+    shown: pa.Table
 
     def copies_among(self, rows: Sequence[pa.Table]) -> int:
         """Return how often some rows are equal to this one."""
@@ -57,28 +59,38 @@ class OutputRow:
         return exact_rows(newest.select(names)) == [expected]
 
 
-def find_row(sink: str, pieces: Iterable[pa.Table], known: KnownValues) -> OutputRow | None:
+def find_row(
+    sink: str, read: Callable[[], Iterable[pa.Table]], known: KnownValues, names: Sequence[str]
+) -> OutputRow | None:
     """Return the row of a table with known values; None: it has none.
 
-    Raises: InvalidRequest: several different rows match.
+    Args:
+        read: returns the rows of the table. names: the columns that operators made.
+    Raises:
+        InvalidRequest: several different rows match.
     """
-    found: list[pa.Table] = []
-    for piece in pieces:
-        rows = selected(piece, [known])
-        if rows.num_rows:
-            found.append(rows)
+    found = [rows for piece in read() if (rows := selected(piece, [known])).num_rows]
     if not found:
         return None
     rows = pa.concat_tables(found)
-    exact = exact_rows(rows)
+    exact = exact_rows(rows.select(names))
     if any(row != exact[0] for row in exact):
-        differ = [name for at, name in enumerate(rows.column_names) if len({repr(row[at]) for row in exact}) > 1]
+        differ = [name for at, name in enumerate(names) if len({repr(row[at]) for row in exact}) > 1]
         raise InvalidRequest(
             f"sink {sink}: {len(exact)} rows of its table match, and they differ. Nothing was read again.",
             hint=f"name one of them: they differ in {', '.join(differ[:_NAMED])}",
             sink=sink,
         )
-    return OutputRow(rows.slice(0, 1), len(exact))
+    shown = rows.slice(0, 1)
+    for at, name in enumerate(rows.column_names):
+        if name not in names:  # equal rows of several objects are one row
+            values = [value for value in dict.fromkeys(rows.column(name).to_pylist()) if value is not None]
+            shown = shown.set_column(at, name, pa.array(["; ".join(values) or None], pa.string()))
+    row = OutputRow(rows.slice(0, 1).select(names), len(exact), shown)
+    if known.columns.keys() <= set(names):
+        return row
+    same = KnownValues.of(row.row)
+    return replace(row, copies=row.copies_among([selected(piece.select(names), [same]) for piece in read()]))
 
 
 def known_values(sink: str, schema: pa.Schema, values: Mapping[str, str]) -> KnownValues:

@@ -33,6 +33,8 @@ from milepost.jobmaster.tracing.walk import NodeRows, Walk
 from milepost.jobspec.graph import SinkInput
 from milepost.operators.base import BAD, REJECTED_COLUMNS
 from milepost.protocol.records import CheckpointId, CompletedCheckpoint
+from milepost.quality import rule_label
+from milepost.spill import SpilledRows
 
 MOST_ROWS = 1_000_000
 """Input rows that a trace holds. More of them are too many to replay in one process."""
@@ -86,10 +88,14 @@ class Tracing:
         checkpoint = tables.checkpoint(at)
         sink_input = _judged(context, sink)
         _check_supported(context, sink_input)
-        rows = tables.read(sink, int(checkpoint.checkpoint_id))
-        names = [name for name in rows.schema.names if sink_input.sink == sink or name not in REJECTED_COLUMNS]
-        known = known_values(sink, pa.schema([rows.schema.field(name) for name in names]), values)
-        row = find_row(sink, (piece.select(names) for piece in rows), known)
+
+        def read() -> SpilledRows:
+            return tables.read(sink, int(checkpoint.checkpoint_id))
+
+        schema = read().schema
+        names = [name for name in schema.names if sink_input.sink == sink or name not in REJECTED_COLUMNS]
+        known = known_values(sink, schema, values)
+        row = find_row(sink, read, known, names)
         with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
             trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder))
             if row is not None:
@@ -99,7 +105,7 @@ class Tracing:
             message = f"sink {sink}: its table has no row with {named} at checkpoint {at_id}"
             raise NotFound(
                 f"{message}{trace.why_absent(known)}",
-                hint=_rejected_hint(context, sink),
+                hint=_refused_hint(context, sink),
                 sink=sink,
                 checkpoint_id=int(at_id),
             )
@@ -111,10 +117,15 @@ def _judged(context: JobContext, sink: str) -> SinkInput:
     return inputs[inputs[sink].rejected_by or sink]
 
 
-def _rejected_hint(context: JobContext, sink: str) -> str:
-    """Return where rows are that the rules of a sink rejected; "" if it has none."""
+def _refused_hint(context: JobContext, sink: str) -> str:
+    """Return where rows are that the rules of a sink refused, and which rules drop rows; "" if it has none."""
     readers = [rows.sink for rows in context.graph.sink_inputs.values() if rows.rejected_by == sink]
-    return f"a rule may have rejected it: look in table {' or '.join(readers)}" if readers else ""
+    suites = [suite for suite in context.spec.quality if suite.sink == sink]
+    drop = [rule_label(rule) for suite in suites for rule in suite.row_rules.values() if rule.on_fail == "drop"]
+    hints = [f"a rule may have rejected it: look in table {' or '.join(readers)}"] if readers else []
+    if drop:
+        hints.append(f"rule {' or '.join(drop)} (on_fail: drop) may have dropped it, and a dropped row is in no table")
+    return "; ".join(hints)
 
 
 def _check_supported(context: JobContext, sink: SinkInput) -> None:
@@ -180,7 +191,7 @@ class _Trace:
             job=self._context.spec.name,
             sink=self._sink.sink,
             checkpoint_id=int(self._at),
-            row=row.row,
+            row=row.shown,
             copies=row.copies,
             epochs=len(epochs),
             is_proven=is_proven,
