@@ -36,15 +36,20 @@ class OutputRow:
     def copies_among(self, rows: Sequence[pa.Table]) -> int:
         """Return how often some rows are equal to this one."""
         (expected,) = exact_rows(self.row)
-        names = self.row.column_names
-        return sum(exact_rows(table.select(names)).count(expected) for table in rows if table.num_rows)
+        return sum(exact_rows(self.columns_of(table)).count(expected) for table in rows if table.num_rows)
+
+    def columns_of(self, rows: pa.Table) -> pa.Table:
+        """Return this row's columns of other rows; null where another version of the spec did not have them."""
+        for field in self.row.schema:
+            if field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows.select(self.row.column_names)
 
     def is_made_by(self, sink: SinkInput, emitted: Mapping[str, Sequence[pa.Table]]) -> bool:
         """Return whether a replay emitted this row for the sink, exactly as often as the table has it.
 
         Rows that the table had where the replay began do not count: the replay did not make them.
         """
-        names = self.row.column_names
         (expected,) = exact_rows(self.row)
         tables = [table for table in emitted.get(sink.output, ()) if table.num_rows]
         if sink.mode != "upsert":
@@ -56,7 +61,7 @@ class OutputRow:
                 newest = of_key.slice(of_key.num_rows - 1)
         if newest is None or (DELETED_COLUMN in newest.column_names and newest.column(DELETED_COLUMN)[0].as_py()):
             return False
-        return exact_rows(newest.select(names)) == [expected]
+        return exact_rows(self.columns_of(newest)) == [expected]
 
 
 def find_row(

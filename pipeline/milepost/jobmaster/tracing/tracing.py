@@ -240,7 +240,7 @@ class _Trace:
         except NotFound:  # the sink had no table yet
             return None
         known = KnownValues.of(row.row)
-        copies = row.copies_among([selected(piece.select(row.row.column_names), [known]) for piece in rows])
+        copies = row.copies_among([selected(row.columns_of(piece), [known]) for piece in rows])
         made = emitted.get(self._sink.output, ())
         if self._sink.mode == "upsert":
             of_key = KnownValues.of(row.row.select(list(self._sink.key)))

@@ -212,6 +212,14 @@ def test_a_row_that_the_spec_of_today_would_not_make_is_not_proven(job: TracedJo
     )
 
 
+def test_a_column_that_the_spec_of_today_no_longer_makes_leaves_the_row_unproven(job: TracedJob) -> None:
+    spec = job.folder / "config" / "traced.yaml"
+    text = spec.read_text()
+    spec.write_text(text.replace("sequence_by: [t, id]}", "sequence_by: [t, id], columns: [id, k, t]}"))
+    origin = job.origin("newest", {"k": "a"})
+    assert not origin.is_proven and "makes another row" in (origin.problem or "")
+
+
 def test_a_trace_writes_nothing(job: TracedJob) -> None:
     def files() -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in job.folder.rglob("*") if path.is_file()}
