@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 600
 _ROWS = 20
+_SILENT_S = 2.0
 
 
 def register(app: typer.Typer) -> None:
@@ -48,6 +49,7 @@ def why(
     verbose: Verbose = False,
 ) -> None:
     """Show which input rows made a row of a table. Reads the recorded input again, and writes nothing."""
+    from milepost.cli.terminal.progress import EpochProgress
     from milepost.jobmaster import TraceLimits
     from milepost.spark.local import LocalTracer
 
@@ -55,7 +57,8 @@ def why(
     named = _named(values)
     master = open_job(job, ahead=True)
     limits = TraceLimits(time_limit, rows, since)
-    origin = master.tracing.origin(sink, named, LocalTracer(), checkpoint_at(master, at), limits)
+    with EpochProgress(first_after_s=_SILENT_S) as progress:
+        origin = master.tracing.origin(sink, named, LocalTracer(), checkpoint_at(master, at), limits, progress)
     if output.json:
         output.document(_document(origin), ok=origin.is_proven)
     else:

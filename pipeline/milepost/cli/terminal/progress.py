@@ -29,9 +29,13 @@ class EpochProgress:
     """Display the steps of an epoch. A context manager to call with the name of each step.
 
     A step with an estimate is shown with its percentage and remaining time.
+
+    Args:
+        first_after_s: when the first line is shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first_after_s: float = _LINE_EVERY_S) -> None:
+        self._first_after_s = first_after_s
         self._step = "start"
         self._started = self._step_began = time.monotonic()
         self._estimate: Callable[[], int | None] | None = None
@@ -72,8 +76,9 @@ class EpochProgress:
         self._estimate = estimate
 
     def _show_again(self) -> None:
-        every_s = _LINE_EVERY_S if self._bar is None else _MOVE_EVERY_S
+        every_s = self._first_after_s if self._bar is None else _MOVE_EVERY_S
         while not self._stopped.wait(every_s):
+            every_s = _LINE_EVERY_S if self._bar is None else _MOVE_EVERY_S
             self._read_estimate()
             if self._stopped.is_set():
                 return

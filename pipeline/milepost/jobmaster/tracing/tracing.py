@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.epoch import OBJECT, RECORD, EpochTracer, counted
+from milepost.epoch import OBJECT, RECORD, EpochTracer, RowFilter, counted
 from milepost.errors import CheckpointExpired, InvalidRequest, NotFound
 from milepost.jobmaster.compatibility.spec_check import check_compatible
 from milepost.jobmaster.job.code import read_code
@@ -26,7 +26,7 @@ from milepost.jobmaster.reports.tables.tables import Tables
 from milepost.jobmaster.tracing.origin import OriginCut, OriginInput, OriginStep, RowOrigin
 from milepost.jobmaster.tracing.output_row import OutputRow, find_row, known_values
 from milepost.jobmaster.tracing.places import find_places
-from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch, Replay
+from milepost.jobmaster.tracing.replay import EPOCH, Emitted, ReadEpoch, Replay
 from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.jobmaster.tracing.starts import find_start, start_state
 from milepost.jobmaster.tracing.walk import NodeRows, Walk
@@ -70,19 +70,21 @@ class Tracing:
         tracer: EpochTracer,
         at: int | None = None,
         limits: TraceLimits | None = None,
+        progress: Callable[[str], None] | None = None,
     ) -> RowOrigin:
         """Return the input rows that made a row of a table.
 
         Args:
             values: column -> value as text, which one row has.
             at: a retained checkpoint; None: the head.
+            progress: called with the name of each step that begins.
         Raises:
             NotFound: no such sink, checkpoint or row. It says which input rows were late, and so not in the table.
             InvalidRequest: rows of this sink cannot be traced, or several rows match; no recorded input leads to the
                 checkpoint.
             SourceChanged: recorded input was deleted or has changed. StateCorrupt: a record cannot be read.
         """
-        context, limits = self._context, limits or TraceLimits()
+        context, limits, progress = self._context, limits or TraceLimits(), progress or _quiet
         context.sink(sink)
         tables = Tables(context)
         checkpoint = tables.checkpoint(at)
@@ -92,12 +94,13 @@ class Tracing:
         def read() -> SpilledRows:
             return tables.read(sink, int(checkpoint.checkpoint_id))
 
+        progress(f"find the row in table {sink}")
         schema = read().schema
         names = [name for name in schema.names if sink_input.sink == sink or name not in REJECTED_COLUMNS]
         known = known_values(sink, schema, values)
         row = find_row(sink, read, known, names)
         with tempfile.TemporaryDirectory(prefix="milepost-why-") as folder:
-            trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder))
+            trace = _Trace(context, sink_input, checkpoint, tracer, limits, Path(folder), progress)
             if row is not None:
                 return replace(trace.origin(row, sink), sink=sink)
             named = ", ".join(f"{name}={text}" for name, text in values.items())
@@ -109,6 +112,10 @@ class Tracing:
                 sink=sink,
                 checkpoint_id=int(at_id),
             )
+
+
+def _quiet(_: str) -> None:
+    return None
 
 
 def _judged(context: JobContext, sink: str) -> SinkInput:
@@ -145,6 +152,7 @@ class _Trace:
 
     Args:
         folder: local folder for the state of replays.
+        progress: called with the name of each step that begins.
     """
 
     def __init__(
@@ -155,11 +163,14 @@ class _Trace:
         tracer: EpochTracer,
         limits: TraceLimits,
         folder: Path,
+        progress: Callable[[str], None],
     ) -> None:
         self._context, self._sink, self._checkpoint = context, sink, checkpoint
         self._at = checkpoint.checkpoint_id
         code = read_code(context)
         loaded = code.load(context)
+        self._progress, self._step_name = progress, ""
+        progress("check the recorded input")
         self._limits, self._until = limits, time.monotonic() + limits.seconds
         self._start = find_start(context, self._at, limits.since)
         check_compatible(context, self._start.base, code, loaded)
@@ -173,7 +184,7 @@ class _Trace:
         known = KnownValues.of(row.row)
         needed = self._walk.narrowed(known)
         epochs = self._read(needed)
-        emitted = self._replay.run(epochs)
+        emitted = self._run(epochs)
         is_made = row.is_made_by(self._sink, emitted)
         problem = None if is_made else self._published_before(row, table, emitted)
         found: list[NodeRows] = []
@@ -182,7 +193,7 @@ class _Trace:
         start = self._walk.start(KnownValues.of(row.row.select(list(key))))
         for picked in (True, False) if problem is None else ():
             found = self._walk.traced(start, emitted, picked=picked)
-            alone = self._replay.run(epochs, _only(found)) if is_made else {}
+            alone = self._run(epochs, _only(found)) if is_made else {}
             is_proven = is_made and row.is_made_by(self._sink, alone)
             if is_proven:
                 break
@@ -209,7 +220,7 @@ class _Trace:
         if not late:
             return "."
         epochs = self._read(needed)
-        emitted = self._replay.run(epochs)
+        emitted = self._run(epochs)
         texts = []
         for of_input in late:
             rows = of_input.among(emitted)
@@ -228,7 +239,13 @@ class _Trace:
         def retain(source: str, rows: pa.Table) -> pa.Table:
             return self._retain(source, rows, needed)
 
+        self._step_name = "read the input of"
         return self._replay.read(self._start.ranges, retain)
+
+    def _run(self, epochs: Sequence[ReadEpoch], retain: RowFilter | None = None) -> Emitted:
+        """Replay the epochs. retain: as in `Replay.run`."""
+        self._step_name = "replay" if retain is None else "replay the listed rows of"
+        return self._replay.run(epochs, retain)
 
     def _published_before(self, row: OutputRow, table: str, emitted: Mapping[str, Sequence[pa.Table]]) -> str | None:
         """Return that the row was published where the replay begins, or before that; None: it was not."""
@@ -271,7 +288,8 @@ class _Trace:
         return retained
 
     def _check_time(self, next_id: CheckpointId) -> None:
-        """Raises CheckpointExpired: the time limit has passed."""
+        """Show the next step. Raises CheckpointExpired: the time limit has passed."""
+        self._progress(f"{self._step_name} checkpoint {next_id} of {self._at}")
         if time.monotonic() > self._until:
             raise CheckpointExpired(
                 f"job {self._context.spec.name}: the trace was cut after {self._limits.seconds:g} s, at the "

@@ -115,6 +115,12 @@ def test_messages_are_named_by_topic_partition_and_offset(master: JobMaster, fee
     assert sorted(row["views"] for row in origin.inputs[0].listed.to_pylist()) == [1, 4, 8]
 
 
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine a line of progress would be on stderr."""
+    monkeypatch.setattr("milepost.cli.reading.why._SILENT_S", 600)
+
+
 def test_the_command_shows_steps_places_and_values(master: JobMaster, feed: MessageFeed) -> None:
     feed.add([(value, None, partition) for value, partition in MESSAGES])
     land_and_run(master)

@@ -14,8 +14,10 @@ from milepost.jobmaster.tracing.origin import RowOrigin
 from milepost.jobmaster.tracing.tracing import TraceLimits
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.traced_job import TracedJob
+from milepost_testkit.runners.duckdb_tracer import duckdb_tracer
 
 _HEADER = "id,k,v,t"
+_STEPS = ("read the input of", "replay", "replay the listed rows of")
 
 
 @pytest.fixture(scope="module")
@@ -257,3 +259,10 @@ def test_a_list_whose_rows_make_another_row_is_not_proven(job: TracedJob, monkey
     origin = job.origin("totals", {"k": "a"})
     assert not origin.is_proven
     assert origin.problem == "the operators make another row of the listed rows alone than of all input"
+
+
+def test_each_step_of_a_trace_is_shown_as_it_begins(job: TracedJob) -> None:
+    shown: list[str] = []
+    job.master.tracing.origin("totals", {"k": "a"}, duckdb_tracer(), progress=shown.append)
+    of_epochs = [f"{step} checkpoint {at} of 2" for step in _STEPS for at in (1, 2)]
+    assert shown == ["find the row in table totals", "check the recorded input", *of_epochs]
