@@ -61,8 +61,8 @@ def ask(client: PageClient, address: str) -> tuple[str, Asked]:
 @pytest.mark.parametrize(
     ("address", "first", "again"),
     [
-        ("/jobs", Asked(12, 8), Asked(12, 8)),
-        (JOB, Asked(50, 8), Asked(14, 8)),
+        ("/jobs", Asked(12, 9), Asked(12, 8)),
+        (JOB, Asked(80, 9), Asked(32, 9)),  # figures of the data flow and of the axis, and the log
         (f"{JOB}/checkpoints", Asked(80, 14), Asked(5, 5)),
         (f"{JOB}/checkpoints?status=completed", Asked(4, 4), Asked(4, 4)),
         (f"{JOB}/checkpoints?status=aborted", Asked(230, 24), Asked(6, 6)),
@@ -73,7 +73,7 @@ def ask(client: PageClient, address: str) -> tuple[str, Asked]:
         (f"{JOB}/summary", Asked(2 * MAX_EPOCHS_READ + 6, 6), Asked(2 * MAX_EPOCHS_READ + 6, 6)),
         (f"{JOB}/rewind", Asked(60, 10), Asked(60, 10)),
         (f"{JOB}/configuration", Asked(2, 2), Asked(2, 2)),
-        (f"{JOB}/log", Asked(101, 14), Asked(1, 1)),
+        (f"{JOB}/log", Asked(125, 14), Asked(3, 3)),
         ("/jobs/small__operate/form?job=small&what=rollback", Asked(0, 0), Asked(0, 0)),
     ],
 )
