@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import reduce
 
-from playwright.sync_api import Frame, Page, Route
+from playwright.sync_api import Frame, Locator, Page, Route
 
 
 def take_steps(
@@ -15,9 +16,9 @@ def take_steps(
 
     Args:
         steps: `[verb, argument, ...]`. `click` a button or link by its name, `fill` the field of a label with a text,
-            `see` a text, `picture` writes a screenshot to a file. `refuse` answers requests to URLs that match a glob
-            with a status, in place of the server, and `no network` cuts their connection. `log out` ends the login
-            and loads the page again, `log in` fills in the form that this leads to.
+            `see` one of some texts, `picture` writes a screenshot to a file. `refuse` answers requests to URLs that
+            match a glob with a status, in place of the server, and `no network` cuts their connection. `log out`
+            ends the login and loads the page again, `log in` fills in the form that this leads to.
         log_in: fills in the login form of a page.
     """
     begun, clicks = time.monotonic(), 0
@@ -30,7 +31,8 @@ def take_steps(
         elif verb == "fill":
             frame.get_by_label(argument).fill(more[0])
         elif verb == "see":
-            frame.get_by_text(argument).first.wait_for(state="visible")
+            texts = [frame.get_by_text(text) for text in (argument, *more)]
+            reduce(Locator.or_, texts).first.wait_for(state="visible")
         elif verb == "refuse":
             page.route(argument, _refusal(int(more[0])))
         elif verb == "log out":
