@@ -133,7 +133,7 @@ def test_a_run_of_a_paused_dag_is_unpaused_on_its_page(airflow: AirflowInstance)
         airflow,
         job_url(dag_id),
         ["click", "Run an epoch"],
-        ["see", "is paused"],
+        ["see", "this run starts when it is unpaused"],  # of the run: the page before has a button of this name too
         ["click", "Unpause"],
         ["see", "Queued:", "Running", "Back to the job"],  # a busy scheduler starts it late; a short run may have ended
     )
