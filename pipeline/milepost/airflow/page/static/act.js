@@ -1,6 +1,5 @@
 // Buttons that act: a form with data-url sends a request to Airflow's REST API, with the cookie of the user. Airflow
 // checks the permission. Texts are set as text, never as HTML.
-"use strict";
 
 const REFUSED = {
   400: "Airflow refuses a value of this form.",
