@@ -23,7 +23,7 @@ from milepost.jobmaster.tracing.origin import StartState
 from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.jobspec.graph import JobGraph
 from milepost.operators.base import SIDES, RowTrace
-from milepost.protocol.landed import is_reference
+from milepost.protocol.landed import is_reference, void_span_read
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId
 from milepost.sources import SourceObject
 
@@ -106,22 +106,19 @@ def _start(context: JobContext, point: CheckpointId, at: CheckpointId, reason: s
 
 
 def _check_true_rows(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
-    """Check that no epoch has read records that became void later. Raises InvalidRequest: a replay leaves them out.
-
-    Example: record 5 makes the records 3 and 4 void. An epoch that has read up to record 4 has their rows. One that has
-    read up to record 5 or further has skipped them.
-    """
-    for item in ranges:
-        for name, landed in item.landed.items():
-            newest = context.source_log(name).newest()
-            for span in () if newest is None else newest.record.voids:
-                if max(landed.first, span.first) < min(landed.end.next, span.end) and landed.end.next <= span.end:
-                    raise InvalidRequest(
-                        f"job {context.spec.name}: checkpoint {item.checkpoint_id} has read records of source {name} "
-                        "that became void later: tracing over them is not available in this version. Nothing was read.",
-                        checkpoint_id=int(item.checkpoint_id),
-                        source=name,
-                    )
+    """Check that no epoch has read records that became void later. Raises InvalidRequest: a replay leaves them out."""
+    for name in sorted({name for item in ranges for name in item.landed}):
+        newest = context.source_log(name).newest()
+        voids = () if newest is None else newest.record.voids
+        for item in ranges:
+            landed = item.landed.get(name)
+            if landed is not None and void_span_read(landed.end, voids) is not None:
+                raise InvalidRequest(
+                    f"job {context.spec.name}: checkpoint {item.checkpoint_id} has read records of source {name} "
+                    "that became void later: tracing over them is not available in this version. Nothing was read.",
+                    checkpoint_id=int(item.checkpoint_id),
+                    source=name,
+                )
 
 
 def _is_file(obj: SourceObject) -> bool:

@@ -51,5 +51,6 @@ if TYPE_CHECKING:
     from milepost.protocol.landed.voids import live_sequences as live_sequences
     from milepost.protocol.landed.voids import totals_read as totals_read
     from milepost.protocol.landed.voids import void_record as void_record
+    from milepost.protocol.landed.voids import void_span_read as void_span_read
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -86,10 +86,17 @@ def live_sequences(first: int, last: int, voids: Sequence[VoidSpan]) -> Sequence
 
 def false_span(position: LogPosition | None, newest: LogRecord) -> VoidSpan | None:
     """Return the void records of which a position has read rows; None: there are none, or these rows were accepted."""
-    span = _span_at(position, newest.voids)
-    if position is None or span is None or span.accepted:
-        return None
-    return span if position.total_objects > span.total_objects else None
+    span = void_span_read(position, newest.voids)
+    return None if span is None or span.accepted else span
+
+
+def void_span_read(position: LogPosition | None, voids: Iterable[VoidSpan]) -> VoidSpan | None:
+    """Return the void records of which a position has read rows, also accepted ones; None: there are none.
+
+    A position after the void record has read none of them: that epoch has skipped them.
+    """
+    span = _span_at(position, voids)
+    return span if position is not None and span is not None and position.total_objects > span.total_objects else None
 
 
 def totals_read(position: LogPosition | None, voids: Iterable[VoidSpan]) -> tuple[int, int, int]:
