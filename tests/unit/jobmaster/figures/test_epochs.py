@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -25,12 +25,13 @@ HOURS = 6
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
-    """Eight epochs, six hours apart, of which one is retained; not to be changed: `job` is a copy of it."""
+    """Eight epochs of two whole days, six hours apart, of which one is retained; not to be changed: `job` is a copy."""
     job = CountedJob.create(tmp_path_factory.mktemp("old") / "job", {"last: 20": "last: 1"})
     job.land(range(1, EPOCHS + 1))
+    midnight = 24 - datetime.now(UTC).hour
     with pytest.MonkeyPatch.context() as patch:
         for number in range(EPOCHS):
-            at_hour(patch, HOURS * number)
+            at_hour(patch, midnight + HOURS * number)
             job.run()
     return job
 
