@@ -25,13 +25,16 @@ HOURS = 6
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
-    """Eight epochs of two whole days, six hours apart, of which one is retained; not to be changed: `job` is a copy."""
+    """An epoch of now and seven from midnight on, six hours apart, of which one is retained.
+
+    It must not be changed: `job` is a copy of it.
+    """
     job = CountedJob.create(tmp_path_factory.mktemp("old") / "job", {"last: 20": "last: 1"})
     job.land(range(1, EPOCHS + 1))
     midnight = 24 - datetime.now(UTC).hour
     with pytest.MonkeyPatch.context() as patch:
-        for number in range(EPOCHS):
-            at_hour(patch, midnight + HOURS * number)
+        for hour in (0, *range(midnight, midnight + HOURS * (EPOCHS - 1), HOURS)):
+            at_hour(patch, hour)
             job.run()
     return job
 
