@@ -62,6 +62,12 @@ class EpochRow(NamedTuple):
         return self.status == "completed"
 
 
+def late_share(late_rows: int, rows_in: int, bad_records: int) -> float:
+    """Return the share of late rows in what was read, 0 to 1. A row may be late at several operators."""
+    read = rows_in + bad_records
+    return min(1.0, late_rows / read) if read else 0.0
+
+
 _FLAT = EpochRow._fields[:-1]
 COLUMNS = (*_FLAT, "phases")
 

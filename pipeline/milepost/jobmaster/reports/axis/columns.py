@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from milepost.epoch import iso_ms
-from milepost.jobmaster.figures.epoch_rows import EpochRow
+from milepost.jobmaster.figures.epoch_rows import EpochRow, late_share
 from milepost.jobmaster.figures.timings import PHASE_GROUPS
 from milepost.protocol.records import QUALITY_GATE_REASONS
 from milepost.quality import VerdictStatus
@@ -58,8 +58,7 @@ class AxisColumn:
     @property
     def late_share(self) -> float:
         """The share of late rows, 0 to 1."""
-        read = self.rows_in + self.bad_records
-        return min(1.0, self.late_rows / read) if read else 0.0
+        return late_share(self.late_rows, self.rows_in, self.bad_records)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from milepost.errors import StoreUnavailable
-from milepost.jobmaster.figures.epoch_rows import EpochRow
+from milepost.jobmaster.figures.epoch_rows import EpochRow, late_share
 from milepost.jobmaster.figures.row import day_of
 from milepost.jobmaster.figures.stored_rows import StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
@@ -47,5 +47,4 @@ def recent_epochs(context: JobContext, limit: int) -> tuple[RecentEpoch, ...]:
 def _late_share(row: EpochRow) -> float | None:
     if row.late_rows is None or row.rows_in is None:
         return None
-    read = row.rows_in + (row.bad_records or 0)
-    return min(1.0, row.late_rows / read) if read else 0.0
+    return late_share(row.late_rows, row.rows_in, row.bad_records or 0)

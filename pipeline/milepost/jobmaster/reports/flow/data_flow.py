@@ -13,6 +13,7 @@ from milepost.jobmaster.figures.epoch_rows import EpochRow
 from milepost.jobmaster.figures.row import completed_row
 from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.tables.table_report import reason_to_wait
 from milepost.jobspec.load import lint_report
 from milepost.operators.base import BAD
 from milepost.protocol.records import ManifestState
@@ -198,10 +199,6 @@ def _nodes(report: Mapping[str, Any], figures: Sequence[NodeFigures], latest: No
 
 def _tables(report: Mapping[str, Any], latest: NodeFigures, state: ManifestState | None) -> Iterator[FlowTable]:
     head = None if state is None else state.head()
-    waiting: set[str] = set()
-    if state is not None:
-        waiting = {sink for item in state.unconfirmed() for sink in item.unconfirmed}
-        waiting |= set(state.reconciliation.sinks) if state.reconciliation is not None else set()
     for sink in report["sinks"]:
         own = latest.sinks.get(sink["name"], {})
         yield FlowTable(
@@ -212,7 +209,9 @@ def _tables(report: Mapping[str, Any], latest: NodeFigures, state: ManifestState
             written_rows=own.get("rows"),
             rules=own.get("rules"),
             rules_met=own.get("rules_met"),
-            shows=None if head is None or sink["name"] in waiting else int(head.checkpoint_id),
+            shows=None
+            if state is None or head is None or reason_to_wait(state, sink["name"])
+            else int(head.checkpoint_id),
         )
 
 
