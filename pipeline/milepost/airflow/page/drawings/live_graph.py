@@ -144,7 +144,7 @@ def _table_lines(table: FlowTable, flow: DataFlow) -> Iterator[tuple[str, str]]:
         yield "", counted(table.rows, "row")
     age = age_ms(flow.newest.ended) if flow.newest is not None else None
     if table.shows is not None:
-        ago = f", {duration(_whole(age))} ago" if age is not None and flow.newest is not None else ""
+        ago = "" if age is None else f", {duration(_whole(age))} ago"
         yield "", f"checkpoint {table.shows}{ago}"
     elif flow.newest is not None:
         yield "warn", "▲ not the newest epoch"

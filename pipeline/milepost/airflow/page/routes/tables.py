@@ -79,13 +79,10 @@ def _state(reading: JobReading, table: TableHealth | None) -> tuple[Meaning, str
         return Meaning.WARN, "waits", table.waits
     if table.shows is None:
         return Meaning.CALM, "empty", ""
+    grade, text = (
+        (Grade.UNKNOWN, "") if status.verdict is None else (status.verdict.fresh.grade, status.verdict.fresh.text)
+    )
     if (table.rules_met or 0) < (table.rules or 0):
-        return (
-            Meaning.WARN,
-            grade_word("right", Grade.WARNING),
-            "" if status.verdict is None else status.verdict.fresh.text,
-        )
-    fresh = None if status.verdict is None else status.verdict.fresh
-    if fresh is None or fresh.grade is Grade.UNKNOWN:
-        return Meaning.CALM, "published", "" if fresh is None else fresh.text
-    return grade_meaning(fresh.grade), grade_word("fresh", fresh.grade), fresh.text
+        return Meaning.WARN, grade_word("right", Grade.WARNING), text
+    word = "published" if grade is Grade.UNKNOWN else grade_word("fresh", grade)
+    return grade_meaning(grade), word, text
