@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.airflow.operators.dag_ids import epoch_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
 from milepost.errors import QualityGateFailed
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
@@ -96,3 +96,13 @@ def shown_airflow(folder: Path, *services: str) -> Iterator[AirflowInstance]:
         yield instance
     finally:
         instance.stop()
+
+
+def request_rollback(airflow: AirflowInstance, job: str, checkpoint_id: int) -> str:
+    """Request a rollback, and return the id of its run, whose plan waits for an approval."""
+    dag_id = operate_dag_id(job)
+    airflow.rest.set_paused(dag_id, False)
+    run_id = airflow.rest.trigger(dag_id, {"what": "rollback", "rollback_to": str(checkpoint_id)})
+    waiting = ("awaiting_input", "deferred")
+    airflow.until(lambda: airflow.rest.states(dag_id, run_id).get("approve") in waiting, "the plan waits")
+    return run_id

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id
 from milepost.airflow.page_urls import job_url, jobs_url
 from milepost.errors import QualityGateFailed
 from milepost.jobmaster import JobMaster, Session, Triggered
@@ -25,6 +25,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import load_job
 from milepost.protocol.records.layout import metadata_key
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.browser.shown_jobs import request_rollback
 from milepost_testkit.browser.tours import tour_of
 from milepost_testkit.processes.processes import free_ports
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -170,18 +171,10 @@ def staged_airflow(folder: Path) -> Iterator[AirflowInstance]:
         instance.until(lambda: dag_ids <= instance.rest.dags().keys(), "the jobs are listed")
         for dag_id in sorted(dag_ids - {epoch_dag_id("paused")}):
             instance.rest.set_paused(dag_id, False)
-        _request_approval(instance)
+        request_rollback(instance, "waiting_approval", 5)
         yield instance
     finally:
         instance.stop()
-
-
-def _request_approval(airflow: AirflowInstance) -> None:
-    dag_id = operate_dag_id("waiting_approval")
-    airflow.rest.set_paused(dag_id, False)
-    run_id = airflow.rest.trigger(dag_id, {"what": "rollback", "rollback_to": "5"})
-    waiting = ("awaiting_input", "deferred")
-    airflow.until(lambda: airflow.rest.states(dag_id, run_id).get("approve") in waiting, "the plan waits")
 
 
 def main() -> None:
