@@ -48,8 +48,8 @@ def under_test(job: LoadedJob, folder: Path, parallelism: int, seen: Iterable[st
     """Return the job with its places in a folder.
 
     Args:
-        seen: what is to be compared: sinks, operators, `<uid>.late`, `<source>.bad`, `<sink>.rejected`; what is
-            no sink gets one.
+        seen: names to compare: sinks, operators, `<uid>.late`, `<source>.bad`, `<sink>.rejected`. Each of them that is
+            not a sink gets one.
     Raises: InvalidRequest: the job has a source of messages.
     """
     spec = job.spec

@@ -1,4 +1,4 @@
-"""Nine situations of a job, staged in a real Airflow: the top of each page says what is wrong and what to click."""
+"""Nine situations of a job, staged in a real Airflow: the top of each page names the problem and the next click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live graph draws what is known of a job's data flow, whatever its names and its size."""
+"""The live graph draws the known figures of a job's data flow, with any names and any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State is shown whatever is aggregated: the types of the input are derived from what is stored."""
+"""State of any aggregate is shown: the types of the input are derived from the stored types."""
 
 from __future__ import annotations
 

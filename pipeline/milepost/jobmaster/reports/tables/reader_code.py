@@ -127,7 +127,7 @@ def _location(job: LoadedJob, sink: SinkSpec) -> str:
 
 
 def _note(job: LoadedJob, mark: str, *texts: str) -> str:
-    """Return a comment about what is missing in the code: variables of the environment, and a Connection."""
+    """Return a comment that names what the code needs from its reader: environment variables and a Connection."""
     lines = []
     if any("${env:" in text for text in (*texts, job.spec.store.endpoint_url, job.spec.store.region)):
         lines.append("${env:NAME} is a variable of the job's environment")
