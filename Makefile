@@ -38,6 +38,8 @@ MILEPOST_DAYS ?= 28
 MODE ?= quick
 # Which part of its tests `make test-all` runs: 2/6 is the second of six shares.
 PART ?= 1/1
+# After how long a deep test fails.
+DEEP_LIMIT_S := 2400
 # Which pages `make transcripts` runs; none: all.
 PAGES ?=
 # How many places `make mutants` changes at random; none: it runs the named mutants.
@@ -88,7 +90,7 @@ test-all: env ## everything that `make test` leaves out, and property tests with
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.kafka_jars
 	@$(PY) -m scripts.browser
-	@MILEPOST_PROFILE=deep $(PYTEST) --ring test-all --part $(PART) $(ARGS)
+	@MILEPOST_PROFILE=deep $(PYTEST) -o faulthandler_timeout=$(DEEP_LIMIT_S) --ring test-all --part $(PART) $(ARGS)
 	@$(PY) -m scripts.test_all $(PART)
 
 pictures: env ## take the pictures of the documentation, in Airflow by a headless Chromium

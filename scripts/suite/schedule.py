@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 SHARED = {
     "Airflow": ("tests/e2e/",),
@@ -107,7 +108,23 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class SharedFirst(LoadScopeScheduling):
-    """Hands out whole scopes."""
+    """Hands out whole scopes. A test whose process died has failed: xdist would run it again, up to 16 times."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take its tests from a process that has ended. Returns the test that it ran, None if it had run all."""
+        unfinished = {scope: unit for scope, unit in self.assigned_work[node].items() if not all(unit.values())}
+        self.assigned_work[node] = unfinished
+        ran = next((nodeid for unit in unfinished.values() for nodeid, done in unit.items() if not done), None)
+        if ran is not None:
+            unfinished[scope_of(ran)][ran] = True
+        super().remove_node(node)
+        return ran
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Assign a scope to a process, and more to one with a single test, which it runs only once it has the next."""
+        super()._assign_work_unit(node)
+        if self._pending_of(self.assigned_work[node]) < 2:
+            self._reschedule(node)

@@ -31,11 +31,11 @@ class EpochProgress:
     A step with an estimate is shown with its percentage and remaining time.
 
     Args:
-        first_after_s: when the first line is shown.
+        first_after_s: when the first line is shown; None: after 5 s, as every later one.
     """
 
-    def __init__(self, first_after_s: float = _LINE_EVERY_S) -> None:
-        self._first_after_s = first_after_s
+    def __init__(self, first_after_s: float | None = None) -> None:
+        self._first_after_s = _LINE_EVERY_S if first_after_s is None else first_after_s
         self._step = "start"
         self._started = self._step_began = time.monotonic()
         self._estimate: Callable[[], int | None] | None = None
