@@ -10,7 +10,7 @@ from typing import Any
 from milepost.jobspec.load.lint import json_schema
 from milepost.language import SOURCE_FORMATS
 from milepost.language.fields import DURATION_PATTERN, SIZE_EXAMPLE
-from milepost.language.types import TYPE_GRAMMAR
+from milepost.language.types import SPARK_NAMES, TYPE_GRAMMAR, parse_type
 from scripts.processes import ROOT
 from scripts.reference.markdown import note, table
 
@@ -23,7 +23,9 @@ this page is generated, for use in editors.
 * **duration**: a whole number and `ms`, `s`, `m`, `h` or `d`: `30s`, `2h`. Never a bare number.
 * **size**: bytes as a whole number, or a number and `B`, `KB`, `MB`, `GB`, `TB` (powers of 1000) or `KiB`, `MiB`,
   `GiB`, `TiB` (of 1024).
-* **column type**: {types}.
+* **column type**: {types}. Upper and lower case are equal. Spark's names are accepted, too, and
+  `milepost lint` shows the names above: {spark}. `DECIMAL` is `decimal(10,0)`. `VARCHAR(n)`, `CHAR(n)` and `MAP` are
+  refused.
 * **`${{env:NAME}}`**, **`${{env:NAME:-default}}`**: an environment variable, in the fields that allow it. It is read
   when a connection is made; only the unresolved text is stored, hashed or shown.
 """
@@ -100,9 +102,19 @@ def spec_page() -> str:
     if unplaced := parts.keys() - HEADINGS.keys():
         raise KeyError(f"no heading for {', '.join(sorted(unplaced))}")
     sections = [_section(heading, parts[name]) for name, heading in HEADINGS.items()]
-    introduction = INTRODUCTION.format(types=f"`{TYPE_GRAMMAR}`")
+    introduction = INTRODUCTION.format(types=f"`{TYPE_GRAMMAR}`", spark=_spark_names())
     head = ["# The spec's keys\n", note("the JSON Schema of a spec"), introduction]
     return "\n".join([*head, *sections, _options(), _example()])
+
+
+def _spark_names() -> str:
+    """Return the names of types in Spark that differ, with their names in a spec."""
+    return ", ".join(f"`{name.upper()}` (`{_canonical(name)}`)" for name in SPARK_NAMES)
+
+
+def _canonical(name: str) -> str:
+    text = {"array": "array<T>", "dec": "decimal(p,s)", "numeric": "decimal(p,s)"}
+    return text.get(name) or str(parse_type(name))
 
 
 def _section(heading: str, part: dict[str, Any]) -> str:

@@ -20,21 +20,27 @@ TYPE_GRAMMAR = (
     "bool, int8, int16, int32, int64, float32, float64, decimal(p,s), string, binary, date, "
     "timestamp[us], timestamp[us, UTC], list<T>, struct<a: T>"
 )
-_INSTEAD = {
+SPARK_NAMES = {
     "boolean": "bool",
-    **dict.fromkeys(("byte", "tinyint"), "int8"),
-    **dict.fromkeys(("short", "smallint"), "int16"),
+    **dict.fromkeys(("tinyint", "byte"), "int8"),
+    **dict.fromkeys(("smallint", "short"), "int16"),
     **dict.fromkeys(("int", "integer"), "int32"),
     **dict.fromkeys(("bigint", "long"), "int64"),
     **dict.fromkeys(("float", "real"), "float32"),
     "double": "float64",
-    "numeric": "decimal(p,s)",
+    **dict.fromkeys(("dec", "numeric"), "decimal"),
+    **dict.fromkeys(("timestamp", "timestamp_ltz"), "timestamp[us, UTC]"),
+    "timestamp_ntz": "timestamp[us]",
+    "array": "list",
+}
+"""Type name in Spark, in lower case -> name in the canonical text. All other names are equal in both."""
+_INSTEAD = {
     **dict.fromkeys(("char", "str", "text", "varchar"), "string"),
     **dict.fromkeys(("bytea", "bytes"), "binary"),
-    **dict.fromkeys(("datetime", "timestamp", "timestamptz"), "timestamp[us, UTC]"),
-    "array": "list<T>",
+    **dict.fromkeys(("datetime", "timestamptz"), "timestamp[us, UTC]"),
+    "map": "list<struct<key: T, value: T>>",
 }
-"""Type name in SQL, Spark or Arrow -> name in a spec."""
+"""Type name that is not accepted -> type with the same values."""
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>\[\](),:])")
 _MAX_DEPTH = 16
 
@@ -82,7 +88,7 @@ class ColumnType:
 
 
 def parse_type(text: object) -> ColumnType:
-    """Parse a column type.
+    """Parse a column type, in Arrow's or in Spark's names. Upper and lower case are equal, but in names of fields.
 
     Raises:
         ValueError: the text is not a type; the message contains the grammar.
@@ -171,11 +177,14 @@ class _Parser:
     def type(self, depth: int) -> ColumnType:
         if depth > _MAX_DEPTH:
             raise _Malformed(f" (nested deeper than {_MAX_DEPTH})")
-        kind = self._take()
+        word = self._take().lower()
+        if word == "timestamp" and self._peek() == "[":
+            return self._timestamp()
+        kind = SPARK_NAMES.get(word, word)
         if kind in _SIMPLE:
             return ColumnType(kind)
-        if kind == "timestamp":
-            return self._timestamp()
+        if kind.startswith("timestamp["):
+            return ColumnType("timestamp", unit="us", utc=kind.endswith("UTC]"))
         if kind == "decimal":
             return self._decimal()
         if kind == "list":
@@ -201,11 +210,15 @@ class _Parser:
         return ColumnType("timestamp", unit=unit, utc=utc)
 
     def _decimal(self) -> ColumnType:
-        self._expect("(")
-        precision = self._number()
-        self._expect(",")
-        scale = self._number()
-        self._expect(")")
+        """Parse the arguments of a decimal. As in Spark, `decimal` is decimal(10,0), and decimal(p) is decimal(p,0)."""
+        precision, scale = 10, 0
+        if self._peek() == "(":
+            self._take()
+            precision = self._number()
+            if self._peek() == ",":
+                self._take()
+                scale = self._number()
+            self._expect(")")
         if not 1 <= precision <= 38 or scale > precision:
             raise _Malformed(" (1 <= p <= 38, s <= p)")
         return ColumnType("decimal", precision=precision, scale=scale)

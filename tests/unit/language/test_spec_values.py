@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from milepost.language.aggregates import AggregateCall, call_type_problem, parse_aggregate, result_type
 from milepost.language.times.durations import format_duration, parse_duration, parse_size
-from milepost.language.types import ColumnType, parse_type, to_arrow
+from milepost.language.types import SPARK_NAMES, ColumnType, parse_type, to_arrow
 from milepost_testkit import wording
 
 
@@ -76,12 +76,46 @@ def test_a_column_type_is_the_arrow_type_of_its_name(text: str, expected: pa.Dat
 
 @pytest.mark.parametrize(
     "text",
-    ["", "int", "int32?", "timestamp", "timestamp[us, CET]", "timestamp[h]", "decimal(39,0)", "decimal(3,4)", "list<>",
-     "list<int32", "struct<>", "struct<a int32>", "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
+    ["", "varchar(20)", "int32?", "timestamptz", "map<string, int>", "timestamp(3)", "decimal()", "timestamp[us, CET]",
+     "timestamp[h]", "decimal(39,0)", "decimal(3,4)", "list<>", "list<int32", "struct<>", "struct<a int32>",
+     "struct<a: int32, A: string>", "string string", "list<" * 40, 3],
 )  # fmt: skip
 def test_anything_but_a_column_type_is_refused_with_the_grammar(text: object) -> None:
     with wording.raises(ValueError):
         parse_type(text)
+
+
+@pytest.mark.parametrize(
+    ("spark", "canonical"),
+    [
+        ("INT", "int32"),
+        ("BigInt", "int64"),
+        ("SMALLINT", "int16"),
+        ("tinyint", "int8"),
+        ("BOOLEAN", "bool"),
+        ("FLOAT", "float32"),
+        ("DOUBLE", "float64"),
+        ("STRING", "string"),
+        ("BINARY", "binary"),
+        ("DATE", "date"),
+        ("TIMESTAMP", "timestamp[us, UTC]"),
+        ("TIMESTAMP_LTZ", "timestamp[us, UTC]"),
+        ("TIMESTAMP_NTZ", "timestamp[us]"),
+        ("DECIMAL(12,2)", "decimal(12,2)"),
+        ("NUMERIC(12)", "decimal(12,0)"),
+        ("dec", "decimal(10,0)"),
+        ("ARRAY<STRUCT<A: INT, at: TIMESTAMP>>", "list<struct<A: int32, at: timestamp[us, UTC]>>"),
+    ],
+)
+def test_spark_s_name_of_a_type_is_the_type_that_spark_means(spark: str, canonical: str) -> None:
+    """Upper and lower case are equal, but in the names of fields."""
+    assert str(parse_type(spark)) == canonical
+
+
+def test_every_spark_name_has_a_canonical_name() -> None:
+    for name in SPARK_NAMES:
+        text = f"{name}<int32>" if name == "array" else name
+        assert parse_type(str(parse_type(text.upper()))) == parse_type(text)
 
 
 _SIMPLE = st.sampled_from(["bool", "int8", "int16", "int32", "int64", "float32", "float64", "string", "binary", "date"])

@@ -161,6 +161,9 @@ def lint(
         output.note(f"note: lint loads no process function: what reads the columns of {names} is checked by `run`")
     for why in unasked:
         output.note(f"note: columns were not compared with what the format holds: {why}")
+    for name, types in report["other_type_names"].items():
+        same = ", ".join(f"{column} {written} is {canonical}" for column, (written, canonical) in types.items())
+        output.note(f"note: types of source {name}: {same}")
     for uid in report["unread"]:
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:

@@ -8,9 +8,11 @@ from milepost.jobspec.column_lineage.sink_columns import lineage_document
 from milepost.jobspec.graph.checks import bad_outputs
 from milepost.jobspec.graph.graph import JobGraph
 from milepost.jobspec.job.spec import JobSpec
+from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.explain import explained_edges, explained_node, explained_row_rules
 from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import LoadedJob
+from milepost.language import parse_type
 from milepost.operators.base import BAD
 
 
@@ -47,9 +49,29 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
         ],
         "row_rules": explained_row_rules(job.spec),
         "lineage": lineage_document(job.spec, graph),
+        "other_type_names": _other_type_names(job),
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.columns_known],
         "unread": _unread(job.spec, graph),
     }
+
+
+def _other_type_names(job: LoadedJob) -> dict[str, dict[str, list[str]]]:
+    """Return source -> column -> its type as the spec writes it and its canonical name, where both differ."""
+    sources = read_document(job.text if job.sql is None else job.sql.spec_text).value["sources"]
+    written = {name: source.get("schema") or {} for name, source in sources.items()}
+    both = {
+        name: {column: [text, str(parse_type(text))] for column, text in columns.items()}
+        for name, columns in written.items()
+    }
+    differ = {
+        name: {column: pair for column, pair in columns.items() if not _is_same(*pair)}
+        for name, columns in both.items()
+    }
+    return {name: columns for name, columns in differ.items() if columns}
+
+
+def _is_same(written: str, canonical: str) -> bool:
+    return written.replace(" ", "") == canonical.replace(" ", "")
 
 
 def _unread(spec: JobSpec, graph: JobGraph) -> list[str]:

@@ -490,7 +490,7 @@ def test_a_timer_that_could_never_fire_is_refused(bench: Workbench) -> None:
         ("on_rows = print", "`output` must be a mapping of column names to types, got nothing"),
         ("output = {}; on_rows = print", "`output` declares no column"),
         ("output = ['a']; on_rows = print", "`output` must be a mapping of column names to types, got a list"),
-        ("output = {'a': 'int'}; on_rows = print", "'int' is not a column type"),
+        ("output = {'a': 'varchar'}; on_rows = print", "'varchar' is not a column type"),
         ("output = {'a': 'int64', 'A': 'int64'}; on_rows = print", "the column A occurs twice"),
         ("output = {'a': 'int64'}; state = {'K': 'int64'}; on_rows = print", "`state` declares K, which is a key"),
         ("output = {'a': 'int64'}; state = {'__timer': 'int64'}; on_rows = print", "'__timer' is not a column name"),
