@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from milepost.language.fields import Text as Text
     from milepost.language.fields import TimeZone as TimeZone
     from milepost.language.fields import Type as Type
+    from milepost.language.fields import is_same_start as is_same_start
     from milepost.language.fields import parse_start as parse_start
     from milepost.language.fields import start_time_ms as start_time_ms
     from milepost.language.names import check_column_name as check_column_name

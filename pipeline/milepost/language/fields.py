@@ -247,6 +247,18 @@ def start_time_ms(text: str) -> int:
         raise ValueError(f"expected earliest, latest or a time such as 2026-01-31T00:00:00Z, got {text!r}") from None
 
 
+def is_same_start(one: str, other: str) -> bool:
+    """Return whether two texts of a `start` mean the same. One time may be written in several ways."""
+    # "2026-01-01", "2026-01-01T01:00:00+01:00": True.  "earliest", "2026-01-01": False.
+    # Digits alone are the number of a version, which a time of the basic format could equal.
+    if one == other or one.isdigit() or other.isdigit():
+        return one == other
+    try:
+        return start_time_ms(one) == start_time_ms(other)
+    except ValueError:
+        return False
+
+
 def _check_timezone(name: str) -> str:
     system_zone(name)
     return name

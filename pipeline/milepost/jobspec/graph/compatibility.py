@@ -17,6 +17,7 @@ from milepost.jobspec.graph.fingerprints import fingerprint, statement_of
 from milepost.jobspec.graph.graph import JobGraph, Node
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
+from milepost.language import is_same_start
 from milepost.language.times import accepts_all_of, parse_duration
 from milepost.operators import KINDS
 from milepost.operators.base import FOR_EVER, REMEMBERS, StatefulSpec
@@ -43,6 +44,8 @@ _MODES = "modes of its inputs"
 _OUTPUT_KEY = "output_key"
 _TOPICS = "topics"
 """Topics of a source. One may be added, and begins at its earliest message; the log has messages of one that is not."""
+_START = "start"
+"""Where the log of a source began, as the spec has it. Two texts of one time are the same start."""
 _EVENT_TIME = "event_time"
 """Event time of a source. A change has no verdict of its own: dependent operators have one (`_EVENT_TIME_OF`)."""
 _EVENT_TIME_OF = "event_time of source "
@@ -341,12 +344,18 @@ def _loses(before: str | None, after: str | None) -> bool:
     return not {*(before or "").split(", ")} <= {*(after or "").split(", ")}
 
 
+def _starts_differ(before: str | None, after: str | None) -> bool:
+    """Return whether a log would begin elsewhere. A source without `start` has None."""
+    return before != after if before is None or after is None else not is_same_start(before, after)
+
+
 _CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
     REMEMBERS: _grows,
     _ROWS_OF: _differs,
     _MODES: _differs,
     _OUTPUT_KEY: _differs,
     _TOPICS: _loses,
+    _START: _starts_differ,
 }
 """Signature key -> predicate for a change; for other keys every difference is a change."""
 

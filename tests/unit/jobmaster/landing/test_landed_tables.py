@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from milepost.errors import InvalidRequest
+from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.source_probe import probe_landed_sources
@@ -93,6 +93,21 @@ def test_a_start_that_is_changed_before_the_first_epoch_is_refused(job: SalesJob
     spec.write_text(begun)
     job.epoch()
     job.assert_tables(1)
+
+
+def test_the_time_of_a_start_may_be_written_differently_before_and_after_the_first_epoch(job: SalesJob) -> None:
+    spec = job.folder / "config" / "sales.yaml"
+    text = spec.read_text()
+    for key, start in enumerate(("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-01")):
+        spec.write_text(text.replace("event_time: at", f"event_time: at\n    start: {start}"))
+        job.append(key)
+        job.land()
+        if key > 0:
+            job.epoch()
+    job.assert_tables(3)
+    spec.write_text(text.replace("event_time: at", "event_time: at\n    start: 2026-01-02"))
+    with pytest.raises(CheckpointError, match="start was 2026-01-01, is 2026-01-02"):
+        job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
 def test_a_change_of_rows_stops_the_landing_and_epochs_go_on_with_what_was_landed(job: SalesJob) -> None:

@@ -174,6 +174,7 @@ def test_the_registry_s_login_is_resolved_with_the_other_connections() -> None:
         ({"topics": ["views", "clicks"]}, COMPATIBLE),
         ({"topics": ["views"]}, NEW_UID),
         ({"start": "latest"}, NEW_UID),
+        ({"start": "2026-01-01"}, NEW_UID),
         ({"start": {"clicks": {0: 5}}}, NEW_UID),
         ({"bootstrap_servers": "other:9092"}, COMPATIBLE),
         ({"schema": {"user": "int64"}, "metadata": {"o": "offset"}}, COMPATIBLE),
@@ -186,5 +187,23 @@ def test_topics_may_be_added_and_the_start_is_fixed(keys: dict[str, Any], verdic
     old, new = (
         {"sources": {"clicks": spec.identity}}
         for spec in (kafka_source(SCHEMA), kafka_source(**{"schema": SCHEMA, **keys}))
+    )
+    assert [row["verdict"] for row in compare_signatures(old, new)] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("start", "verdict"),
+    [
+        ("2026-01-01", COMPATIBLE),
+        ("2026-01-01T01:00:00+01:00", COMPATIBLE),
+        ("2026-01-01 00:00:00.000", COMPATIBLE),
+        ("2026-01-01T00:00:01Z", NEW_UID),
+        ("2026-01-01T00:00:00+01:00", NEW_UID),
+        ("earliest", NEW_UID),
+    ],
+)
+def test_a_start_is_the_same_however_its_time_is_written(start: str, verdict: str) -> None:
+    old, new = (
+        {"sources": {"clicks": kafka_source(SCHEMA, start=text).identity}} for text in ("2026-01-01T00:00:00Z", start)
     )
     assert [row["verdict"] for row in compare_signatures(old, new)] == [verdict]

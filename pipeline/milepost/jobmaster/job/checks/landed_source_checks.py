@@ -5,6 +5,7 @@ from __future__ import annotations
 from milepost.epoch import counted
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
+from milepost.language import is_same_start
 from milepost.protocol.landed import Identity, StoredRecord, require_own_log
 from milepost.protocol.records import LANDED_PREFIX, ManifestState
 from milepost.storage.log import SourceLog, stored_logs
@@ -100,7 +101,7 @@ def require_declared_start(context: JobContext, log: SourceLog, newest: StoredRe
     if log.floor is not None or newest.record.first > 1:
         return
     begun = (newest if newest.record.sequence == 1 else log.record(1)).record.declared_start
-    if begun and begun != declared:
+    if begun and not is_same_start(begun, declared):
         raise InvalidRequest(
             f"source {log.source}: its log began at start {begun}, and the spec says {declared} now. A log keeps the "
             "start at which it began. Nothing was landed or read.",
