@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from milepost.epoch.renamed_operators import renames as renames
     from milepost.epoch.renamed_operators import with_names_of as with_names_of
     from milepost.epoch.renamed_operators import with_readers_of as with_readers_of
+    from milepost.epoch.skipped_at_start import SkippedAtStart as SkippedAtStart
     from milepost.epoch.spark_answers import SparkAnswers as SparkAnswers
     from milepost.epoch.spark_answers import check_answers as check_answers
     from milepost.epoch.spark_answers import recorded_by as recorded_by

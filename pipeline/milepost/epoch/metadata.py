@@ -25,6 +25,7 @@ from milepost.codec import (
     unpack,
 )
 from milepost.epoch.dimensions import DimensionSnapshot
+from milepost.epoch.skipped_at_start import SkippedAtStart
 from milepost.epoch.subtask_shares import SubtaskShare
 from milepost.epoch.timing.task_times import TaskTimes
 from milepost.epoch.timing.throughput import ThroughputEstimate
@@ -67,6 +68,7 @@ class SourceSnapshot:
         position: how far a landed source's log has been read. None: nothing of it, or the source is files.
         partitions: newest event time delivered so far of each partition of the external system, where its rows say so.
         stored_as: former name of a landed source, under which its log is stored. None: its own name.
+        at_start: what `start: latest` has skipped. None: nothing, or it was not recorded.
     """
 
     watermark_us: int | None
@@ -91,6 +93,7 @@ class SourceSnapshot:
     position: LogPosition | None = None
     partitions: dict[str, int] = field(default_factory=dict)
     stored_as: str | None = None
+    at_start: SkippedAtStart | None = None
 
     def at_rest(self) -> SourceSnapshot:
         """Return the snapshot after an epoch that reads nothing from the source."""
@@ -372,8 +375,9 @@ def _packed_source(item: Mapping[str, Any]) -> dict[str, Any]:
         del shorter["partitions"]
     if shorter["position"] is None:  # a source of files
         del shorter["position"]
-    if shorter["stored_as"] is None:
-        del shorter["stored_as"]
+    for name in ("stored_as", "at_start"):
+        if shorter[name] is None:
+            del shorter[name]
     return shorter | {"consumed": pack(shorter["consumed"])}
 
 
@@ -389,5 +393,5 @@ def _unpacked_table(item: Mapping[str, Any]) -> Any:
 def _unpacked_source(item: Mapping[str, Any]) -> Any:
     # Older checkpoints have no horizon (sources forgot nothing), and early ones do not name empty objects.
     absent: dict[str, Any] = {"horizon_ms": None, "empty": [], "position": None, "partitions": {}}
-    absent["stored_as"] = None
+    absent |= {"stored_as": None, "at_start": None}
     return expand_handles({**absent, **item, "consumed": unpack(item["consumed"])})

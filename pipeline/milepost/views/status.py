@@ -88,6 +88,7 @@ def _facts(status: Status, since_success_ms: int | None, *, with_verdict: bool) 
 def _source(name: str, source: SourceHealth) -> Row:
     remarks = [source.overdue or "", source.no_match or "", source.not_remembered or ""]
     remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
+    remarks += [source.skipped_at_start or ""]
     bad, records = source.bad_names, source.bad_records
     remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
     remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []

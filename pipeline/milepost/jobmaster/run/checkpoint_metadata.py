@@ -14,6 +14,7 @@ from milepost.epoch import (
     EpochPlan,
     OperatorSnapshot,
     SinkSnapshot,
+    SkippedAtStart,
     SourceInput,
     SourceSnapshot,
     code_by_name,
@@ -279,6 +280,7 @@ def _source_snapshot(
         partitions=partitions,
         position=item.landed.end if item.landed is not None else before.position if before is not None else None,
         stored_as=_stored_as(context, item.name),
+        at_start=SkippedAtStart.of(item.baseline) or (before.at_start if before is not None else None),
     )
 
 

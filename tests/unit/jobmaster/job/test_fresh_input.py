@@ -12,7 +12,9 @@ from milepost.jobmaster import NothingToDo, Session, Triggered
 from milepost.jobmaster.reports.health.sources import BadNames
 from milepost.storage.object_handles import read_handle
 from milepost_testkit import wording
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 SETTLES = {"settle: 0s": "settle: 1h"}
 DATED = {"../landing/*.csv": "../landing/**/*.csv", "limits_per_epoch: {max_files: 1}": "partitions: {dt: date}"}
@@ -97,6 +99,38 @@ def test_a_young_file_at_the_first_epoch_of_a_source_that_starts_at_the_latest_l
     job.land("b.csv")
     assert planned(job) == []
     assert [obj.key for obj in record_of(job).sources[0].baseline] == ["a.csv"]
+
+
+def test_what_a_source_that_starts_at_the_latest_skips_is_shown_before_and_after_its_first_epoch(
+    tmp_path: Path,
+) -> None:
+    job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
+    assert job.master.reports.status().sources["rows"].skipped_at_start is None
+    aged(job.land("b.csv"), 2)
+    aged(job.land("a.csv"), 3)
+    skips, spec = (
+        "`start: latest` skips 2 objects, the newest is b.csv, modified ",
+        job.folder / "config" / "small.yaml",
+    )
+
+    def assert_shown() -> None:
+        assert skips in " ".join(milepost("status", spec).stdout.split())
+        (warning,) = milepost("lint", spec).error
+        assert skips in warning
+
+    assert_shown()
+    for name in ("c.csv", "d.csv"):
+        assert not isinstance(job.master.epochs.run(Session.cli(), SparklessRunner()), NothingToDo)
+        aged(job.land(name), 1)
+        assert job.master.reports.status().sources["rows"].unread_objects == 1
+        assert_shown()
+
+
+def test_a_source_that_starts_at_the_latest_without_objects_skips_none(tmp_path: Path) -> None:
+    job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})
+    assert not isinstance(job.master.epochs.run(Session.cli(), SparklessRunner()), NothingToDo)
+    job.land("a.csv")
+    assert job.master.reports.status().sources["rows"].skipped_at_start is None
 
 
 def test_a_name_that_cannot_be_used_stops_the_plan_and_says_what_skips_it(tmp_path: Path) -> None:

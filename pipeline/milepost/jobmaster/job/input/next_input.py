@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from milepost.epoch import CheckpointMetadata, InputRecord, SourceInput, counted, iso_ms, source_input
+from milepost.epoch import CheckpointMetadata, InputRecord, SkippedAtStart, SourceInput, counted, iso_ms, source_input
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.opened_log import open_log
 from milepost.jobmaster.job.input.table_files import check_table_files
@@ -294,6 +294,12 @@ def left_out(plan: SourcePlan) -> str:
     """Format how many objects a plan leaves out for their names, and the first of them."""
     first = plan.bad_names[0]
     return f"{counted(len(plan.bad_names), 'object')} left out for their names, such as {first.name} ({first.reason})"
+
+
+def skipped_at_start_note(skipped: SkippedAtStart) -> str:
+    """Format how many objects `start: latest` skips, and the newest of them."""
+    count = counted(skipped.objects, "object")
+    return f"`start: latest` skips {count}, the newest is {skipped.newest}, modified {iso_ms(skipped.newest_ms)}"
 
 
 def empty_objects_note(keys: Sequence[str]) -> str:

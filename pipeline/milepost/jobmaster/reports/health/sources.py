@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.codec import OmitNone
-from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, iso_ms, watermark_text
+from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, SkippedAtStart, SourceSnapshot, iso_ms, watermark_text
 from milepost.errors import CheckpointError, InputVoided, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
@@ -17,6 +17,7 @@ from milepost.jobmaster.job.input.next_input import (
     no_match,
     overdue,
     plan_stream,
+    skipped_at_start_note,
     unknown_objects_note,
 )
 from milepost.jobmaster.job.input.unread_input import unread_input
@@ -101,6 +102,7 @@ class SourceHealth:
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
         log: of a landed source; omitted for files.
+        skipped_at_start: how many objects `start: latest` skips, and the newest of them; omitted if it skips none.
     """
 
     path: str
@@ -121,6 +123,7 @@ class SourceHealth:
     not_remembered: str | None
     idle: bool
     log: OmitNone[LogHealth] = None
+    skipped_at_start: OmitNone[str] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,13 +230,23 @@ def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
             continue
         try:
             plan = plan_stream(context, None, name)
+            skipped = _skipped_at_start(_snapshot(context, name), plan) if source.starts_at_latest else None
         except CheckpointError as error:
             yield SourceCheck(name, False, True, error.full_message())
             continue
         notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
         notes += [left_out(plan)] if plan.bad_names else []
         notes += [empty_objects_note(plan.empty)] if plan.empty and plan.listed else []
-        yield SourceCheck(name, True, not plan.listed or bool(plan.bad_names or plan.empty), "; ".join(notes))
+        notes += [skipped] if skipped is not None else []
+        suspicious = not plan.listed or bool(plan.bad_names or plan.empty or skipped)
+        yield SourceCheck(name, True, suspicious, "; ".join(notes))
+
+
+def _snapshot(context: JobContext, source: str) -> SourceSnapshot | None:
+    """Return a source at the head of the job; None: no checkpoint has it."""
+    head = context.log.head()
+    base = None if head is None else context.base_metadata(head.state, head.state.timeline().head)
+    return None if base is None else base.sources.get(source)
 
 
 def _sources(
@@ -265,8 +278,15 @@ def _sources(
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
             idle=snapshot is not None and snapshot.idle,
             log=_log_health(context, name, plan, holders.get(name), failures.get(name), now_ms),
+            skipped_at_start=_skipped_at_start(snapshot, plan),
         )
     return health
+
+
+def _skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:
+    """Format what `start: latest` has skipped, or will skip in the source's first epoch; None: nothing."""
+    skipped = SkippedAtStart.of(plan.baseline) if snapshot is None else snapshot.at_start
+    return None if skipped is None else skipped_at_start_note(skipped)
 
 
 def _landing_failures(context: JobContext, plans: SourcePlans) -> dict[str, FailureRecord]:
