@@ -72,11 +72,11 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "jobmaster",
     ),
     "jobmaster.reports": (
-        "job_report jobs tables",
+        "hidden_messages job_report jobs tables",
         "cost",
         "checkpoint",
         "health history",
-        "axis flow",
+        "axis flow hidden_values",
         "reports",
     ),
     "views": (

@@ -77,6 +77,13 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.tables import TableHealth as TableHealth
     from milepost.jobmaster.reports.health.verdict import Grade as Grade
     from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
+    from milepost.jobmaster.reports.hidden_messages import HIDDEN_VALUES as HIDDEN_VALUES
+    from milepost.jobmaster.reports.hidden_messages import hide_quotes as hide_quotes
+    from milepost.jobmaster.reports.hidden_values import hide_detail as hide_detail
+    from milepost.jobmaster.reports.hidden_values import hide_details as hide_details
+    from milepost.jobmaster.reports.hidden_values import hide_failure as hide_failure
+    from milepost.jobmaster.reports.hidden_values import hide_rows as hide_rows
+    from milepost.jobmaster.reports.hidden_values import hide_sample as hide_sample
     from milepost.jobmaster.reports.history.actors import HistoryActor as HistoryActor
     from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
     from milepost.jobmaster.reports.history.incident import Incident as Incident

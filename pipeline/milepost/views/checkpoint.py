@@ -9,6 +9,7 @@ from milepost.codec import to_json
 from milepost.epoch import counted, lasting
 from milepost.jobmaster import (
     AFTER_PUBLICATION,
+    HIDDEN_VALUES,
     CheckpointDetails,
     CheckpointReport,
     SourceDetails,
@@ -20,7 +21,6 @@ from milepost.views.prices import epoch_cost_text, month_cost_text, price_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
 from milepost.views.subtasks import subtask_tables
 from milepost.views.text import (
-    HIDDEN_VALUES,
     counts,
     failure_text,
     observed_text,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Incident, RefusingRule, RowsBefore
+from milepost.jobmaster import HIDDEN_VALUES, Incident, RefusingRule, RowsBefore
 from milepost.views.text import (
-    HIDDEN_VALUES,
     bounds_text,
     checkpoint_link,
     failure_text,
@@ -80,7 +79,7 @@ def _rule(rule: RefusingRule, before: RowsBefore, with_values: bool, with_bounds
     facts.append(Fact("earlier", _previous(rule)))
     tables = [_rows(rule, before)] if with_values and rule.rows else []
     tables += [_history(rule)] if rule.previous else []
-    lines = (HIDDEN_VALUES,) if rule.rows and not with_values else ()
+    lines = () if with_values else (HIDDEN_VALUES,)
     if before.problem and with_values:
         lines = (f"What readers see for these keys is not shown: {before.problem}.",)
     title = f"{rule.type}({rule.column or ''})"

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import TableReport, TableRule, TableSample
+from milepost.jobmaster import HIDDEN_VALUES, TableReport, TableRule, TableSample
 from milepost.views.text import (
-    HIDDEN_VALUES,
     bounds_text,
     checkpoint_link,
     observed_text,

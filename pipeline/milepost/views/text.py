@@ -20,11 +20,6 @@ STATES: Mapping[str, Meaning] = {
 """Word of a state -> what it means."""
 
 
-HIDDEN_VALUES = (
-    "Rows and values are shown to users who may trigger this DAG (`airflow.viewers_see_values` of the spec)."
-)
-
-
 def state(word: str) -> Text:
     """Return a state with its meaning."""
     return Text(word, STATES.get(word, Meaning.CALM))

@@ -55,7 +55,7 @@ class Failure:
 
     Attributes:
         reason: name of a `CheckpointFailureReason`.
-        detail: why, for people. step: what to do, "" if unknown. Both are free of row data and secrets.
+        detail: why, for people; it may quote a refused value. step: what to do, "" if unknown. Neither has secrets.
         runbook: URL of its runbook page, or the command that prints it.
     """
 

@@ -152,11 +152,17 @@ class Reports:
 
         return History(self._context).log(limit)
 
-    def log_page(self, selected: LogFilter, limit: int, before: int | None = None) -> LogPage:
-        """Return the newest entries of the log that a filter selects, older than version `before`."""
+    def log_page(
+        self, selected: LogFilter, limit: int, before: int | None = None, *, with_values: bool = True
+    ) -> LogPage:
+        """Return the newest entries of the log that a filter selects, older than version `before`.
+
+        Args:
+            with_values: whether they have messages that may quote rows.
+        """
         from milepost.jobmaster.reports.history.log_page import log_page
 
-        return log_page(self._context, selected, limit, before)
+        return log_page(self._context, selected, limit, before, with_values=with_values)
 
     def job_state(self) -> JobState:
         """Return the job as a whole: status, incarnation, result, leader, timelines, sinks to follow, last failure."""

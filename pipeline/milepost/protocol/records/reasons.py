@@ -112,6 +112,20 @@ COUNTED_REASONS: frozenset[CheckpointFailureReason] = (
 )
 """Flink's five, and ours of the same kind: a subtask declined, or the checkpoint could not be finalized."""
 
+QUOTING_REASONS: frozenset[CheckpointFailureReason] = frozenset(
+    {
+        _R.BAD_RECORD,
+        _R.SQL_ERROR,
+        _R.OPERATOR_ERROR,
+        _R.TASK_FAILURE,
+        _R.CHECKPOINT_DECLINED,
+        _R.SINK_PREPARE_FAILED,
+        _R.CHECKPOINT_ASYNC_EXCEPTION,
+        _R.FINALIZE_CHECKPOINT_FAILURE,
+    }
+)
+"""Reasons whose details may quote values of rows: the words of a parser, an operator, Spark or a database."""
+
 RESERVED_REASONS: dict[CheckpointFailureReason, str] = {
     _R.PERIODIC_SCHEDULER_SHUTDOWN: "Airflow owns the schedule, and a paused DAG creates no run to refuse",
     _R.NOT_ALL_REQUIRED_TASKS_RUNNING: "an epoch starts its own subtasks; without Spark it is ENVIRONMENT_UNUSABLE",

@@ -11,8 +11,12 @@ import pytest
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.task_output.outcome import Failure
+from milepost.codec import to_json
+from milepost.errors import CheckpointError
 from milepost_testkit.airflow.kept_runs import keep_run
 from milepost_testkit.airflow.page_client import PageClient, page_client
+from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.specs.spec_edits import edit_spec
 
@@ -132,6 +136,47 @@ def test_refused_rows_are_shown_to_viewers_only_if_the_spec_says_so(
     assert "unexpected count 1" in page
     assert ("secret-row" in page) is seen and ("value-4711" in page) is seen
     assert ("airflow.viewers_see_values" in page.partition("<pre")[0]) is not seen
+
+
+SECRET = "secret-4711"
+DOCUMENTS = (
+    *("/jobs", "/tables", JOB, f"{JOB}/checkpoints", f"{JOB}/checkpoints/2", f"{JOB}/log", f"{JOB}/log?kind=failure"),
+    *("/jobs.json", "/tables.json", f"{JOB}/job.json", f"{JOB}/checkpoints.json", f"{JOB}/log.json"),
+)
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_messages_that_quote_rows_are_shown_only_to_who_may_see_values(
+    job: CountedJob, pages: PageClient, failed: bool
+) -> None:
+    """Both after the failure, and when a resume has cleared it: the log still has it."""
+    job.small.land("bad.csv", f"k,v\n{SECRET},x\n")
+    with pytest.raises(CheckpointError):
+        job.run()
+    if not failed:
+        job.small.land("bad.csv", "k,v\n2,x\n")
+        job.master.lifecycle.resume()
+        job.run()
+    assert (SECRET in milepost("status", job.spec_path).stdout) is failed
+    assert SECRET in milepost("history", job.spec_path, "--json").stdout
+    viewer, user = pages.with_role("viewer"), pages.with_role("user")
+    for address in DOCUMENTS:
+        assert SECRET not in viewer.get(address).text, address
+    for address in (f"{JOB}/checkpoints/2", f"{JOB}/log", f"{JOB}/log.json", *([JOB, "/jobs.json"] if failed else [])):
+        assert SECRET in user.get(address).text, address
+    assert "airflow.viewers_see_values" in viewer.get(f"{JOB}/checkpoints/2").text
+    search = f"{JOB}/log.json?text={SECRET}"
+    assert viewer.get(search).json()["data"]["events"] == [], "a search does not reveal what it does not show"
+    assert len(user.get(search).json()["data"]["events"]) == 1
+
+
+@pytest.mark.parametrize("role", ["viewer", "user"])
+def test_a_run_shows_messages_that_quote_rows_only_to_who_may_see_values(pages: PageClient, role: str) -> None:
+    reason, step = "BAD_RECORD", f"correct {SECRET}"
+    xcoms = {("run_epoch", "failure"): to_json(Failure(reason, f"value {SECRET}", step, ""))}
+    keep_run("small__epoch", run_id="manual__2", state="failed", xcoms=xcoms)
+    page = pages.with_role(role).get(f"{JOB}/run?run=manual__2").text
+    assert reason in page and (SECRET in page) is (role == "user")
 
 
 def test_a_browser_that_is_not_logged_in_is_led_to_the_login_and_back(pages: PageClient) -> None:

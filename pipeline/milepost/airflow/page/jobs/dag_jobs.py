@@ -15,6 +15,7 @@ from sqlalchemy import select
 
 from milepost.airflow.connections import airflow_connection
 from milepost.airflow.operators.dag_ids import BROKEN_TAG, epoch_dag_id
+from milepost.airflow.page.frame.access import Rights
 from milepost.errors import CheckpointError, InvalidRequest, NotFound
 from milepost.jobspec.load import LoadedJob, from_text
 
@@ -50,6 +51,10 @@ class DagJob:
 
     dag_id: str
     loaded: LoadedJob
+
+    def shows_values_to(self, rights: Rights) -> bool:
+        """Return whether a user may see data values, such as refused rows and messages that quote them."""
+        return self.loaded.spec.airflow.viewers_see_values or rights.may_trigger(self.dag_id)
 
 
 def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:

@@ -11,7 +11,7 @@ from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.errors import CheckpointError, StateCorrupt
-from milepost.jobmaster import Condition, Incident, RowsBefore
+from milepost.jobmaster import Condition, Incident, RowsBefore, hide_rows
 from milepost.protocol.records import JobStatus
 from milepost.views import Meaning, Section, incident_sections
 
@@ -58,8 +58,9 @@ def _has_stopped(reading: JobReading) -> bool:
 
 
 def _sections(job_page: JobPage, incident: Incident) -> tuple[Section, ...]:
+    incident = incident if job_page.shows_values else hide_rows(incident)
     before: list[RowsBefore] = []
-    if job_page.shows_values and any(rule.rows for rule in incident.rules):
+    if any(rule.rows for rule in incident.rules):
         try:
             before = job_page.query(lambda master: master.reports.rows_before(incident))
         except CheckpointError as error:

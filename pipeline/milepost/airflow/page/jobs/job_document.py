@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs.dag_jobs import DagJob
@@ -23,13 +23,12 @@ from milepost.jobmaster import (
     LogPage,
     Span,
     TimeAxis,
+    hide_details,
 )
 from milepost.views import progress_text
 
 SHOWN_CHECKPOINTS = 8
 SHOWN_ENTRIES = 12
-
-T = TypeVar("T")
 
 
 class Part(StrEnum):
@@ -83,13 +82,19 @@ class JobDocument:
         return {part.value: values[part] for part in Part if part in parts} | {"problems": problems}
 
 
-_QUERIES: Mapping[Part, Callable[[JobMaster, Span], Any]] = {
-    Part.HISTORY: lambda master, span: master.reports.newest_page(SHOWN_CHECKPOINTS),
-    Part.PROGRESS: lambda master, span: master.reports.progress(),
-    Part.DATA_FLOW: lambda master, span: master.reports.data_flow(),
-    Part.LOG: lambda master, span: master.reports.log_page(LogFilter(), SHOWN_ENTRIES),
-    Part.TIME_AXIS: lambda master, span: master.reports.time_axis(span),
-}
+def _queries(span: Span, *, with_values: bool) -> Mapping[Part, Callable[[JobMaster], Any]]:
+    return {
+        Part.HISTORY: lambda master: _history(master, with_values=with_values),
+        Part.PROGRESS: lambda master: master.reports.progress(),
+        Part.DATA_FLOW: lambda master: master.reports.data_flow(),
+        Part.LOG: lambda master: master.reports.log_page(LogFilter(), SHOWN_ENTRIES, with_values=with_values),
+        Part.TIME_AXIS: lambda master: master.reports.time_axis(span),
+    }
+
+
+def _history(master: JobMaster, *, with_values: bool) -> HistoryPage:
+    newest = master.reports.newest_page(SHOWN_CHECKPOINTS)
+    return newest if with_values else hide_details(newest)
 
 
 def read_job(job: DagJob, rights: Rights, span: Span, parts: Collection[Part] = tuple(Part)) -> JobDocument:
@@ -101,8 +106,9 @@ def read_job(job: DagJob, rights: Rights, span: Span, parts: Collection[Part] = 
     if Part.LOG in parts and not rights.may_read_log(job.dag_id):
         parts = [part for part in parts if part is not Part.LOG]
         problems[Part.LOG] = "The log needs Airflow's permission to read the audit log of this DAG."
-    started = {part: _start(job, query, span) for part, query in _QUERIES.items() if part in parts}
-    reading = JOB_READER.read([job])[0] if Part.STATUS in parts else None
+    queries = _queries(span, with_values=job.shows_values_to(rights))
+    started = {part: JOB_READER.start(job, query) for part, query in queries.items() if part in parts}
+    reading = JOB_READER.read([job])[0].shown_to(rights) if Part.STATUS in parts else None
     if reading is not None:
         state_of(reading)
     values: dict[str, Any] = {}
@@ -115,10 +121,6 @@ def read_job(job: DagJob, rights: Rights, span: Span, parts: Collection[Part] = 
         problems[Part.STATUS] = reading.problem
     waiting = _read_waiting(job, rights) if Part.WAITING in parts else ()
     return replace(JobDocument(reading=reading, waiting=waiting, problems=problems), **values)
-
-
-def _start(job: DagJob, query: Callable[[JobMaster, Span], T], span: Span) -> Callable[[], T]:
-    return JOB_READER.start(job, lambda master: query(master, span))
 
 
 def state_of(reading: JobReading) -> JobState:

@@ -53,11 +53,15 @@ class JobPage:
     @property
     def shows_values(self) -> bool:
         """Whether the user may see data values, such as refused rows."""
-        return self.loaded.spec.airflow.viewers_see_values or self.rights.may_trigger(self.dag_id)
+        return self.job.shows_values_to(self.rights)
+
+    @property
+    def job(self) -> DagJob:
+        return DagJob(self.dag_id, self.loaded)
 
     def query(self, query: Callable[[JobMaster], T]) -> T:
         """Return the result of a query to a newly opened job master. Raises: as the function of `JobReader.start`."""
-        return JOB_READER.start(DagJob(self.dag_id, self.loaded), query)()
+        return JOB_READER.start(self.job, query)()
 
     def url(self, *parts: str | int, **query: str | int) -> str:
         """Return the URL of a page of this job; `parts` are the path segments below its overview."""

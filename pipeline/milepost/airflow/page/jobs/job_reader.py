@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TypeVar
 
+from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster import JobMaster, JobState, RecentEpoch, Status
+from milepost.jobmaster import JobMaster, JobState, RecentEpoch, Status, hide_failure
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
 from milepost.views import JobBadge, Meaning, job_badge
@@ -57,6 +58,13 @@ class JobReading:
     error: CheckpointError | None = None
     problem: str = ""
     running: Future[None] = field(default_factory=Future)
+
+    def shown_to(self, rights: Rights) -> JobReading:
+        """Return the reading without messages that the user may not see. Requests of all users share one reading."""
+        if self.job.shows_values_to(rights):
+            return self
+        state = None if self.state is None else hide_failure(self.state)
+        return replace(self, state=state, status=None if self.status is None else hide_failure(self.status))
 
     @property
     def badge(self) -> JobBadge:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,6 +24,7 @@ from milepost.airflow.operators.shown_plan import digest_of
 from milepost.airflow.runs.facts import RunFacts, run_facts, xcom_keys
 from milepost.codec import from_json
 from milepost.errors import NotFound, StateCorrupt
+from milepost.jobmaster import hide_quotes
 
 PROCESS_END = timedelta(seconds=2)
 """How long the process of a task runs on after it has parked the task."""
@@ -89,6 +90,17 @@ class ShownRun:
     @property
     def is_finished(self) -> bool:
         return self.state in _FINISHED
+
+    def without_quotes(self) -> ShownRun:
+        """Return the run without messages that may quote data values."""
+        plan, facts, result = self.plan, self.facts, self.result
+        if plan is not None:
+            plan = replace(plan, text=tuple(map(hide_quotes, plan.text)))
+        if result is not None:
+            result = replace(result, text=tuple(map(hide_quotes, result.text)))
+        if facts is not None and (line := hide_quotes(facts.line)) != facts.line:
+            facts = replace(facts, line=line, detail="", step="")
+        return replace(self, plan=plan, facts=facts, result=result)
 
     @property
     def undo(self) -> tuple[str, Mapping[str, Any]] | None:

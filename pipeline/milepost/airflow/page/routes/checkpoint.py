@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from milepost.airflow.page.frame.rendering import asks_json
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import StateCorrupt
-from milepost.jobmaster import CheckpointReport, JobMaster
+from milepost.jobmaster import CheckpointReport, JobMaster, hide_detail
 from milepost.views import checkpoint_view
 
 router = APIRouter()
@@ -28,6 +28,7 @@ def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -
     if asks_json(job_page.request) and not (with_spec and with_values):
         raise HTTPException(403, "The document of a checkpoint has the spec and data values, which you may not see.")
     report, unreadable = job_page.query(partial(_read, checkpoint_id))
+    report = report if with_values else hide_detail(report)
     view = checkpoint_view(report, unreadable, with_values=with_values, with_spec=with_spec)
     return job_page.render("view.html", "checkpoints", document=report, view=view)
 

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.airflow.page.jobs.timeline_roles import TimelineHistory
-from milepost.jobmaster import CheckpointReport
+from milepost.jobmaster import CheckpointReport, hide_details, hide_failure
 from milepost.views import TimelineNames, act_table
 
 SHOWN_CHECKPOINTS = 50
@@ -51,6 +51,8 @@ def checkpoints(
             master.reports.history_page(SHOWN_CHECKPOINTS, following, status=status, timeline=timeline),
         )
     )
+    if not job_page.shows_values:
+        state, history_page = hide_failure(state), hide_details(history_page)
     filters = {name: value for name, value in (("status", status), ("timeline", timeline)) if value is not None}
     if filters:
         return job_page.render(

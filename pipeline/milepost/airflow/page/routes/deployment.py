@@ -92,7 +92,7 @@ def _recent(reading: JobReading) -> Iterator[RecentFigure]:
 def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> Response:
     """List all jobs, the most urgent first."""
     jobs, refused = jobs_of_deployment(readable)
-    readings = JOB_READER.read(jobs)
+    readings = [reading.shown_to(rights) for reading in JOB_READER.read(jobs)]
     ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))
     tones = [reading.badge.tone for reading in ordered]
     counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]

@@ -39,7 +39,10 @@ def log(
     """
     only_kind, only_checkpoint = EventKind(kind) if kind else None, int(checkpoint) if checkpoint else None
     selected = LogFilter(only_kind, table or None, only_checkpoint, text)
-    page = job_page.query(lambda master: master.reports.log_page(selected, SHOWN_ENTRIES, before))
+    with_values = job_page.shows_values
+    page = job_page.query(
+        lambda master: master.reports.log_page(selected, SHOWN_ENTRIES, before, with_values=with_values)
+    )
     filters = {"kind": kind, "table": table, "checkpoint": checkpoint, "text": text}
     return job_page.render(
         "log.html",

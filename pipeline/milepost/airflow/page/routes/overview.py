@@ -15,7 +15,6 @@ from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.frame.rendering import Links, asks_json, json_document
 from milepost.airflow.page.jobs.acts import allowed_acts
-from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.incident_panel import incident_panel
 from milepost.airflow.page.jobs.job_document import Part, read_job, state_of
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
@@ -69,7 +68,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
     """
     is_document = asks_json(job_page.request)
     parts = tuple(part or Part) if is_document else tuple(Part)
-    document = read_job(DagJob(job_page.dag_id, job_page.loaded), job_page.rights, span, parts)
+    document = read_job(job_page.job, job_page.rights, span, parts)
     if is_document:
         return json_document(document.for_programs(parts))
     reading = document.reading

@@ -24,6 +24,7 @@ def run(job_page: OpenedJob, run: str = "") -> Response:
         run: the run id.
     """
     shown = read_run(job_page.dag_id, run)
+    shown = shown if job_page.shows_values else shown.without_quotes()
     links, rights, dag_id = Links.of(job_page.request), job_page.rights, job_page.dag_id
     may_approve = rights.may_approve(dag_id)
     answers = [

@@ -14,12 +14,11 @@ from sqlalchemy import select
 
 from milepost.airflow.page.drawings.bar_chart import WHOLE, Bar, Chart, drawn_charts
 from milepost.airflow.page.frame.filters import count, duration, moment
-from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.errors import CheckpointError
-from milepost.jobmaster import TableEpoch, TableReport
+from milepost.jobmaster import TableEpoch, TableReport, hide_sample
 from milepost.views import table_view
 
 router = APIRouter()
@@ -33,11 +32,10 @@ def table(job_page: OpenedJob, sink: str) -> Response:
     A sample is only read for a user who may see values. Bounds of rules are left out for one who may not read the spec.
     """
     with_bounds = job_page.rights.may_read_code(job_page.dag_id)
-    job = DagJob(job_page.dag_id, job_page.loaded)
     # Starts before the report is read, so that both run concurrently.
     await_sample = None
     if job_page.shows_values:
-        await_sample = JOB_READER.start(job, lambda master: master.reports.table_sample(sink))
+        await_sample = JOB_READER.start(job_page.job, lambda master: master.reports.table_sample(sink))
     report: TableReport = job_page.query(lambda master: master.reports.table(sink))
     if await_sample is not None:
         try:
@@ -46,6 +44,7 @@ def table(job_page: OpenedJob, sink: str) -> Response:
             report = replace(report, problem=error.message)
     if not with_bounds:
         report = replace(report, rules=tuple(replace(rule, bounds=None) for rule in report.rules))
+    report = report if job_page.shows_values else hide_sample(report)
     view = table_view(report, with_values=job_page.shows_values, with_bounds=with_bounds)
     return job_page.render(
         "table.html",

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from milepost.airflow.page.frame.access import ReadableDags
+from milepost.airflow.page.frame.access import ReadableDags, UserRights
 from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
@@ -55,10 +55,11 @@ class TableLine:
 
 @router.get("/tables")
 @router.get("/tables.json")
-def tables(request: Request, readable: ReadableDags) -> Response:
+def tables(request: Request, readable: ReadableDags, rights: UserRights) -> Response:
     """List the tables of all jobs."""
     jobs, refused = jobs_of_deployment(readable)
-    lines = sorted((line for reading in JOB_READER.read(jobs) for line in _lines(reading)), key=lambda line: line.order)
+    readings = [reading.shown_to(rights) for reading in JOB_READER.read(jobs)]
+    lines = sorted((line for reading in readings for line in _lines(reading)), key=lambda line: line.order)
     if asks_json(request):
         return json_document({"tables": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "tables.html", lines=lines, refused=len(refused))

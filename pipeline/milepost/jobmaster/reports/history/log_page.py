@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.hidden_messages import hide_in_log
 from milepost.jobmaster.reports.history.acts import find_returns
 from milepost.jobmaster.reports.history.log_document import log_document
 from milepost.protocol.log import LoggedEvent, Tombstone
@@ -77,27 +78,31 @@ class LogPage:
     unreadable: str | None = None
 
 
-def log_page(context: JobContext, selected: LogFilter, limit: int, before: int | None = None) -> LogPage:
+def log_page(
+    context: JobContext, selected: LogFilter, limit: int, before: int | None = None, *, with_values: bool = True
+) -> LogPage:
     """Return at most `limit` entries that the filter selects, among the `MAX_READ` newest ones.
 
     Args:
         before: only older versions; None: all.
+        with_values: whether messages that may quote rows are shown, and searched.
     """
     read: list[LoggedEvent | Tombstone] = []
     matching: list[LoggedEvent | Tombstone] = []
     unreadable = None
     if context.log.head() is None:
         return LogPage((), None)
+    shown: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict if with_values else hide_in_log
     try:
         for entry in context.log.events(MAX_READ, before=before):
             read.append(entry)
-            matching += [entry] if selected.matches(log_document(entry)) else []
+            matching += [entry] if selected.matches(shown(log_document(entry))) else []
             if len(matching) == limit:
                 break
     except StateCorrupt as error:
         unreadable = error.message
     returns = find_returns([(entry.version, entry.event) for entry in read if isinstance(entry, LoggedEvent)])
-    documents = tuple(log_document(entry, returns=entry.version in returns) for entry in matching)
+    documents = tuple(shown(log_document(entry, returns=entry.version in returns)) for entry in matching)
     is_cut = len(matching) == limit or len(read) == MAX_READ
     following = read[-1].version if is_cut and read[-1].version > 1 else None
     return LogPage(documents, following, unreadable)
