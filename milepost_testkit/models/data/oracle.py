@@ -35,13 +35,14 @@ from milepost_testkit.models.data.kinds.window_law import SlidingLaw
 from milepost_testkit.models.data.laws import law_of
 
 _SHOWN = 5
-_NUMBERS = {
+_TYPES = {
     pa.int8(): "TINYINT",
     pa.int16(): "SMALLINT",
     pa.int32(): "INTEGER",
     pa.int64(): "BIGINT",
     pa.float32(): "FLOAT",
     pa.float64(): "DOUBLE",
+    pa.string(): "VARCHAR",
 }
 
 
@@ -280,10 +281,10 @@ def _database() -> duckdb.DuckDBPyConnection:
 
 
 def _types(schema: pa.Schema) -> dict[str, str]:
-    """Return the DuckDB types of numeric columns with several names or widths. Other columns need none."""
+    """Return the DuckDB types of numbers and texts. The laws of other columns do not depend on the type."""
     hidden = (DELETED_COLUMN, WEIGHT_COLUMN)
     types = {
-        field.name: "DECIMAL" if pa.types.is_decimal(field.type) else _NUMBERS.get(field.type, "") for field in schema
+        field.name: "DECIMAL" if pa.types.is_decimal(field.type) else _TYPES.get(field.type, "") for field in schema
     }
     return {name: type_ for name, type_ in types.items() if name not in hidden}
 

@@ -156,6 +156,17 @@ def test_behind_the_newest_rows_a_key_that_moves_leaves_its_former_group(tmp_pat
     assert history.plane.captured.rows("per_value.retract") == 2 + 3 + 2, "two; 1 goes, 2 is another one; 2 goes"
 
 
+PARTIAL = {"uid": "partial", "kind": "latest", "inputs": ["a"], "key": ["v"], "sequence_by": ["t"],
+           "ignore_nulls": True, "unchanged": "-"}  # fmt: skip
+
+
+def test_a_text_that_means_unchanged_replaces_no_value_and_is_never_shown(tmp_path: Path) -> None:
+    history = History(tmp_path, PARTIAL)
+    history.epoch([("a", 1, 1.0), ("-", 1, 2.0), (None, 1, 3.0), ("-", 2, 1.0)], parallelism=2)
+    history.epoch([("b", 2, 0.0), ("-", 1, 4.0), ("-", 3, 4.0), ("c", 3, 4.0)], parallelism=3)
+    history.check()
+
+
 PER_HOUR = {"uid": "per_hour", "kind": "aggregate", "inputs": ["hourly"], "key": ["window_start"],
             "aggregates": {"n": "count(*)", "total": "sum(total)"}}  # fmt: skip
 BUSIEST = {"uid": "busiest", "kind": "top", "inputs": ["hourly"], "key": ["k"], "order_by": [{"n": "desc"}], "n": 1,
