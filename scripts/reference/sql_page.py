@@ -58,8 +58,8 @@ _RULES = """
 * A decimal has the type that Spark gives it: `sum` of `decimal(p,s)` is `decimal(p+10,s)`, `avg` is `decimal(p+4,s+4)`.
   This needs an argument of columns, numbers, arithmetic, CASE, coalesce and CAST. Of another function, such as
   `round(x, 2)`, write `CAST(round(x, 2) AS DECIMAL(12, 2))`; without it `sum` is `decimal(38,s)` and `avg` a double.
-* A query in FROM without a name has that of its first relation, `query_orders`. Two of one relation need names of
-  their own.
+* A query in FROM may have no name. Its steps have that of what it reads first, `query_orders`, whatever its alias. Two
+  of one relation need names of their own.
 * ORDER BY without LIMIT has no effect: a table has no order.
 * Functions with OVER need rows with a key, which becomes the key of their rows, with PARTITION BY. Rows that tie in
   ORDER BY are in the order of this key. Without ROWS a function reads the rows up to the last one that ties with the

@@ -122,7 +122,7 @@ class _JobCompiler:
             raise statement.whole.problem(f"a cycle: {cycle}")
         self._open.append(name)
         known = [*self._statements, *self._spec.sources, *self._operators]
-        compiler = QueryCompiler(statement, self._emitter, self._find, known)
+        compiler = QueryCompiler(statement, self._emitter, self._find, known, self._spec.renamed)
         before = len(self._emitter.operators)
         try:
             if statement.flow is None:
@@ -237,6 +237,5 @@ class _JobCompiler:
         )
 
     def _shown(self, column: str) -> str:
-        """Return a column as the query may state it: `r.who` for `r__copy_of_who`."""
-        name = shown_text(column, self._emitter.labels)
-        return name if name != column else column.replace("__copy_of_", "__").replace("__", ".")
+        """Return a column as the query may state it: `r.who` for `sums__who`."""
+        return self._emitter.labels.get(column, shown_text(column, self._emitter.labels).replace("__", "."))

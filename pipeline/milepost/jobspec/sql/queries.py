@@ -2,7 +2,7 @@
 
 The steps with state, and the steps that they read, have the same names in every SELECT, and no edit renames them::
 
-    <s>__<relation>        filter and columns of one relation of a join
+    <s>__<relation>        filter and columns of one relation of a join; its alias only where FROM reads it twice
     <s>__left_<relation>   expressions over the relations before it, for its conditions
     <s>__value_<relation>  value of a query in an expression, whose rows are the relation
     <s>__join_<relation>   join with the relations before it
@@ -19,7 +19,8 @@ The steps with state, and the steps that they read, have the same names in every
     <s>__unkeyed, __keyed  the rows of a view without a key, and the operator that gives them one
     <s>                    the output columns
 
-`<s>` is the statement, or `<statement>__<name>` for a common table expression or a subquery.
+`<s>` is the statement, or `<statement>__<name>` for a common table expression or a subquery. A query in FROM is
+`query_<relation>`, after what it reads first.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from milepost.jobspec.sql.names import (
     merged_name,
     select_outputs,
 )
+from milepost.jobspec.sql.renames import first_name
 from milepost.jobspec.sql.selects import (
     ALL_ROWS,
     GROUPED,
@@ -88,13 +90,14 @@ class QueryCompiler:
 
     Attributes:
         find: returns a source, a statement or an operator of the spec by name, or None.
-        known: names for `did you mean`. warnings: (token, text), for `lint`.
+        known: names for `did you mean`. warnings: (token, text), for `lint`. renamed: as in the spec.
     """
 
     statement: Statement
     emitter: Emitter
     find: Callable[[str], Table | None]
     known: Sequence[str]
+    renamed: Mapping[str, str]
     options: set[str] = field(default_factory=set)
     warnings: list[tuple[Tokens, str]] = field(default_factory=list)
 
@@ -165,7 +168,7 @@ class QueryCompiler:
         branches: list[tuple[str, list[Column], list[Fragment]]] = []
         columns: list[str] = []
         for select in query.selects:
-            label = select.relations[0].name
+            label = select.relations[0].reads
             taken.append(label)
             number = f"_{taken.count(label)}" if taken.count(label) > 1 else ""
             node = self._select(f"{name}__union_{label}{number}", select, names, columns)
@@ -261,7 +264,7 @@ class QueryCompiler:
 
     def _scope(self, name: str, select: Select, names: Names) -> Scope:
         scope = Scope()
-        tables = [item.name for item in select.relations if not item.is_query]
+        read = [item.reads for item in select.relations]
         aliases = [GROUPED if item.grouped is not None else item.alias or item.name for item in select.relations]
         for index, item in enumerate(select.relations):
             if aliases[index] in aliases[:index]:
@@ -270,7 +273,7 @@ class QueryCompiler:
                 label = f"explode_{item.alias}"
                 relation = Relation(item, str(item.alias), label, "", list(item.columns))
             else:
-                relation = self._relation(name, item, names, tables, scope)
+                relation = self._relation(name, item, names, read, scope)
             relation.is_hidden = item.join in ("semi", "anti", "scalar")
             scope.relations.append(relation)
             if item.scalar is not None:
@@ -298,8 +301,15 @@ class QueryCompiler:
         else:
             scope.merged.setdefault(folded, owners[0])
 
-    def _relation(self, name: str, item: FromItem, names: Names, tables: Sequence[str], scope: Scope) -> Relation:
+    def _relation(self, name: str, item: FromItem, names: Names, read: Sequence[str], scope: Scope) -> Relation:
+        """Return a relation, and compile it first if it is a query. Aliases name its steps only if they must.
+
+        Args:
+            read: what all relations of FROM read.
+        """
         pairs: list[tuple[Tokens, str]] = []
+        is_only = read.count(item.reads) == 1 and not (item.is_query and item.reads in names)
+        named = item.reads if is_only else item.alias or item.name
         if item.grouped is not None:
             table, alias = Table(self._select(f"{name}__{GROUPED}", item.grouped, names, prefix=name)), GROUPED
             label = f"from_{alias}"
@@ -314,22 +324,25 @@ class QueryCompiler:
                 pairs = correlation.pairs
             if item.scalar is not None:
                 query = replace(query, selects=[replace(query.selects[0], items=item.scalar.items, order=None)])
-            table, alias = Table(self._query(f"{name}__{item.name}", query, names, correlation)), item.name
-            label = f"from_{alias}"
+            table, alias = Table(self._query(f"{name}__{named}", query, names, correlation)), item.name
+            label = f"from_{named}"
         else:
-            read, alias = item.name, item.alias or item.name
-            found = names[read]() if read in names else self.find(read)
+            alias, is_cte = item.alias or item.name, item.name in names
+            found = names[item.name]() if is_cte else self.find(item.name)
             if found is None:
                 known = [*names, *self.known]
-                raise item.tokens.problem(f"there is no source or statement {read}; {did_you_mean(read, known)}")
-            table, label = found, alias if tables.count(read) > 1 else read
-            if read in names or label in SKELETON:
-                label = f"from_{label}"
+                raise item.tokens.problem(
+                    f"there is no source or statement {item.name}; {did_you_mean(item.name, known)}"
+                )
+            table, label = found, f"from_{named}" if is_cte or named in SKELETON else named
         rows = self.emitter.rows[table.node]
         if not rows.columns_known:
             message = f"the columns of {alias} are not known before its class is loaded"
             raise item.tokens.problem(f"{message}; select them in a `sql` operator of the spec first")
-        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs)
+        is_own = item.is_query or item.name in names
+        full = f"{self.statement.name}.{named}" if is_own else named
+        prefix = first_name(full, self.renamed).rpartition(".")[2] if is_own or is_only else named
+        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs, prefix=prefix)
 
     def _ranked_subquery(self, select: Select) -> Select:
         """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""

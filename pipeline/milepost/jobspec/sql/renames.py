@@ -9,7 +9,7 @@ from milepost.language import Problem
 from milepost.operators import KINDS
 from milepost.operators.base import StatefulSpec
 
-_JOIN = "join_"
+_JOIN, _FROM = "join_", "from_"
 
 
 def rename_problems(renamed: Mapping[str, str], statements: Sequence[str], uids: Sequence[str]) -> list[Problem]:
@@ -86,6 +86,8 @@ def former_uids(uid: str, newest: str, renamed: Mapping[str, str]) -> list[str]:
 def _former_relation(step: str, statement: str, renamed: Mapping[str, str]) -> str:
     prefix = _JOIN if step.startswith(_JOIN) else ""
     relation = step.removeprefix(prefix)
+    if relation.startswith(_FROM) and (former := renamed.get(f"{statement}.{relation.removeprefix(_FROM)}")):
+        return f"{prefix}{_FROM}{former.rpartition('.')[2]}"
     former = renamed.get(f"{statement}.{relation}", renamed.get(relation, relation))
     return prefix + former.rpartition(".")[2]
 

@@ -35,6 +35,10 @@ def sql_of(**queries: str) -> str:
     return ";\n".join(f"CREATE {kinds[name]} {name} AS {query}" for name, query in queries.items())
 
 
+def streams_of(**queries: str) -> str:
+    return ";\n".join(f"CREATE STREAMING TABLE {name} AS {query}" for name, query in queries.items())
+
+
 def check(job: SqlJob, **queries: str) -> None:
     """Compare each table with DuckDB's answer; a query may read those before it."""
     views = []
@@ -210,6 +214,45 @@ def test_a_renamed_common_table_expression_keeps_its_state(tmp_path: Path, in_pr
     job.run(runner, tell=reports.append)
     assert outcomes(reports)["v__sums__agg"] == "restored"
     job.check("v", query.replace("sum(quantity)", "CAST(sum(quantity) AS BIGINT)"))
+
+
+COUNTS = "(SELECT customer, count(*) AS n FROM orders GROUP BY customer)"
+FIRST = "(SELECT order_id AS id, max(amount) AS paid FROM payments GROUP BY order_id)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"SELECT n, count(*) AS c FROM {COUNTS} GROUP BY n",
+         f"SELECT d.n, count(*) AS c FROM {COUNTS} AS d GROUP BY d.n"),
+        (f"SELECT customer, n, paid FROM {COUNTS} JOIN {FIRST} ON n = id",
+         f"SELECT c.customer, c.n, f.paid FROM {COUNTS} c JOIN {FIRST} f ON c.n = f.id"),
+        ("SELECT customer, sum(payments.amount) AS x FROM orders JOIN payments ON id = order_id GROUP BY customer",
+         "SELECT o.customer, sum(p.amount) AS x FROM orders o JOIN payments p ON o.id = p.order_id GROUP BY 1"),
+    ],
+    ids=["query in FROM", "join of queries", "join of tables"],
+)  # fmt: skip
+def test_an_alias_is_no_edit(before: str, after: str, tmp_path: Path, in_process: Plane) -> None:
+    job, runner = SqlJob(tmp_path, sql_of(v=before)), in_process()
+    job.run(runner)
+    job.write(sql_of(v=after))
+    reports: list[Any] = []
+    job.run(runner, tell=reports.append)
+    assert {*outcomes(reports).values()} == {"restored"}
+    job.check("v", before.replace("sum(payments.amount)", "CAST(sum(payments.amount) AS DECIMAL(20, 2))"))
+
+
+def test_a_renamed_relation_of_a_join_keeps_its_state(tmp_path: Path, in_process: Plane) -> None:
+    queries = {"card": "SELECT order_id, amount AS cost FROM payments WHERE method = 'card'"}
+    join = "SELECT id, {0}.cost FROM orders JOIN {0} ON id = {0}.order_id"
+    job, runner = SqlJob(tmp_path, streams_of(**queries, v=join.format("card"))), in_process()
+    job.run(runner)
+    job.write(streams_of(plastic=queries["card"], v=join.format("plastic")), renamed={"plastic": "card"})
+    reports: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=reports.append)
+        check(job, **queries, v=join.format("card"))
+    assert outcomes(reports)["v__join_plastic"] == outcomes(reports)["sink v"] == "restored"
 
 
 def own(uid: str, operators: list[dict[str, Any]], mode: str = "upsert") -> dict[str, Any]:

@@ -33,8 +33,8 @@ def recorded_form(spec: Path) -> str:
     steps: dict[str, dict[str, Any]] = {operator["uid"]: operator for operator in document["operators"]}
     join, paid = steps["paid__join_payments"], steps["paid"]
     assert join.pop("within") == ["0s", "due - ordered_at"]
-    join["columns"] = {"p__amount": "right.amount", "p__paid_at": "right.paid_at"}
-    paid["sql"] += "\nWHERE (`p__paid_at` BETWEEN `ordered_at` AND `due`)"
+    join["columns"] = {"payments__amount": "right.amount", "payments__paid_at": "right.paid_at"}
+    paid["sql"] += "\nWHERE (`payments__paid_at` BETWEEN `ordered_at` AND `due`)"
     return yaml.safe_dump(document, sort_keys=False)
 
 

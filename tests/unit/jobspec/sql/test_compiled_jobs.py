@@ -130,7 +130,7 @@ def test_a_common_table_expression_may_shadow_the_name_that_its_body_reads() -> 
     assert uids(sql) == ["v__orders", "v"]
 
 
-def test_a_join_names_its_steps_after_the_relations_and_the_columns_of_its_right_side_after_the_alias() -> None:
+def test_a_join_names_its_steps_after_the_relations_and_the_columns_of_its_right_side() -> None:
     query = (
         "SELECT o.id, p.amount FROM orders o JOIN payments p "
         "ON p.order_id = o.id AND p.paid_at BETWEEN o.ordered_at - INTERVAL 5 MINUTES AND o.ordered_at + INTERVAL 1 DAY"
@@ -139,7 +139,7 @@ def test_a_join_names_its_steps_after_the_relations_and_the_columns_of_its_right
     assert [one.uid for one in spec.operators] == ["v__orders", "v__payments", "v__join_payments", "v"]
     join = spec.operator("v__join_payments").model_dump(mode="json")
     assert (join["key"], join["within"]) == ([{"id": "order_id"}], ["-5m", "1d"])
-    assert join["columns"] == {"p__amount": "right.amount", "p__paid_at": "right.paid_at"}
+    assert join["columns"] == {"payments__amount": "right.amount", "payments__paid_at": "right.paid_at"}
 
 
 def test_keys_are_in_the_order_of_their_names_whatever_the_order_of_the_query() -> None:
@@ -156,6 +156,51 @@ def test_the_compiled_spec_is_a_valid_spec_that_continues_the_state_of_the_job()
     assert again.sql is None and again.spec == original.spec and again.spec_hash == original.spec_hash
     assert state_signatures(again.spec, again.graph()) == state_signatures(original.spec, original.graph())
     assert list(read_document(again.text).value["statements"]) == ["v"]
+
+
+SUMS = "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer"
+LARGEST = "SELECT order_id, max(amount) AS paid FROM payments GROUP BY order_id"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (f"SELECT total, count(*) AS n FROM ({SUMS}) GROUP BY total",
+         f"SELECT s.total, count(*) AS n FROM ({SUMS}) AS s GROUP BY s.total"),
+        (f"SELECT customer, paid FROM ({SUMS}) JOIN ({LARGEST}) ON total = paid",
+         f"SELECT a.customer, b.paid FROM ({SUMS}) a JOIN ({LARGEST}) b ON a.total = b.paid"),
+        (f"SELECT total FROM (SELECT * FROM ({SUMS}) s WHERE total > 1) UNION SELECT paid FROM ({LARGEST})",
+         f"SELECT total FROM (SELECT * FROM ({SUMS}) WHERE total > 1) t UNION SELECT p.paid FROM ({LARGEST}) p"),
+        (("SELECT customer, sum(payments.amount + 1) AS x FROM orders JOIN payments ON abs(id) = abs(order_id) "
+         "GROUP BY customer"),
+         ("SELECT o.customer, sum(p.amount + 1) AS x FROM orders AS o JOIN payments p ON abs(o.id) = abs(p.order_id) "
+         "GROUP BY o.customer")),
+        ("SELECT upper(customer) AS u, max(id + 1) FILTER (WHERE id > 1) AS m FROM orders GROUP BY upper(customer)",
+         "SELECT upper(o.customer) AS u, max(o.id + 1) FILTER (WHERE o.id > 1) AS m FROM orders o GROUP BY 1"),
+        ("SELECT id, amount FROM orders QUALIFY rank() OVER (PARTITION BY lower(customer) ORDER BY abs(amount)) <= 2",
+         ("SELECT o.id, o.amount FROM orders o QUALIFY rank() OVER (PARTITION BY lower(o.customer) "
+         "ORDER BY abs(o.amount)) <= 2")),
+        (f"SELECT customer, sum(total + 1) OVER (PARTITION BY total % 2) AS x FROM ({SUMS})",
+         f"SELECT s.customer, sum(s.total + 1) OVER (PARTITION BY s.total % 2) AS x FROM ({SUMS}) s"),
+    ],
+)  # fmt: skip
+def test_no_alias_of_a_relation_changes_an_operator(before: str, after: str) -> None:
+    sql = [
+        f"CREATE TEMPORARY VIEW v AS {query};" + view("SELECT count(*) AS n FROM v", "n") for query in (before, after)
+    ]
+    assert job(sql[0]).spec.operators == job(sql[1]).spec.operators
+
+
+def test_relations_that_are_read_twice_are_distinguished_by_their_aliases() -> None:
+    query = f"SELECT a.customer, b.customer AS other FROM ({SUMS}) a JOIN ({SUMS}) b ON a.total = b.total"
+    assert {"v__a__agg", "v__b__agg", "v__join_from_b"} <= {*uids(view(query))}
+
+
+def test_equal_column_names_of_two_relations_of_a_subquery_are_compared_each() -> None:
+    inner = "SELECT max(paid_at) FROM payments p JOIN orders i ON i.id = p.order_id WHERE p.amount = s.total AND "
+    sql = view(f"SELECT customer, ({inner}i.amount = s.n) AS x FROM ({GROUPED}) s")
+    join = next(one for one in job(sql).spec.operators if one.uid == "v__join_from_scalar_payments")
+    assert len(join.model_dump()["key"]) == 2
 
 
 def test_a_query_in_from_without_a_name_has_that_of_its_relation() -> None:
@@ -287,10 +332,9 @@ def test_a_partition_that_the_select_list_shows_is_the_key_of_the_table() -> Non
     shown = job(NEWEST + view(f"SELECT id, lower(o.customer) AS who, {over}")).spec
     assert [operator.uid for operator in shown.operators][-3:] == ["v__rows", "v__over", "v"]
     assert "`customer`" not in shown.operator("v").sql
-    assert job(NEWEST + view(f"SELECT id, lower(o.customer) AS who, {over}")).graph().sink_inputs["v"].key == (
-        "who",
-        "id",
-    )
+    for expression in ("lower(o.customer)", "LOWER( customer )"):
+        graph = job(NEWEST + view(f"SELECT id, {expression} AS who, {over}")).graph()
+        assert graph.sink_inputs["v"].key == ("who", "id")
     hidden = job(NEWEST + view(f"SELECT id, {over}")).spec
     assert [operator.kind for operator in hidden.operators][-2:] == ["materialize", "sql"]
 

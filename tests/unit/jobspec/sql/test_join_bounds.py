@@ -80,5 +80,5 @@ def test_a_constant_bound_leaves_a_time_of_the_left_row_to_a_filter() -> None:
     loaded = job(
         f"CREATE STREAMING TABLE v AS {DUE}SELECT o.id, ordered_at FROM o JOIN payments p ON id = order_id AND {bounds}"
     )
-    assert "WHERE (`p__paid_at` BETWEEN `ordered_at` AND `due`)" in loaded.spec.operator("v").sql
+    assert "WHERE (`payments__paid_at` BETWEEN `ordered_at` AND `due`)" in loaded.spec.operator("v").sql
     assert loaded.graph().nodes["v"].event_time == "ordered_at"

@@ -31,7 +31,7 @@ def test_a_former_name_belongs_to_one_query_that_is_in_the_file(renamed: dict[st
 def test_a_table_has_the_first_name_and_state_the_former_one() -> None:
     renamed = {"c": "b", "b": "a", "d.recent": "d.newest"}
     assert [first_name(name, renamed) for name in ("c", "d")] == ["a", "d"]
-    assert [former_uid(uid, renamed) for uid in (*UIDS, "d__join_c")] == [
-        "b", "b__agg", "d", "d__newest__agg", "d__join_b",
+    assert [former_uid(uid, renamed) for uid in (*UIDS, "d__join_c", "d__join_from_recent")] == [
+        "b", "b__agg", "d", "d__newest__agg", "d__join_b", "d__join_from_newest",
     ]  # fmt: skip
     assert first_name("x", {"x": "y", "y": "x"}) == "y", "a circle ends"

@@ -14,7 +14,7 @@ def test_the_example_compiles_with_a_table_of_each_query() -> None:
     assert sorted(sink.name for sink in job.spec.sinks) == [f"q{number:02}" for number in range(1, 23)]
 
 
-SCALARS = {"q02": "partsupp", "q15": "revenue", "q17": "lineitem", "q22__custsale": "customer"}
+SCALARS = {"q02": "partsupp", "q15": "revenue", "q17": "lineitem", "q22__query_customer": "customer"}
 
 
 @pytest.mark.long
@@ -26,4 +26,4 @@ def test_a_query_that_only_filters_is_compared_inside_its_join() -> None:
     }
     assert {join["how"] for join in joins.values()} == {"semi"}
     assert [len(joins[name]["condition"]) for name in SCALARS] == [0, 0, 1, 1]
-    assert joins["q22__custsale"]["key"] == []
+    assert joins["q22__query_customer"]["key"] == []

@@ -225,7 +225,7 @@ class FrameCompiler:
             edits.append((call.start, int(call.items[-1].end), f"coalesce({text}, 0)" if is_count else text))
         at = scalar.run
         columns = [Column.plain(name, at.start) for name in self.emitter.rows[frame.node].columns]
-        name = f"{relation.alias}__{VALUE}"
+        name = f"{relation.prefix}__{VALUE}"
         uid = f"{self.prefix}__value_{relation.label}"
         frame.node = self.emitter.sql(uid, frame.node, [*columns, Column(name, edited(at, edits))], [], at)
         frame.physical[index, VALUE] = name
@@ -306,7 +306,7 @@ class FrameCompiler:
             self.warnings.append((keyword, "this join has no equality, so it runs in one task"))
         sides = [both_sides(self.emitter, self.scope, frame, index, pair, how) for pair in (*match.pairs, *match.sides)]
         count = len(match.pairs)
-        shown = UnmatchedRight.of(relation.alias, left_rows, how, has_bounds=match.within is not None)
+        shown = UnmatchedRight.of(relation.prefix, left_rows, how, has_bounds=match.within is not None)
         sides = [replace(side, left=shown.key(side.left)) for side in sides[:count]] + sides[count:]
         bound = [] if match.within is None or match.within.computed is None else [match.within.computed]
         computed = [*(side.left for side in sides), *shown.times, *bound]
@@ -325,7 +325,7 @@ class FrameCompiler:
             elif (index, name) in self.outside or name in unique:
                 copy = f"copy_of_{name}"
                 columns[copy] = Column.plain(copy, at.start, name)
-                frame.physical[index, name] = f"{relation.alias}__{copy}"
+                frame.physical[index, name] = self._shown(index, f"{relation.prefix}__{copy}", name)
         if match.sides:
             triples = zip(keys[count : len(sides)], match.symbols, right[count:], strict=True)
             options["condition"] = sorted({f"{one} {symbol} right.{two}" for one, symbol, two in triples})
@@ -362,10 +362,15 @@ class FrameCompiler:
         }
         if how not in ("semi", "anti"):
             others = [name for name in self.emitter.rows[node].columns if name not in right]
-            operator["columns"] = {f"{relation.alias}__{name}": f"right.{name}" for name in others}
+            operator["columns"] = {f"{relation.prefix}__{name}": f"right.{name}" for name in others}
             for name in others:
-                frame.physical.setdefault((index, name), f"{relation.alias}__{name}")
+                frame.physical.setdefault((index, name), self._shown(index, f"{relation.prefix}__{name}", name))
         frame.node = self.emitter.add(operator, relation.item.keyword)
+
+    def _shown(self, index: int, column: str, name: str) -> str:
+        """Note how the query states a column of a right relation, for messages; return the column."""
+        self.emitter.labels[column] = f"{self.scope.relations[index].alias}.{name}"
+        return column
 
     def _explode(self, frame: Frame, index: int) -> None:
         relation = self.scope.relations[index]

@@ -45,7 +45,7 @@ def unique_columns(
     same = {name: left_name for left_name, name in pairs}
     if other is None or (how != "inner" and {*other} & {*same}):
         return None
-    renamed = tuple(same.get(name, f"{relation.alias}__{name}") for name in other)
+    renamed = tuple(same.get(name, f"{relation.prefix}__{name}") for name in other)
     if how == "inner" and mine is not None and {*mine} <= {*same.values()}:
         return renamed
     return None if mine is None else tuple(dict.fromkeys([*mine, *renamed]))

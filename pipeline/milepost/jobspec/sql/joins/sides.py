@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from milepost.jobspec.sql.emit import Column, Emitter, common_type, sql_type
 from milepost.jobspec.sql.names import Reference, Scope
-from milepost.jobspec.sql.text import FromItem, Tokens, digest
+from milepost.jobspec.sql.text import FromItem, Tokens
 from milepost.operators.base import OutputRows, key_family
 
 RIGHT_UNMATCHED = ("right", "full")
@@ -60,12 +60,12 @@ class UnmatchedRight:
     prefix: str | None = None
 
     @classmethod
-    def of(cls, alias: str, left: OutputRows, how: str, *, has_bounds: bool) -> UnmatchedRight:
+    def of(cls, relation: str, left: OutputRows, how: str, *, has_bounds: bool) -> UnmatchedRight:
         """Return the columns for a join with a relation."""
         if how not in RIGHT_UNMATCHED:
             return cls([])
         time = Column.plain(str(left.event_time), 0)
-        return cls([time.renamed(f"{alias}__left_{time.name}")] if has_bounds else [], f"{alias}__key_")
+        return cls([time.renamed(f"{relation}__left_{time.name}")] if has_bounds else [], f"{relation}__key_")
 
     def key(self, column: Column) -> Column:
         """Return a key column of the join."""
@@ -84,7 +84,8 @@ def left_side(emitter: Emitter, scope: Scope, frame: Frame, side: Tokens | Refer
     column = Column.plain(frame.name(reference), at.start) if reference is not None else None
     if column is None:
         assert isinstance(side, Tokens)
-        column = Column(emitter.label(f"key_{digest(side.normalized)}", side), scope.rewritten(side, frame.name))
+        text = scope.rewritten(side, frame.name)
+        column = Column(emitter.label(f"key_{text.digest}", side), text)
     scope.shown = shown
     return column
 
@@ -95,7 +96,8 @@ def right_side(emitter: Emitter, scope: Scope, side: Tokens | Reference, at: Tok
     if reference is not None:
         return Column.plain(reference[1], at.start)
     assert isinstance(side, Tokens)
-    return Column(emitter.label(f"key_{digest(side.normalized)}", side), scope.rewritten(side, own_name))
+    text = scope.rewritten(side, own_name)
+    return Column(emitter.label(f"key_{text.digest}", side), text)
 
 
 def both_sides(

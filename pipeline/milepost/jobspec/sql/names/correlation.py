@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.names.conditions import sides_of
 from milepost.jobspec.sql.names.scope import Scope, shown_name
-from milepost.jobspec.sql.text import Expression, Item, Select, Tokens, aggregate_calls, digest
+from milepost.jobspec.sql.text import Expression, Item, Select, Tokens, aggregate_calls
 
 
 @dataclass
@@ -43,8 +44,7 @@ class Correlation:
                 raise run.problem("a subquery compares columns of the query around it by `=` alone: "
                                   "inner.column = outer.column")  # fmt: skip
             other = sides[2] if own[0] is sides[0] else sides[0]
-            reference = scope.column(own[0])
-            name = f"key_{digest(own[0].normalized) if reference is None else shown_name(reference)}"
+            name = _key_name(own[0], scope, keys)
             keys[name] = own[0]
             self.outer.references(other)
             self.pairs.append((other, name))
@@ -63,3 +63,12 @@ class Correlation:
     def _is_inner(self, run: Tokens, scope: Scope) -> bool:
         """Return whether an expression reads no column of the outer query alone."""
         return all(scope.knows(parts) or not self.outer.knows(parts) for parts in Expression(run).columns())
+
+
+def _key_name(run: Tokens, scope: Scope, keys: Mapping[str, Tokens]) -> str:
+    """Return the output column of a compared expression. Columns of one name of several relations get their number."""
+    reference = scope.column(run)
+    if reference is None:
+        return f"key_{scope.rewritten(run, lambda one: f'{one[0]} {one[1]}').digest}"
+    name = f"key_{shown_name(reference)}"
+    return name if name not in keys or scope.column(keys[name]) == reference else f"{name}_{reference[0]}"

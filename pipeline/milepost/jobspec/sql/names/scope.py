@@ -36,6 +36,7 @@ class Relation:
 
     Attributes:
         alias: the name by which columns are qualified. label: part of the names of its steps.
+        prefix: begins the names of its columns after a join; the alias if nothing else distinguishes it.
         node: the node that it reads. columns: in order. is_static: whether only lookups read it.
         is_hidden: whether only the condition of its semi or anti join sees it.
         using: folded name of a USING column -> the column before this relation that it equals.
@@ -52,8 +53,10 @@ class Relation:
     using: dict[str, Reference] = field(default_factory=dict)
     pairs: list[tuple[Tokens, str]] = field(default_factory=list)
     folded: dict[str, str] = field(default_factory=dict)
+    prefix: str = ""
 
     def __post_init__(self) -> None:
+        self.prefix = self.prefix or self.alias
         self.folded = {column.casefold(): column for column in self.columns}
 
 

@@ -124,7 +124,7 @@ class GroupCompiler:
         time = self.emitter.read(self.frame.node).event_time
         if time is not None:
             self._add(Column.plain(time, self.at.start))
-        keys = sorted(self._key_column(key) for key in self.grouping.keys)
+        keys = sorted({self._key_column(key) for key in self.grouping.keys})
         runs = [one.run for one in outputs if one.has_aggregate]
         for run in (*runs, *([having] if having is not None else []), *order):
             for call in aggregate_calls(run):
@@ -172,7 +172,7 @@ class GroupCompiler:
         """Return the column that holds a grouping expression."""
         if key.reference is not None:
             return self.frame.name(key.reference)
-        return f"key_{digest(key.run.normalized)}"
+        return f"key_{self.scope.rewritten(key.run, self.frame.name).digest}"
 
     def _argument(self, run: Tokens, prefix: str, condition: Tokens | None = None) -> str:
         """Return the column of an argument. It is computed only where the condition of FILTER holds."""
@@ -182,7 +182,7 @@ class GroupCompiler:
             return self._add(Column.plain(self.frame.name(reference), run.start))
         text = self.scope.rewritten(run, self.frame.name)
         if condition is None:
-            return self._add(Column(self.emitter.label(f"{prefix}_{digest(run.normalized)}", run), text))
+            return self._add(Column(self.emitter.label(f"{prefix}_{text.digest}", run), text))
         where = self.scope.rewritten(condition, self.frame.name)
         pieces = [
             ("CASE WHEN ", where.start),
@@ -191,8 +191,8 @@ class GroupCompiler:
             *text.pieces,
             (" END", text.start),
         ]
-        name = f"{prefix}_{digest([*run.normalized, 'filter', *condition.normalized])}"
-        return self._add(Column(self.emitter.label(name, run), Fragment(tuple(pieces))))
+        value = Fragment(tuple(pieces))
+        return self._add(Column(self.emitter.label(f"{prefix}_{value.digest}", run), value))
 
     def _aggregate(self, call: Call, keys: Sequence[str]) -> None:
         if call.tokens.normalized in self.calls:

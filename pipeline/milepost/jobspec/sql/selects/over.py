@@ -153,16 +153,16 @@ class OverCompiler:
         reference = self.scope.column(run)
         if reference is not None:
             return self._read(reference)
-        name = self.emitter.label(f"{prefix}_{digest(run.normalized)}", run)
-        return self._add(Column(name, self.scope.rewritten(run, self.frame.name)))
+        text = self.scope.rewritten(run, self.frame.name)
+        return self._add(Column(self.emitter.label(f"{prefix}_{text.digest}", run), text))
 
     def _output(self, output: Output) -> Column:
         """Return an output column, with the columns of the operator in place of its functions."""
         if output.reference is not None:
             return Column.plain(output.name, output.run.start, self._read(output.reference))
         if not output.has_over:  # lower(seller) AS seller next to PARTITION BY lower(seller) is the key of the rows
-            text = str(self.scope.rewritten(output.run, self.frame.name))
-            computed = next((column.name for column in self.columns.values() if str(column.text) == text), None)
+            value = self.scope.rewritten(output.run, self.frame.name).digest
+            computed = next((column.name for column in self.columns.values() if column.text.digest == value), None)
             if computed is not None:
                 return Column.plain(output.name, output.run.start, computed)
         edits = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.jobspec.sql.emit import Column, Emitter
 from milepost.jobspec.sql.names import Output, Scope, by_name_or_position
 from milepost.jobspec.sql.selects.grouping import ALL_ROWS
-from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, digest, read_order, read_over
+from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, read_order, read_over
 from milepost.operators.base import APPEND
 from milepost.operators.top import MOST_ROWS
 
@@ -169,8 +169,8 @@ class RankCompiler:
         if output is not None:
             return output.name
         expression = self.expression(run)
-        same = next((column.name for column in self.columns if str(column.text) == str(expression)), None)
+        same = next((one.name for one in self.columns if one.text.digest == expression.digest), None)
         if same is None:
-            same = self.emitter.label(f"{prefix}_{digest(run.normalized)}", run)
+            same = self.emitter.label(f"{prefix}_{expression.digest}", run)
             self.columns.append(Column(same, expression))
         return same

@@ -114,6 +114,17 @@ class FromItem:
         """The alias of a query, or the name of the table, whatever its alias."""
         return str(self.alias) if self.is_query else self.tokens.name().lower()
 
+    @property
+    def reads(self) -> str:
+        """What it reads, whatever its alias: the name of the table, or `query_` and what a query in FROM reads first.
+
+        A query in an expression has a name of its own.
+        """
+        is_named = self.grouped is not None or self.scalar is not None or self.equals is not None
+        if is_named or not self.is_query:
+            return self.name
+        return f"query_{read_query(self.tokens).selects[0].relations[0].reads}"
+
 
 @dataclass(frozen=True, slots=True)
 class Select:
@@ -340,7 +351,7 @@ def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is
     if at < len(run) and not _begins_relation(run, at):
         raise run.problem(f"unexpected {run.items[at].text}", at)
     if is_query and alias is None:  # FROM (SELECT id FROM orders)  ->  query_orders
-        alias = f"query_{read_query(tokens).selects[0].relations[0].name}"
+        alias = f"query_{read_query(tokens).selects[0].relations[0].reads}"
     return FromItem(tokens, join, keyword, alias, is_query, (), on, using, match), at
 
 

@@ -161,6 +161,11 @@ class Fragment:
         return "".join(text for text, _ in self.pieces)
 
     @property
+    def digest(self) -> str:
+        """A short digest of its tokens, which no alias of a relation changes: for the name of a column."""
+        return digest(Tokens.of(str(self)).normalized)
+
+    @property
     def start(self) -> int:
         return self.pieces[0][1] if self.pieces else 0
 
