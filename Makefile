@@ -46,7 +46,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-kafka bench-airflow demo docs pictures reference transcripts down status clean
+.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-kafka bench-airflow demo docs pictures reference transcripts release down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,9 @@ reference: env ## write the pages of docs/ that follow from the code
 
 transcripts: env ## run the pages of README and docs, and write there what their commands print (PAGES=docs/how-to/gate.md)
 	@$(PY) -m scripts.transcripts $(PAGES)
+
+release: env ## build and check the distribution of a commit in dist/, with its packages and licences (a minute; TRIAL=1: no date needed)
+	@$(PY) -m scripts.release $(if $(TRIAL),--trial)
 
 down: ## stop exactly what `make demo` started
 	@if [ -x $(PY) ]; then exec $(PY) -m scripts.stack down; else echo "nothing is running: $(PY) does not exist"; fi

@@ -149,11 +149,8 @@ def check_disk(missing: list[Environment]) -> None:
 
 def install_clone(python: Path) -> None:
     """Install the clone itself, by a link: one distribution, whose entry points Airflow finds once."""
-    options = ("--no-input", "--progress-bar", "off", "--quiet", "--no-deps")
+    options = ("--no-input", "--progress-bar", "off", "--quiet", "--no-deps", "--no-build-isolation")
     run(python, "-m", "pip", "install", *options, "--editable", ".")
-    # The build leaves it beside the package, and so on the path: a second distribution of the name, whose plugin
-    # Airflow would report as registered already.
-    shutil.rmtree(ROOT / "pipeline" / "milepost.egg-info", ignore_errors=True)
 
 
 def build(environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""The distribution as setuptools makes it of this tree: sdist, wheel and metadata, built beside the tree."""
+"""The distribution as its build backend makes it of this tree: sdist, wheel and metadata, built beside the tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from milepost_testkit.processes.processes import REPOSITORY
 
-SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "CHANGELOG.md", "LICENSE", "pipeline")
+SOURCES = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "pipeline")
 """What of the repository a distribution is made of."""
 
 OF_EXTRAS = {
@@ -29,7 +29,7 @@ OF_EXTRAS = {
 def copy_sources(folder: Path) -> Path:
     """Copy what a distribution is made of, so that no build writes into the tree, nor finds what an older one left."""
     folder.mkdir(parents=True)
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignored = shutil.ignore_patterns("__pycache__")
     for name in SOURCES:
         source = REPOSITORY / name
         if source.is_dir():
@@ -47,7 +47,7 @@ def build(kind: str, sources: Path, target: Path) -> Path:
         sources: a tree with a pyproject.toml. target: the folder to write into.
     """
     target.mkdir(parents=True, exist_ok=True)
-    code = f"import setuptools.build_meta as b, sys; print(b.{kind}(sys.argv[1]))"
+    code = f"import hatchling.build as b, sys; print(b.{kind}(sys.argv[1]))"
     built = subprocess.run(
         [sys.executable, "-c", code, target], cwd=sources, capture_output=True, text=True, check=False
     )
