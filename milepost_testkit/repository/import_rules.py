@@ -64,7 +64,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "jobmaster": (
         "job",
         "figures",
-        "compatibility observers retention",
+        "compatibility observers proposals retention",
         "leadership reports",
         "rollback run metrics landing",
         "backfill migration savepoints",
@@ -133,8 +133,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     "cli": ("terminal", "running reading workspace", "switching", "main"),
     "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
     "sinks": (
-        "parquet_files",
-        "table_format",
+        "parquet_files table_format",
         "contract",
         "buckets formats",
         "staging",
@@ -149,6 +148,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv json_lines parquet landed",
         "messages",
         "formats planning",
+        "inference",
     ),
     "operators": (
         "base contract",

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.metrics.samples import Sample as Sample
     from milepost.jobmaster.metrics.samples import listed_samples as listed_samples
     from milepost.jobmaster.metrics.telemetry import Telemetry as Telemetry
+    from milepost.jobmaster.proposals.source_proposal import SourceProposal as SourceProposal
+    from milepost.jobmaster.proposals.source_proposal import propose_source as propose_source
     from milepost.jobmaster.reports.axis.columns import AXIS_COLUMNS as AXIS_COLUMNS
     from milepost.jobmaster.reports.axis.columns import AxisColumn as AxisColumn
     from milepost.jobmaster.reports.axis.columns import Outcome as Outcome
@@ -130,6 +132,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.tracing.origin import Place as Place
     from milepost.jobmaster.tracing.origin import RowOrigin as RowOrigin
     from milepost.jobmaster.tracing.tracing import TraceLimits as TraceLimits
+    from milepost.sources.inference import ProposedColumn as ProposedColumn
+    from milepost.sources.inference import ProposedSource as ProposedSource
     from milepost.storage import StoreRequests as StoreRequests
     from milepost.tables.records import CatalogAddress as CatalogAddress
     from milepost.tables.records import TableAddress as TableAddress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from milepost.errors import EnvironmentUnusable, InvalidRequest
@@ -64,7 +65,7 @@ quality:
       - {type: expect_column_values_to_be_between, column: minutes, min_value: 0, severity: critical}
 """
 
-_TAKEN = ("known", "totals", "city", "minutes", "longest")
+_TAKEN = ("known", "totals", "city", "minutes", "longest", "records", "newest", "renamed")
 """Names of operators and columns of such a job."""
 
 _DAYS = {
@@ -100,27 +101,19 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = F
         InvalidRequest: the name is invalid, or a file of that name exists. Nothing was written.
         EnvironmentUnusable: the folder cannot be written.
     """
-    try:
-        check_job_name(name)
-    except ValueError as problem:
-        raise InvalidRequest(f"{problem}. Nothing was written.") from None
-    folder = root / "config"
-    spec, data = folder / f"{name}.yaml", folder / f"{name}_data"
-    for path in (spec, folder / f"{name}.yml", data, *([folder / f"{name}.sql"] if sql else [])):
-        if path.exists() or path.is_symlink():
-            shown = path.relative_to(root)
-            raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
+    spec = new_spec(name, root, f"{name}_data", *([f"{name}.sql"] if sql else []))
+    folder, data = spec.parent, spec.parent / f"{name}_data"
     landing = f"config/{data.name}/"
-    source = _source_of(name)
+    source = source_of(name)
     texts = {data / file: text for file, text in _DAYS.items()}
     if sql:
-        texts[folder / f"{name}.sql"] = _SQL.format(name=name, table_in_sql=_in_sql(source))
+        texts[folder / f"{name}.sql"] = _SQL.format(name=name, table_in_sql=in_sql(source))
     texts[spec] = (_SPEC.replace(_OPERATORS, _STATEMENTS) if sql else _SPEC).format(
         name=name,
         landing=landing,
-        quoted=_in_yaml(name),
-        source_key=_in_yaml(source),
-        table_in_sql=_in_sql(source),
+        quoted=in_yaml(name),
+        source_key=in_yaml(source),
+        table_in_sql=in_sql(source),
         path=json.dumps(f"{data.name}/*.csv"),
         variable=REMOTE_VARIABLE,
         about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
@@ -129,17 +122,42 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = F
         tables=table_of(name).removesuffix("/totals"),
         gate=_GATE if gated else _gate_to_come(),
     )
-    try:
-        data.mkdir(parents=True)
-        for path, text in texts.items():
-            with path.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-    except OSError as problem:
-        raise EnvironmentUnusable(f"{landing} cannot be written: {problem.strerror}.") from None
+    write_new(texts, landing)
     return [path.relative_to(root) for path in texts]
 
 
-def _source_of(job: str) -> str:
+def new_spec(name: str, root: Path, *others: str) -> Path:
+    """Return the path of a new job's spec.
+
+    Args:
+        others: names of other new files or folders next to it.
+    Raises:
+        InvalidRequest: the name is invalid, or a file of that name exists.
+    """
+    try:
+        check_job_name(name)
+    except ValueError as problem:
+        raise InvalidRequest(f"{problem}. Nothing was written.") from None
+    folder = root / "config"
+    for path in (folder / f"{name}.yaml", folder / f"{name}.yml", *(folder / other for other in others)):
+        if path.exists() or path.is_symlink():
+            shown = path.relative_to(root)
+            raise InvalidRequest(f"{shown} already exists. Nothing was written.", hint="Choose another name.")
+    return folder / f"{name}.yaml"
+
+
+def write_new(texts: Mapping[Path, str], place: str) -> None:
+    """Write new files. Raises EnvironmentUnusable: the folder, which messages call `place`, cannot be written."""
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+    except OSError as problem:
+        raise EnvironmentUnusable(f"{place} cannot be written: {problem.strerror}.") from None
+
+
+def source_of(job: str) -> str:
     """Return the name of the job's source: the job's name, adapted to the rules for sources and columns."""
     name = job.replace("-", "_")
     while "__" in name:
@@ -147,11 +165,12 @@ def _source_of(job: str) -> str:
     return f"{name[:60]}_in" if name in _TAKEN else name
 
 
-def _in_yaml(name: str) -> str:
+def in_yaml(name: str) -> str:
+    """Return a name for YAML, quoted if it means another value."""
     return f'"{name}"' if name in ("true", "false", "null") else name
 
 
-def _in_sql(name: str) -> str:
+def in_sql(name: str) -> str:
     """Return a table's name for SQL, quoted if it is a keyword."""
     from sqlglot.dialects.spark import Spark
 

@@ -52,14 +52,22 @@ def init(
         ),
     ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Write the new job's operators as SQL statements.")] = False,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="PATH", help="Read files: a file, a folder, or a quoted pattern, local or on S3."
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write config/NAME.yaml with sample data, ready to run, or an example of the how-to guides."""
+    """Write config/NAME.yaml, ready to run, over sample data or your files, or an example of the how-to guides."""
     from milepost.cli.workspace.scaffold import table_of, write_job
 
     output: Output = ctx.obj
     if example is not None:
+        if origin is not None:
+            raise InvalidRequest("--from is for a new job, and --example writes an existing one. Nothing was written.")
         if sql:
             raise InvalidRequest("--sql is for a new job, and --example writes an existing one. Nothing was written.")
         return _init_example(name, example, output)
@@ -70,6 +78,8 @@ def init(
             "init needs the NAME of the new job, or --example. Nothing was written.",
             hint=f"Use `milepost init visits`, or an example: {', '.join(example_names())}.",
         )
+    if origin is not None:
+        return _init_from(name, origin, output, sql=sql)
     missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
     opened = "delta" not in missing
     files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened, sql=sql)
@@ -85,6 +95,35 @@ def init(
         output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"` ({_DUCKDB}).")
     else:
         output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
+
+
+def _init_from(name: str, origin: str, output: Output, *, sql: bool) -> None:
+    from milepost.cli.workspace.proposed_job import TABLE, sample_text, source_document, write_proposed_job
+    from milepost.cli.workspace.scaffold import new_spec
+    from milepost.jobmaster import propose_source
+
+    missing = [extra for extra in ("spark", "delta") if missing_libraries(extra)]
+    root = Path.cwd()
+    new_spec(name, root, *([f"{name}.sql"] if sql else []))  # before files are read
+    proposal = propose_source(origin, root)
+    table_format = "parquet" if "delta" in missing else "delta"
+    files = write_proposed_job(name, root, origin, proposal, table_format=table_format, sql=sql)
+    if output.json:
+        document = {"job": name, "files": [str(path) for path in files], "missing_extras": missing}
+        return output.document(document | {"source": source_document(proposal)})
+    for path in files:
+        output.text(f"wrote {path}")
+    undeclared = len(proposal.source.columns) - len(proposal.source.declared)
+    left_out = f", {undeclared} not declared" if undeclared else ""
+    output.note(f"Read {sample_text(proposal.source)}: {len(proposal.source.declared)} columns declared{left_out}.")
+    output.note(f"{files[0]} has the reason for each. Change what is wrong, then `milepost lint {name}`.")
+    first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
+    output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} {TABLE}`.")
+    table = f".milepost/tables/{name}/{TABLE}"
+    if "delta" in missing:
+        output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
+    else:
+        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table}')\"` ({_DUCKDB}).")
 
 
 def _init_example(name: str | None, example: str, output: Output) -> None:

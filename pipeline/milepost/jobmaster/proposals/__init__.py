@@ -1,0 +1,1 @@
+"""Proposals for specs that do not exist yet."""
