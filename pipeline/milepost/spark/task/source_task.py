@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from milepost.sources import (
     EventTimeTracker,
     ObjectPart,
     PartReader,
+    SourceObject,
     too_many_bad_records,
 )
 from milepost.sources.planning import LOST_FILE_HINT, ReferencedFiles, lost_file_problem
@@ -88,82 +89,103 @@ def run_source(
     Args:
         store: store of the split's objects. open_store: opens the stores of its external data files.
     """
-    rows = tombstones = 0
-    bad = BadInputCounter()
-    times = EventTimeTracker(split.event_time, split.max_ahead_us)
-    missing: list[str] = []
-    coalescer = _BatchCoalescer(split.source)
+    store = _with_parts(store, split, memory, open_store)
+    read = _ReadSplit(split)
+    for part in split.parts:
+        declined = yield from read.read_part(store, part, memory)
+        if declined is not None:
+            yield declined
+            return
+    yield from read.coalescer.flush()
+    metrics.rows_in = read.rows
+    metrics.bytes_in = sum(part.size for part in split.parts if part.object.key not in read.missing)
+    metrics.mark("read_ms")
+    yield RowsDone()
+    yield SnapshotStarted()
+    yield OperatorStageEnd({"sources": {split.source: read.acknowledgement()}})
+
+
+def _with_parts(
+    store: ObjectStore, split: SourceSplit, memory: Memory, open_store: Callable[[StoreConfig], ObjectStore]
+) -> ObjectStore:
+    """Return the store that reads the split's objects, each in its planned version, and prefetches them."""
     if split.is_landed:
         own = (part.object for part in split.parts if not is_reference(part.object.key))
         store = immutable_objects(store, [ObjectHandle(obj.key, obj.size, obj.etag) for obj in own])
         store = with_references(store, {root: open_store(config) for root, config in split.files.stores.items()})
     versions = [ObjectVersion(part.object.key, part.object.etag, part.object.size) for part in split.parts]
-    store = prefetching_store(store, versions, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
-    for part in split.parts:
-        obj, is_partly_read = part.object, False
+    return prefetching_store(store, versions, min(MAX_WHOLE_READ_BYTES, memory.budget.held_bytes))
+
+
+class _ReadSplit:
+    """What a subtask has read of its split.
+
+    Attributes:
+        missing: keys of objects that were deleted before they were read, and skipped.
+    """
+
+    def __init__(self, split: SourceSplit) -> None:
+        self._split = split
+        self._bad = BadInputCounter()
+        self._times = EventTimeTracker(split.event_time, split.max_ahead_us)
+        self._tombstones = 0
+        self.coalescer = _BatchCoalescer(split.source)
+        self.rows = 0
+        self.missing: list[str] = []
+
+    def read_part(
+        self, store: ObjectStore, part: ObjectPart, memory: Memory
+    ) -> Generator[TaskOutput, None, Declined | None]:
+        """Yield a part's rows. Returns why the subtask declines; None: it does not. Raises MemoryError."""
+        key, is_partly_read = part.object.key, False
         try:
-            for piece in split.read(store, part, memory):
+            for piece in self._split.read(store, part, memory):
                 is_partly_read = True
                 if isinstance(piece, BadRows):
-                    count = bad.add_bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole_object=piece.whole)
-                    yield Rows(split.source + BAD, pa.Table.from_batches([piece.rows]))
-                    assert split.dead_letters is not None
-                    if (limit := split.dead_letters.max_records) is not None and count > limit:
-                        detail = too_many_bad_records(split.source, count, limit, bad.result())
-                        yield _declined(split, CheckpointFailureReason.BAD_RECORD, detail)
-                        return
-                    continue
-                tombstones += _tombstones(piece)
-                piece = piece.replace_schema_metadata(None)
-                rows += piece.num_rows
-                bad.add_rows(obj.planned_ms, piece.num_rows)
-                yield from coalescer.add(times.add(obj, piece), obj.key if split.names_objects else None)
-        except BadRecord as error:
-            yield _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
-            return
-        except CommitConflict:
-            if is_reference(obj.key):
-                yield _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, obj.key)
-                return
-            yield _declined(
-                split,
-                CheckpointFailureReason.SOURCE_OBJECT_CHANGED,
-                f"source {split.source}: object {obj.key} changed after it was planned (expected version {obj.etag})",
-            )
-            return
-        except NotFound:
-            if is_reference(obj.key):
-                yield _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, obj.key)
-                return
-            # A later epoch reads a skipped object if it reappears, and would emit the same rows again.
-            if is_partly_read or not split.skips_missing:
-                when = (
-                    "was deleted while it was being read"
-                    if is_partly_read
-                    else "was deleted after it was planned (on_missing: fail)"
-                )
-                detail = f"source {split.source}: object {obj.key} {when}"
-                yield _declined(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, detail)
-                return
-            missing.append(obj.key)
+                    yield Rows(self._split.source + BAD, pa.Table.from_batches([piece.rows]))
+                    if (declined := self._add_bad(part.object, piece)) is not None:
+                        return declined
+                else:
+                    yield from self._add(part.object, piece)
         except MemoryError as error:  # the caller adds the memory settings, but does not know the object
-            raise MemoryError(f"source {split.source}: reading {obj.key}: {error}") from error
-        except CheckpointError as error:
-            who = f"source {split.source}: {obj.key}"
-            yield Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
-            return
-    yield from coalescer.flush()
-    metrics.rows_in, metrics.bytes_in = rows, sum(part.size for part in split.parts if part.object.key not in missing)
-    metrics.mark("read_ms")
-    yield RowsDone()
-    yield SnapshotStarted()
-    ack: dict[str, Any] = {"rows": rows, "objects": len(split.parts), "missing": missing}
-    ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
-    ack |= {"partitions": times.partitions, "tombstones": tombstones}
-    ack["ahead"] = [to_json(row) for row in times.ahead]
-    if split.dead_letters is not None:
-        ack["bad"] = to_json(bad.result())
-    yield OperatorStageEnd({"sources": {split.source: ack}})
+            raise MemoryError(f"source {self._split.source}: reading {key}: {error}") from error
+        except NotFound:
+            # A later epoch reads a skipped object if it reappears, and would emit the same rows again.
+            if is_reference(key) or is_partly_read or not self._split.skips_missing:
+                return _deleted(self._split, key, is_partly_read=is_partly_read)
+            self.missing.append(key)
+        except (BadRecord, CheckpointError) as error:
+            return _unreadable(self._split, part.object, error)
+        return None
+
+    def _add(self, obj: SourceObject, batch: pa.RecordBatch) -> Iterator[Rows]:
+        """Count a batch of an object. Yield the rows that reached a limit of the coalescer."""
+        self._tombstones += _tombstones(batch)
+        batch = batch.replace_schema_metadata(None)
+        self.rows += batch.num_rows
+        self._bad.add_rows(obj.planned_ms, batch.num_rows)
+        yield from self.coalescer.add(self._times.add(obj, batch), obj.key if self._split.names_objects else None)
+
+    def _add_bad(self, obj: SourceObject, piece: BadRows) -> Declined | None:
+        """Count bad records of an object. Returns a decline if they are too many."""
+        count = self._bad.add_bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole_object=piece.whole)
+        assert self._split.dead_letters is not None
+        limit = self._split.dead_letters.max_records
+        if limit is None or count <= limit:
+            return None
+        detail = too_many_bad_records(self._split.source, count, limit, self._bad.result())
+        return _declined(self._split, CheckpointFailureReason.BAD_RECORD, detail)
+
+    def acknowledgement(self) -> dict[str, Any]:
+        """Return the payload of the acknowledgement."""
+        times = self._times
+        ack: dict[str, Any] = {"rows": self.rows, "objects": len(self._split.parts), "missing": self.missing}
+        ack |= {"newest_event_us": times.newest_us, "ahead_rows": times.ahead_rows, "furthest_us": times.furthest_us}
+        ack |= {"partitions": times.partitions, "tombstones": self._tombstones}
+        ack["ahead"] = [to_json(row) for row in times.ahead]
+        if self._split.dead_letters is not None:
+            ack["bad"] = to_json(self._bad.result())
+        return ack
 
 
 class _BatchCoalescer:
@@ -202,6 +224,33 @@ class _BatchCoalescer:
 def _tombstones(batch: pa.RecordBatch) -> int:
     metadata = batch.schema.metadata
     return 0 if metadata is None else int(metadata.get(TOMBSTONES, 0))
+
+
+def _deleted(split: SourceSplit, key: str, *, is_partly_read: bool) -> Declined:
+    """Return the decline for an object that no longer exists and is not skipped."""
+    if is_reference(key):
+        return _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, key)
+    when = (
+        "was deleted while it was being read"
+        if is_partly_read
+        else "was deleted after it was planned (on_missing: fail)"
+    )
+    return _declined(
+        split, CheckpointFailureReason.SOURCE_OBJECT_MISSING, f"source {split.source}: object {key} {when}"
+    )
+
+
+def _unreadable(split: SourceSplit, obj: SourceObject, error: BadRecord | CheckpointError) -> Declined:
+    """Return the decline for an object that has a bad record, has changed, or could not be read."""
+    if isinstance(error, BadRecord):
+        return _declined(split, CheckpointFailureReason.BAD_RECORD, _bad_record_detail(split, error))
+    if isinstance(error, CommitConflict):
+        if is_reference(obj.key):
+            return _lost_file(split, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, obj.key)
+        changed = f"object {obj.key} changed after it was planned (expected version {obj.etag})"
+        return _declined(split, CheckpointFailureReason.SOURCE_OBJECT_CHANGED, f"source {split.source}: {changed}")
+    who = f"source {split.source}: {obj.key}"
+    return Declined(split.identity.decline_for(error, who, CheckpointFailureReason.IO_EXCEPTION))
 
 
 def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:

@@ -17,7 +17,6 @@ from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.jobmaster.reports.health.past_epochs import past_epochs
 from milepost.jobmaster.reports.health.sources import (
-    Backlog,
     SourceHealth,
     backlog,
     failed_landing,
@@ -113,6 +112,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     newest = state.head() if state is not None else None
     past = prefetch(context.store, lambda: [] if state is None else past_epochs(context, state), "past-epochs")
     unread = backlog(context, state, base, now_ms)
+    nothing_lands = overdue_source(unread.sources or {})
     status = extend_record(
         Status,
         report_job(context.spec.name, state),
@@ -138,9 +138,9 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
         tables=tables_of(context, state, base),
-        verdict=None if state is None else _verdict(context, state, base, unread, past(), now_ms),
+        verdict=None if state is None else _verdict(context, state, base, nothing_lands, past(), now_ms),
     )
-    condition, exit_code, step = _assess(status, max_lag_ms)
+    condition, exit_code, step = _assess(status, nothing_lands, max_lag_ms)
     return replace(
         status,
         condition=condition,
@@ -163,12 +163,12 @@ def _verdict(
     context: JobContext,
     state: ManifestState,
     base: CheckpointMetadata | None,
-    unread: Backlog,
+    nothing_lands: str | None,
     epochs: Sequence[EpochCounts],
     now_ms: int,
 ) -> JobVerdict:
     return JobVerdict(
-        judge_freshness(epochs, context.spec.health, now_ms, overdue_source(unread.sources or {})),
+        judge_freshness(epochs, context.spec.health, now_ms, nothing_lands),
         judge_completeness(epochs, context.spec.health),
         judge_rules(epochs, base, state.failures.last_reason),
     )
@@ -201,7 +201,7 @@ def _lease_over(context: JobContext, state: ManifestState | None, now_ms: int) -
     return None if status is LeaseStatus.HELD else status.value
 
 
-def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str]:
+def _assess(status: Status, nothing_lands: str | None, max_lag_ms: int | None) -> tuple[Condition, int, str]:
     job = status.job
     if status.job_status == JobStatus.FAILED.value:
         cause = str(status.last_failure)
@@ -238,7 +238,6 @@ def _assess(status: Status, max_lag_ms: int | None) -> tuple[Condition, int, str
     not_landed = failed_landing(job, status.sources or {})
     if not_landed is not None:
         return Condition.LANDING_FAILED, 1, not_landed
-    nothing_lands = overdue_source(status.sources or {})
     if nothing_lands is not None:
         return Condition.OVERDUE, 6, nothing_lands
     too_old = stale(job, status.lag_ms, status.sources or {}, max_lag_ms) if max_lag_ms is not None else None
