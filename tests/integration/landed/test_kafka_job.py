@@ -90,6 +90,7 @@ def test_a_job_reads_each_message_once_and_again_after_a_rollback(
     assert (failed.error, failed.may_pass) == ("PositionExpired", False)
     plan = job(tmp_path).gaps.plan("clicks", "earliest")
     assert any(change.startswith(f"{topic}.id: ") for change in plan.changes)
+    assert any(line.startswith(f"topic {topic}: its offsets begin at 0 again.") for line in plan.text)
     job(tmp_path).gaps.approve(plan.approved, "by a test")
     assert not job(tmp_path).landings.land().failed
     while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
@@ -105,6 +106,60 @@ def duckdb_totals(rows: list[dict[str, object]], total: str = "sum(n)") -> list[
         return connection.sql(
             f"SELECT user, count(*), CAST({total} AS BIGINT) FROM messages GROUP BY user ORDER BY user"
         ).fetchall()
+
+
+def test_the_newest_message_of_a_key_is_the_newest_landed_also_in_a_topic_that_was_created_again(
+    tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The offsets of the new topic begin at 0, so offsets alone take its messages for older ones."""
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    topic = kafka.new_topic(2)
+    spec = SPEC.replace("TOPIC", topic).replace("at: offset", "at: offset, part: partition, record: sequence")
+    spec = spec.replace(
+        "operators:\n",
+        "operators:\n"
+        "  - {uid: newest, kind: latest, inputs: [clicks], key: [user], sequence_by: [record, part, at]}\n"
+        "  - {uid: by_offset, kind: latest, inputs: [clicks], key: [user], sequence_by: [part, at]}\n",
+    ).replace(
+        "sinks:\n",
+        "sinks:\n"
+        "  - {name: newest, input: newest, format: parquet, path: ../lake/newest, mode: upsert}\n"
+        "  - {name: by_offset, input: by_offset, format: parquet, path: ../lake/by_offset, mode: upsert}\n",
+    )
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "clicks.yaml").write_text(spec)
+
+    def produced(first: int, count: int) -> list[dict[str, object]]:
+        rows: list[dict[str, object]] = [{"user": f"u{n % 4}", "n": n} for n in range(first, first + count)]
+        kafka.produce(topic, {p: [json.dumps(row).encode() for row in rows[p::2]] for p in (0, 1)})
+        return rows
+
+    def newest(table: str) -> list[tuple[str, int]]:
+        return sorted((row["user"], row["n"]) for row in job(tmp_path).reports.read(table).to_pylist())
+
+    def land_and_process() -> None:
+        assert not job(tmp_path).landings.land().failed
+        while not isinstance(job(tmp_path).epochs.run(Session.cli(), SparklessRunner()), NothingToDo):
+            pass
+
+    before = produced(0, 60)
+    land_and_process()
+    assert newest("newest") == newest("by_offset") == newest_of(before)
+    kafka.delete_topic(topic)
+    kafka.new_topic(2, topic)
+    after = produced(100, 20)
+    job(tmp_path).gaps.approve(job(tmp_path).gaps.plan("clicks", "earliest").approved, "by a test")
+    land_and_process()
+    assert newest("newest") == newest_of([*before, *after])
+    assert newest("by_offset") == newest_of(before)
+
+
+def newest_of(rows: list[dict[str, object]]) -> list[tuple[str, int]]:
+    """Return the newest `n` of each user, as DuckDB computes it."""
+    table = pa.Table.from_pylist(rows)
+    with duckdb.connect() as connection:
+        connection.register("messages", table)
+        return connection.sql('SELECT "user", max(n) FROM messages GROUP BY 1 ORDER BY 1').fetchall()
 
 
 def test_without_its_topic_a_job_goes_back_and_backfills_and_moves_with_every_landed_row(
@@ -168,6 +223,7 @@ def test_a_job_goes_on_after_messages_that_expired_before_they_were_landed(
         "milepost land clicks --source clicks --resume-from earliest"
     )
     plan = job(tmp_path).gaps.plan("clicks", "earliest")
+    assert not any("begin at 0" in line for line in plan.text)
     assert plan.changes[0] == f"{topic}.partitions.0.next: 24 -> 40"
     job(tmp_path).gaps.approve(plan.approved, "by a test")
     assert not job(tmp_path).landings.land().failed

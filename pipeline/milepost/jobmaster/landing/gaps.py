@@ -140,7 +140,8 @@ class Gaps:
         follows = newest.record.sequence, newest.digest
         approved = ApprovedGap(source, *follows, end, resumed.behind, resumed.backlog, passed)
         changes = tuple(position_changes(start, end))
-        text = tuple(_text(newest, resume_from, changes, reason, passed))
+        notes = tuple(filter(None, (passed and f"it passes {passed}", resumed.note)))
+        text = tuple(_text(newest, resume_from, changes, reason, notes))
         return GapPlan(self._context.spec.name, approved, start, changes, reason, text)
 
     @use_case
@@ -219,12 +220,13 @@ def _passed_text(passed: PassedFiles) -> str:
     return f"{text}, and those of {counted(commits, 'deleted commit')}" if commits else text
 
 
-def _text(newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reason: str, passed: str) -> Iterator[str]:
+def _text(
+    newest: StoredRecord, resume_from: str, changes: tuple[str, ...], reason: str, notes: tuple[str, ...]
+) -> Iterator[str]:
     record = newest.record
     landed = f"{counted(record.total_rows, 'row')}, the newest record of {iso_ms(record.landed_at_ms)}"
     yield f"the log ends with record {record.sequence}: {landed}"
     yield f"lost: {reason}"
     yield f"record {record.sequence + 1} is a gap, and landing continues from {resume_from}: {'; '.join(changes)}"
-    if passed:
-        yield f"it passes {passed}"
+    yield from notes
     yield "the rows in between are never landed: all timelines, replays and savepoints pass the gap"

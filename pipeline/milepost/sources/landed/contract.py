@@ -76,12 +76,14 @@ class Reached:
         behind: as in `Pull`.
         backlog: what the external system has after that now; None: the source cannot say cheaply.
         passed: by a gap up to there; None: the source does not count it.
+        note: what a person should know before a gap up to there is approved; "": nothing.
     """
 
     position: Position
     behind: tuple[str, ...] = ()
     backlog: SourceBacklog | None = None
     passed: PassedFiles | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,11 @@ from milepost.sources.landed.kafka.reader import PositionLost, Reader
 TIMEOUT_S = 30.0
 """A landing fails if Kafka is silent for so long."""
 
+_OFFSETS_BEGIN_AGAIN = (
+    "its offsets begin at 0 again. Operators that order its rows by the partition or offset of a message need the "
+    "`sequence` of its record first (`metadata`); otherwise they take new rows for older ones"
+)
+
 Start = str | int | Mapping[str, Mapping[str, int]]
 """earliest, latest, a time in milliseconds, or the first offset by topic and partition."""
 
@@ -173,7 +178,8 @@ class KafkaSource:
         places |= {partition: moved[partition] for partition in lost}
         self._require_there(_of(places, state.ends), state)
         left = tuple(partition.name for partition in behind(places, state.ends))
-        return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)))
+        note = f"topic {', '.join(created_again)}: {_OFFSETS_BEGIN_AGAIN}" if created_again else ""
+        return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)), note=note)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the first position whose messages the cluster has not lost. What has expired counts as true."""

@@ -238,7 +238,9 @@ def test_a_log_goes_on_at_a_topic_that_was_created_again_and_skips_no_other_topi
     log.position["clicks"]["partitions"]["1"] = {"next": 5, "leader_epoch": 7}
     mock.write(0, b"view", topic="views")
     mock.described["clicks"] = Topic("id-3", (0,))
-    log.position = mock.source().resume_position(where, log.position).position
+    resumed = mock.source().resume_position(where, log.position)
+    assert resumed.note.startswith("topic clicks: its offsets begin at 0 again")
+    log.position = resumed.position
     assert log.position["clicks"]["id"] == "id-3"
     assert sorted((name, offset) for name, offset, _ in log.land(mock.source())) == rows
     assert mock.source().newest_true([former]) == 0, "what the former topic had was true"
