@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -16,6 +17,7 @@ from milepost.jobspec.load.load import load_job
 from milepost_testkit.jobs.avro_messages import avro, record_schema
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.kafka_server import KAFKA_IS_NOT_TO_BE_HAD, KafkaServer
 from milepost_testkit.servers.schema_registry import schema_registry
@@ -160,6 +162,26 @@ def newest_of(rows: list[dict[str, object]]) -> list[tuple[str, int]]:
     with duckdb.connect() as connection:
         connection.register("messages", table)
         return connection.sql('SELECT "user", max(n) FROM messages GROUP BY 1 ORDER BY 1').fetchall()
+
+
+def test_the_example_of_a_topic_reads_all_messages_and_keeps_a_poison_message_apart(
+    tmp_path: Path, kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA", kafka.bootstrap)
+    kafka.new_topic(2, "orders")
+    good = [json.dumps({"customer": f"c{n % 3}", "amount": "1.50"}).encode() for n in range(30)]
+    kafka.produce("orders", {0: good[:20], 1: [*good[20:], b'{"customer": "c1", "amount": "much"}']})
+    spec = tmp_path / "config" / "examples" / "kafka_topic.yaml"
+    spec.parent.mkdir(parents=True)
+    shutil.copy(REPOSITORY / "config" / "examples" / spec.name, spec)
+    master = JobMaster(load_job(str(spec)))
+    assert not master.landings.land().failed
+    assert not isinstance(master.epochs.run(Session.cli(), SparklessRunner()), NothingToDo)
+    rows = master.reports.read("totals").select(["customer", "orders", "total"]).sort_by("customer").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(f"c{n}", 10, Decimal("15.00")) for n in range(3)]
+    (bad,) = master.reports.read("bad_orders").to_pylist()
+    place = {name: bad[name] for name in ("topic", "partition", "offset", "column", "value")}
+    assert place == {"topic": "orders", "partition": 1, "offset": 10, "column": "amount", "value": "much"}
 
 
 def test_without_its_topic_a_job_goes_back_and_backfills_and_moves_with_every_landed_row(

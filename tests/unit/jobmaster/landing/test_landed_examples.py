@@ -12,8 +12,10 @@ from milepost.jobmaster import JobMaster, NothingToDo, Session
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
 from milepost.jobspec.job.sources.source_kinds import SOURCE_KINDS
 from milepost.jobspec.load.load import load_job
+from milepost_testkit.jobs.postgres_landing import replicated
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
+from milepost_testkit.servers.postgres_server import Database
 
 EXAMPLES = REPOSITORY / "config" / "examples"
 LANDED = {
@@ -69,3 +71,26 @@ def test_the_example_of_a_dlt_resource_shows_the_newest_orders(tmp_path: Path, m
     orders.write_text(json.dumps([*listed, {"id": 1, "version": 3, "total": 6.0}]))
     rows = processed(tmp_path, "dlt_resource.yaml").reports.read("orders").sort_by("id").to_pylist()
     assert [(row["id"], row["total"]) for row in rows] == [(1, 6.0), (2, 7.0)]
+
+
+@pytest.mark.long
+def test_the_example_of_a_postgres_table_is_the_table(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicated(
+        database,
+        "CREATE TABLE customers (id bigint PRIMARY KEY, name text)",
+        "ALTER TABLE customers REPLICA IDENTITY FULL",
+        "INSERT INTO customers VALUES (1, 'Ada'), (2, 'Barbara')",
+        publication="milepost_customers",
+        table="customers",
+    )
+    monkeypatch.setenv("SHOP_DSN", database.dsn)
+    master = processed(tmp_path, "postgres_table.yaml")
+    database.run("UPDATE customers SET name = 'Ada L.' WHERE id = 1")
+    database.run("DELETE FROM customers WHERE id = 2")
+    database.run("INSERT INTO customers VALUES (3, 'Grace')")
+    assert not master.landings.land().failed
+    master.epochs.run(Session.cli(), SparklessRunner())
+    rows = master.reports.read("customers").select(["id", "name"]).sort_by("id").to_pylist()
+    assert [tuple(row.values()) for row in rows] == database.run("SELECT id, name FROM customers ORDER BY id")
