@@ -87,6 +87,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "spark": ("worker", "wire", "task", "driver", "local"),
     "spark.driver": (
+        "compat",
         "engines lost_tasks spark_errors",
         "deadline interrupts sql_projection starvation",
         "epoch_graph executors gate_job spark_answers",

@@ -3,8 +3,8 @@
 See DESIGN 4.2. A job with two stateful levels, the second of which has SQL::
 
     range(sources) -> FusedTask
-                   -> repartitionById(subtask) -> FusedTask
-                   -> repartitionById(subtask) -> WideOperatorStage -> projection -> WideOutputStage
+                   -> exchange by subtask -> FusedTask
+                   -> exchange by subtask -> WideOperatorStage -> projection -> WideOutputStage
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from milepost.epoch import EpochPlan
+from milepost.spark.driver.compat import exchange, from_arrow_schema
 from milepost.spark.driver.sql_projection import decode_output, encode_output, project, wide_type
 from milepost.spark.task.attempt import Attempt
 from milepost.spark.task.epoch_tasks import Batches, OperatorStage, OutputStage, epoch_tasks
@@ -146,7 +146,7 @@ def epoch_frame(session: SparkSession, subtasks: int, stages: Iterable[Stage]) -
     frame = session.range(0, subtasks, 1, subtasks)
     for stage in stages:
         if stage.receivers is not None:
-            frame = frame.repartitionById(stage.receivers, "subtask")
+            frame = exchange(frame, stage.receivers)
         if stage.columns is not None:
             frame = project(frame, stage.expressions, stage.columns)
         frame = frame.mapInArrow(stage.task, stage.rows)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.epoch import (
     EpochPlan,
@@ -24,6 +23,7 @@ from milepost.epoch import (
 from milepost.errors import CheckpointError
 from milepost.protocol.exchange import SubtaskIdentity, decode_answer, verify
 from milepost.quality import PartialResult
+from milepost.spark.driver.compat import exchange, from_arrow_schema
 from milepost.spark.task.epoch_tasks import Batches
 from milepost.spark.worker.task_context import current_task_context
 from milepost.spark.worker.task_memory import explain_out_of_memory
@@ -91,7 +91,7 @@ def judge(session: SparkSession, plan: EpochPlan, shares: tuple[GateShare, ...])
     frame = _stage(session.range(0, len(shares), 1, len(shares)), GateTask(_identity(plan, level), shares, partitions))
     if partitions:
         task = GatePartitionTask(_identity(plan, level + 1), shares)
-        frame = _stage(frame.repartitionById(partitions, "subtask"), task)
+        frame = _stage(exchange(frame, partitions), task)
     rows = [_row(row.asDict()) for row in frame.collect()]
     declines = [decode_answer(row.payload.decode()) for row in rows if row.kind == GateRowKind.DECLINE]
     verify(plan.checkpoint_id, plan.token, (), declines)

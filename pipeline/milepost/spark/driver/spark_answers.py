@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 
 from milepost.epoch import EpochPlan, SparkAnswers, check_answers
 from milepost.protocol.records import WEIGHT_COLUMN
-from milepost.spark.driver.sql_projection import CONTROL, added, arrow_schema, collect, wide_type
+from milepost.spark.driver.compat import to_arrow_schema
+from milepost.spark.driver.sql_projection import CONTROL, added, collect, wide_type
 from milepost.spark.task.outputs import SqlOutput, sql_outputs
 from milepost.spark.task.planning.levels import EpochLevels
 from milepost.spark.task.row_steps.sql_expression import SelectedBranch, column_of, selects
@@ -106,7 +107,7 @@ def _answers(session: SparkSession, branch: SelectedBranch, schema: pa.Schema, r
             *_answers(session, branch, schema, rows.slice(half)),
         ]
     values = [value for value in made.column(0).to_pylist() if value is not None]
-    return [str(arrow_schema(selected.schema).field(0).type), *sorted(map(repr, values))]
+    return [str(to_arrow_schema(selected.schema).field(0).type), *sorted(map(repr, values))]
 
 
 def pinned_rows(schema: pa.Schema) -> pa.Table:

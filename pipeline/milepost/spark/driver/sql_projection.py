@@ -21,24 +21,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructField, StructType
 
 from milepost.epoch import EpochPlan
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import JobSpec
 from milepost.language.sql import ITEM, quote
+from milepost.spark.driver.compat import from_arrow_schema, to_arrow_schema
 from milepost.spark.driver.spark_errors import refusal
 from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.row_steps.sql_expression import POSITION, SelectedBranch, SqlExpression, column_of, selects
 from milepost.spark.wire.task_output import Rows, Stamped, TaskOutput, decode_control, encode_control
 
 CONTROL = "control"
-
-
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return the Arrow schema in which Spark exchanges rows of this type. Timestamps are microseconds in UTC."""
-    return to_arrow_schema(schema, timezone="UTC")
 
 
 def wide_type(schemas: Mapping[str, pa.Schema]) -> StructType:
@@ -67,8 +62,10 @@ def infer_schema(session: SparkSession, spec: JobSpec, output: SqlOutput, inputs
     for branch in _selects(spec, output, inputs):
         empty = session.createDataFrame([], wide_type({branch.input: inputs[branch.input]}))
         frames.append(added(empty, branch.expression).select(f"`{branch.expression.column}`.*"))
-    schemas = [arrow_schema(frame.schema) for frame in frames]
-    union_schema = arrow_schema(_nullable(functools.reduce(lambda frame, other: frame.unionAll(other), frames).schema))
+    schemas = [to_arrow_schema(frame.schema) for frame in frames]
+    union_schema = to_arrow_schema(
+        _nullable(functools.reduce(lambda frame, other: frame.unionAll(other), frames).schema)
+    )
     for schema in schemas:
         _refuse_texts(output.node.uid, schema, union_schema)
     return union_schema
@@ -201,7 +198,7 @@ def encode_output(items: Iterable[TaskOutput], schemas: Mapping[str, pa.Schema])
         null                                           row 3
         {"item":"rows_done"}                           null
     """
-    types = {node: pa.struct(list(arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
+    types = {node: pa.struct(list(to_arrow_schema(from_arrow_schema(schema)))) for node, schema in schemas.items()}
     layout = pa.schema([pa.field(CONTROL, pa.binary()), *(pa.field(column_of(n), t) for n, t in types.items())])
 
     def control(body: bytes) -> pa.RecordBatch:

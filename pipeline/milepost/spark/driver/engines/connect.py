@@ -22,12 +22,13 @@ import grpc
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql.connect.client.retries import DefaultPolicy
-from pyspark.sql.connect.proto import GetStatusResponse, ReleaseExecuteRequest, SparkConnectServiceStub
+from pyspark.sql.connect.proto import ReleaseExecuteRequest, SparkConnectServiceStub
 from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.errors import EnvironmentUnusable, SparkLost
 from milepost.language import TOKEN_VARIABLE, SparkRemote, session_settings
+from milepost.spark.driver.compat import has_running_jobs
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
@@ -45,6 +46,9 @@ _CLOSED = "INVALID_HANDLE.SESSION_CLOSED"
 _MAX_TOKENS_BACK = 200
 """How many tokens back an orphaned job may still run. An older process has ended or has noticed that it is fenced."""
 
+_UNCHECKED_TOKENS_BACK = 8
+"""How many tokens back jobs are interrupted on a server that cannot say whether one runs. Each is a call of 3 ms."""
+
 _OURS = "spark.milepost.settings"
 """Session setting: names of the spec's settings that were applied. One that the spec no longer has is unset."""
 
@@ -52,7 +56,6 @@ _SENT = "spark.milepost.sent"
 """Session setting: hash of the code that was sent to the session, along with the spec's archives."""
 
 _SESSION_LOST = ("INVALID_HANDLE.", "SESSION_CHANGED", "NO_ACTIVE_SESSION")
-_RUNNING = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
 
 
 class RemoteEngine:
@@ -145,21 +148,14 @@ class RemoteEngine:
         """Interrupt the jobs that older attempts of this timeline left running, never one with a newer token.
 
         Token 7 interrupts the jobs tagged 6, 5, 4, ... until nothing runs. Storage fences these jobs anyway, but they
-        would hold slots until the server notices that their client has disconnected.
+        would hold slots until the server notices that their client has disconnected. Before Spark 4.2 a server cannot
+        say whether a job runs, so the tags of the last few tokens are interrupted unchecked.
         """
-        for token in range(plan.token - 1, max(0, plan.token - _MAX_TOKENS_BACK), -1):
-            if not self._runs_something():
+        for back in range(1, min(_MAX_TOKENS_BACK, plan.token)):
+            running = has_running_jobs(self.session)
+            if running is False or (running is None and back > _UNCHECKED_TOKENS_BACK):
                 return
-            self.interrupt(epoch_tag(plan, type(plan.token)(token)))
-
-    def _runs_something(self) -> bool:
-        try:
-            response = self.session.client._get_operation_statuses()
-        except SparkConnectGrpcException as error:
-            if getattr(error, "_grpc_status_code", None) is not grpc.StatusCode.UNIMPLEMENTED:
-                raise
-            return False  # Spark 4.1 lacks this call; the probe reports what else is missing
-        return any(status.state == _RUNNING for status in response.operation_statuses)
+            self.interrupt(epoch_tag(plan, type(plan.token)(plan.token - back)))
 
     def _works(self) -> bool:
         """Return whether the server can still run jobs. While it stops, it answers but refuses all work."""

@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.language import SparkRemote
+from milepost.spark.driver.compat import exchange, from_arrow_schema
 from milepost.spark.driver.engines.engine import Engine
 from milepost.spark.driver.executors.unusable import check_answer, too_little_memory, unusable
 from milepost.spark.worker import probe_tasks
@@ -108,7 +108,7 @@ def _answers(session: SparkSession, tasks: int, libraries: tuple[str, ...]) -> s
     cloudpickle.register_pickle_by_value(probe_tasks)
     try:
         probed = session.range(0, tasks, 1, tasks).mapInArrow(probe_tasks.environment_probe(libraries), _SCHEMA)
-        exchanged = probed.repartitionById(2, "subtask").mapInArrow(probe_tasks.identity_task, _SCHEMA)
+        exchanged = exchange(probed, 2).mapInArrow(probe_tasks.identity_task, _SCHEMA)
         return {row.answer for row in exchanged.collect()}
     finally:
         cloudpickle.unregister_pickle_by_value(probe_tasks)
