@@ -78,7 +78,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "health history",
         "axis flow hidden_values",
         "reports",
-    ),
+    ),  # fmt: skip
     "views": (
         "tree",
         "text",

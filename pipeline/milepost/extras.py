@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from importlib.util import find_spec
 
 from milepost.errors import EnvironmentUnusable
@@ -30,6 +32,12 @@ EXTRAS: dict[str, dict[str, str]] = {
 }
 """Extra -> what of it is imported, and the distribution that brings it."""
 
+SUPPORTED: dict[str, tuple[str, str]] = {"apache-airflow": ("3.3", "4"), "pyspark": ("4.0", "5")}
+"""Distribution -> the first supported version and the first unsupported one above, as in pyproject.toml.
+
+The other ranges are left to pip. These two are often part of an image that somebody else builds.
+"""
+
 
 def install_command(extra: str) -> str:
     """Return what a person types to have an extra."""
@@ -39,6 +47,40 @@ def install_command(extra: str) -> str:
 def missing_libraries(extra: str) -> tuple[str, ...]:
     """Return the distributions of an extra that are not installed; imports none of them."""
     return tuple(dict.fromkeys(name for module, name in EXTRAS[extra].items() if not _is_there(module)))
+
+
+def supported_range(name: str) -> str:
+    """Return the supported versions of a distribution, as pip writes them: `>=4.0,<5`."""
+    first, end = SUPPORTED[name]
+    return f">={first},<{end}"
+
+
+def is_supported(name: str, version: str) -> bool:
+    """Return whether a version of a distribution is in its range; every version of one without a range is.
+
+    >>> is_supported("pyspark", "4.0.1"), is_supported("pyspark", "3.5.9"), is_supported("pyspark", "4.1.0-amzn-1")
+    (True, False, True)
+    """
+    if name not in SUPPORTED:
+        return True
+    first, end = map(_numbers, SUPPORTED[name])
+    return first <= _numbers(version) < end
+
+
+def unsupported_libraries(extra: str) -> dict[str, str]:
+    """Return the installed distributions of an extra whose version is not supported, with that version."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in set(EXTRAS[extra].values()) & SUPPORTED.keys():
+        with suppress(PackageNotFoundError):  # Spark's own images have PySpark as files, without metadata
+            found[name] = version(name)
+    return {name: version for name, version in found.items() if not is_supported(name, version)}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: (4, 1) of "4.1.0-amzn-1", whose third part is left out."""
+    return tuple(int(digits[0]) for part in version.split(".")[:2] if (digits := re.match(r"\d+", part)))
 
 
 def _is_there(module: str) -> bool:
@@ -57,11 +99,27 @@ def require(extra: str, what: str) -> None:
     Args:
         what: who needs it, as the subject of a sentence.
     Raises:
-        EnvironmentUnusable: one is not installed; the hint says which command installs it.
+        EnvironmentUnusable: one is not installed, or its version is not supported; the hint says which command
+            installs it.
     """
     if missing := missing_libraries(extra):
         raise EnvironmentUnusable(
             f"{what} needs {missing[0]}, which is not installed.",
             hint=f"install it: {install_command(extra)}",
+            extra=extra,
+        )
+    require_supported(extra, what)
+
+
+def require_supported(extra: str, what: str) -> None:
+    """Refuse to continue with an unsupported version of a library. One that is not installed is no obstacle.
+
+    Raises:
+        EnvironmentUnusable: a version is not supported.
+    """
+    for name, version in unsupported_libraries(extra).items():
+        raise EnvironmentUnusable(
+            f"{what} needs {name} {supported_range(name)}, and {version} is installed.",
+            hint=f"install a supported version: {install_command(extra)}",
             extra=extra,
         )

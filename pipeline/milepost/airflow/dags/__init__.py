@@ -6,9 +6,10 @@ Airflow parses only files that contain `airflow` and `dag`. `from milepost.airfl
 from typing import TYPE_CHECKING
 
 from milepost.exports import lazy_exports
-from milepost.extras import require
+from milepost.extras import require, require_supported
 
 require("airflow", "making DAGs")
+require_supported("spark", "the epochs of these DAGs")
 
 if TYPE_CHECKING:
     from milepost.airflow.dags.dag_factory import load_jobs as load_jobs

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from milepost import __version__
 from milepost.errors import CheckpointError, EnvironmentUnusable, InvalidRequest, StoreUnavailable
-from milepost.extras import EXTRAS, install_command, require
+from milepost.extras import EXTRAS, install_command, require, supported_range, unsupported_libraries
 
 if TYPE_CHECKING:
     from milepost.jobmaster import JobMaster
@@ -159,9 +159,12 @@ def _extras() -> Iterator[Check]:
         versions = {name: _version(name) for name in libraries.values()}
         missing = [name for name, version in versions.items() if version is None]
         found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
-        ok = not missing or extra != "spark"
-        detail = f"{', '.join(missing)} not installed; {install_command(extra)}" if missing else found
-        yield _check(f"extra {extra}", ok, detail, warning=bool(missing))
+        unsupported = unsupported_libraries(extra)
+        wrong = [f"{name} {version}, expected {supported_range(name)}" for name, version in unsupported.items()]
+        faults = [f"{', '.join(missing)} not installed"] * bool(missing) + wrong
+        ok = not faults or extra != "spark"
+        detail = f"{', '.join(faults)}; {install_command(extra)}" if faults else found
+        yield _check(f"extra {extra}", ok, detail, warning=bool(faults))
 
 
 def _version(name: str) -> str | None:

@@ -7,7 +7,6 @@ Both kinds of readers are served. A `DataSourceStreamReader` plans an end and sp
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, SimpleDataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
@@ -26,6 +24,7 @@ from milepost.language import ColumnType, to_arrow
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import LandedSource, Pull, Reached, stored_position
+from milepost.sources.landed.read_limits import ends_itself, read_limit, takes_limit
 from milepost.sources.landed.row_batches import record_batches
 
 _Batches = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
@@ -72,13 +71,14 @@ def open_python_source(
                 source=name,
             )
         source = loaded(dict(options))
-        spark_schema = from_arrow_schema(pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()]))
+        declared = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
+        spark_schema = from_arrow_schema(declared, prefer_timestamp_ntz=True)
         try:
             reader: Any = source.streamReader(spark_schema)
         except PySparkNotImplementedError:
             reader = _simple_reader(name, code, source, spark_schema)
-    limit = ReadMaxRows(max_rows) if max_rows else ReadMaxBytes(max_bytes) if max_bytes else None
-    if limit is not None and not _takes_limit(reader):
+    limit = read_limit(name, max_rows, max_bytes)
+    if limit is not None and not takes_limit(reader):
         raise InvalidRequest(
             f"source {name}: `land` has a limit, and {code.name} takes none: its reader has no "
             "`latestOffset(start, limit)`. Nothing was landed.",
@@ -210,7 +210,7 @@ class _StreamSource:
         reader: DataSourceStreamReader,
         batches: _Batches,
         calls: _UserCalls,
-        limit: ReadLimit | None,
+        limit: Any,
     ) -> None:
         self._identity, self._reader, self._batches, self._calls = identity, reader, batches, calls
         self._limit = limit
@@ -227,7 +227,7 @@ class _StreamSource:
 
     def _pull(self, position: Position) -> Pull | None:
         arguments = []
-        if _takes_limit(self._reader):
+        if takes_limit(self._reader):
             arguments = [copy.deepcopy(position), self._limit or self._calls.call(self._reader.getDefaultReadLimit)]
         end = self._calls.position(self._reader.latestOffset, *arguments)
         if end == position:
@@ -255,10 +255,6 @@ class _StreamSource:
         pull = self._pull(position)
         for split in pull.splits[:1] if pull is not None else ():
             next(self._calls.iterate(self._calls.call(self._reader.read, split)), None)
-
-
-def _takes_limit(reader: Any) -> bool:
-    return isinstance(reader, DataSourceStreamReader) and bool(inspect.signature(reader.latestOffset).parameters)
 
 
 class _SimpleSource:
@@ -305,12 +301,13 @@ class _Pulls:
 
     def __init__(self, reader: DataSourceStreamReader | SimpleDataSourceStreamReader, calls: _UserCalls) -> None:
         self._reader, self._calls = reader, calls
-        self._ends_itself = isinstance(reader, SupportsTriggerAvailableNow)
+        self._ends_itself = ends_itself(reader)
         self._count = 0
 
     def begin(self) -> bool:
         """Return whether the landing may read once more. The first call fixes where a reader that ends itself ends."""
-        if not self._count and isinstance(self._reader, SupportsTriggerAvailableNow):
-            self._calls.call(self._reader.prepareForTriggerAvailableNow)
+        if not self._count and self._ends_itself:
+            reader: Any = self._reader
+            self._calls.call(reader.prepareForTriggerAvailableNow)
         self._count += 1
         return self._count <= (_MAX_PULLS if self._ends_itself else 1)

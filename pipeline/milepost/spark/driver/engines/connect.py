@@ -27,6 +27,7 @@ from pyspark.sql.connect.session import SparkSession as RemoteSession
 
 from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.errors import EnvironmentUnusable, SparkLost
+from milepost.extras import is_supported, supported_range
 from milepost.language import TOKEN_VARIABLE, SparkRemote, session_settings
 from milepost.spark.driver.compat import has_running_jobs
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
@@ -294,12 +295,20 @@ def _opened(remote: SparkRemote, session: str) -> RemoteSession:
     opened = RemoteSession(Channel(remote, session), userId=_USER)
     opened.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
     try:
-        opened.version  # noqa: B018 - the first call opens it
+        version = opened.version  # the first call opens it
     except PySparkException as error:
         opened.client.close()
         if error.getCondition() == _CLOSED:
             raise _Closed from error
         raise _refused(remote, error) from error
+    if not is_supported("pyspark", version):
+        opened.client.close()
+        raise EnvironmentUnusable(
+            f"the Spark Connect server at {remote.url} runs Spark {version}: expected {supported_range('pyspark')}. "
+            "Nothing was run.",
+            hint="start a server of a supported version",
+            remote=remote.url,
+        )
     # If the interpreter's last garbage collection closed it during a call, the close would never return, because the
     # thread that ends the call no longer exists.
     atexit.register(opened.client.close)
