@@ -6,7 +6,7 @@ import sys
 
 from scripts import kafka_jars
 from scripts.browser import environment
-from scripts.spark import spark_readers
+from scripts.spark import spark_readers, spark_versions
 from scripts.suite.rings import Part
 
 
@@ -14,12 +14,20 @@ def closing_line(part: Part) -> str:
     """Return that line for a run of one part of the ring."""
     missing = [
         words
-        for words in (spark_readers.closing_words(), kafka_jars.closing_words(), environment.closing_words())
+        for words in (
+            spark_readers.closing_words(),
+            spark_versions.closing_words(),
+            kafka_jars.closing_words(),
+            environment.closing_words(),
+        )
         if words is not None
     ]
     if not missing:
         ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
-        return f"test-all: {ran} ran, Spark with Delta's and Iceberg's jars, a Kafka broker and a browser at hand"
+        return (
+            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker and "
+            "a browser at hand"
+        )
     return f"test-all: {'; '.join(missing)}"
 
 

@@ -1,0 +1,178 @@
+"""One job on each minor version of PySpark that is supported: in a session of its own, and on a Spark Connect server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+import pyspark
+import pytest
+
+from milepost.language.spark_remote import TOKEN_VARIABLE
+from milepost_testkit.commands.milepost_cli import Outcome
+from milepost_testkit.jobs.sql_job import SqlJob
+from milepost_testkit.servers.spark_cluster import python_with
+from milepost_testkit.servers.stock_connect_server import stock_connect_server
+from scripts.spark.spark_versions import OLDER, interpreter, unreached, version_of
+
+pytestmark = pytest.mark.deep
+
+NEWEST = ".".join(pyspark.__version__.split(".")[:2])
+MASTER = "local-cluster[2,1,1024]"
+"""Two executors in processes of their own, with a core each: one can be lost."""
+
+STATEMENTS = {
+    "large": "SELECT id, upper(customer) AS buyer, ordered_at FROM orders WHERE amount > 10",
+    "by_customer": "SELECT customer, count(*) AS n, sum(amount) AS total FROM orders GROUP BY customer",
+    "sizes": "SELECT n, count(*) AS customers FROM by_customer WHERE n > 2 GROUP BY n",
+    "unpaid": (
+        "SELECT o.customer, count(*) AS n, count(p.amount) AS paid FROM orders o LEFT JOIN payments p "
+        "ON o.id = p.order_id GROUP BY o.customer"
+    ),
+    "quarters": (
+        "SELECT window.start AS begins, count(*) AS n FROM orders GROUP BY window(ordered_at, '15 minutes')"
+    ),
+}
+"""SQL, an aggregate, an aggregate over its updates, a join whose rows are retracted, and a window."""
+
+EXPECTED = STATEMENTS | {
+    "by_customer": STATEMENTS["by_customer"].replace("sum(amount)", "CAST(sum(amount) AS DECIMAL(20, 2))"),
+    "sizes": STATEMENTS["sizes"].replace("by_customer", f"({STATEMENTS['by_customer']})"),
+    "quarters": (
+        "SELECT time_bucket(INTERVAL 15 MINUTES, ordered_at) AS begins, count(*) AS n FROM orders GROUP BY 1 "
+        "HAVING begins + INTERVAL 15 MINUTES <= (SELECT max(ordered_at) FROM orders)"
+    ),
+    "counts": "SELECT customer, count(*) AS n FROM orders WHERE customer IS NOT NULL GROUP BY customer",
+}
+SQL = "\n".join(
+    f"CREATE {'STREAMING TABLE' if name == 'large' else 'MATERIALIZED VIEW'} {name} AS {query};"
+    for name, query in STATEMENTS.items()
+)
+FUNCTION = """\
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+LOSE = Path({lose!r})
+
+
+class Counting:
+    state = {{"n": "int64"}}
+    output = {{"customer": "string", "n": "int64"}}
+
+    def on_rows(self, key, rows, state, ctx):
+        with contextlib.suppress(FileNotFoundError):
+            LOSE.rename(LOSE.with_name("lost"))
+            kill_executor()
+        state["n"] = (state["n"] or 0) + len(rows)
+        yield {{"customer": key, "n": state["n"]}}
+
+
+def kill_executor():
+    pid = os.getpid()
+    while "java" not in Path(f"/proc/{{pid}}/exe").readlink().name:
+        pid = int(Path(f"/proc/{{pid}}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(pid, signal.SIGKILL)
+"""
+"""Counts rows per customer. Kills the executor that runs it, once, where a file `lose` is."""
+
+
+class VersionedJob(SqlJob):
+    """The job, whose epochs a PySpark of some version runs in a process of its own."""
+
+    def __init__(self, folder: Path, spark: Mapping[str, object]) -> None:
+        folder.mkdir()
+        (folder / "counting.py").write_text(FUNCTION.format(lose=str(folder / "lose")))
+        super().__init__(
+            folder,
+            SQL,
+            {
+                "tables": {"format": "delta", "path": "lake/{name}"},
+                "operators": [
+                    {"uid": "known", "kind": "sql", "inputs": ["orders"],
+                     "sql": "SELECT customer, id FROM orders WHERE customer IS NOT NULL"},
+                    {"uid": "counting", "kind": "process", "inputs": ["known"], "key": ["customer"],
+                     "function": "counting:Counting"},
+                    {"uid": "counts", "kind": "latest", "inputs": ["counting"], "key": ["customer"],
+                     "sequence_by": ["n"]},
+                ],
+                "sinks": [{"name": "counts", "input": "counts", "format": "delta", "path": "lake/counts",
+                           "mode": "upsert"}],
+                "quality": [{"sink": "counts", "expectations": [
+                    {"type": "expect_column_values_to_not_be_null", "column": "customer"}]}],
+                "spark": spark,
+            },
+        )  # fmt: skip
+
+    def on(self, parallelism: int) -> None:
+        self.write(self.sql, spark={**self.changes["spark"], "parallelism": parallelism})
+
+
+def milepost(python: Path, *words: str | Path, environment: Mapping[str, str] = MappingProxyType({})) -> Outcome:
+    ran = subprocess.run(
+        [python, "-m", "milepost", *words],
+        env={**os.environ, "SPARK_LOCAL_HOSTNAME": "localhost", **environment},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    return Outcome(ran.returncode, ran.stdout, ran.stderr)
+
+
+@contextmanager
+def server_of(python: Path, folder: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """A Spark Connect server of the version of an interpreter, without Milepost; gives its address and the token."""
+    code = "import sys; print(*(one for one in sys.path if one.endswith('site-packages')), sep='\\n')"
+    places = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    (spark, *_) = (Path(place) / "pyspark" for place in places if (Path(place) / "pyspark").is_dir())
+    workers = python_with(folder / "python", *map(Path, places))
+    with stock_connect_server(folder / "server", workers, master=MASTER, spark=spark) as server:
+        yield server.remote, {TOKEN_VARIABLE: server.token}
+
+
+@pytest.fixture(params=[*OLDER, NEWEST])
+def python(request: pytest.FixtureRequest) -> Path:
+    """The interpreter with one version of PySpark."""
+    if request.param == NEWEST:
+        return Path(sys.executable)
+    if (reason := unreached()) is not None:
+        pytest.skip(f"no package index was reached: {reason}")
+    found = interpreter(request.param)
+    code = "import pyspark; print(pyspark.__version__)"
+    version = subprocess.run([found, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    assert version == version_of(request.param)
+    return found
+
+
+def assert_equals_duckdb(job: VersionedJob) -> None:
+    for table, query in EXPECTED.items():
+        assert job.check(table, query) > 0, table
+
+
+def run_with_a_lost_executor(job: VersionedJob, python: Path, environment: Mapping[str, str]) -> None:
+    """Run two epochs of different parallelism. An executor is lost in the second one."""
+    for parallelism in (2, 3):
+        job.land()
+        job.on(parallelism)
+        if parallelism == 3:
+            (job.folder / "lose").touch()
+        ran = milepost(python, "run", job.folder / "shop.yaml", environment=environment)
+        assert ran.exit_code == 0, ran.stderr
+        assert_equals_duckdb(job)
+    assert (job.folder / "lost").exists()
+
+
+def test_a_session_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_path: Path) -> None:
+    run_with_a_lost_executor(VersionedJob(tmp_path / "job", {"master": MASTER}), python, {})
+
+
+def test_a_server_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_path: Path) -> None:
+    with server_of(python, tmp_path) as (remote, environment):
+        job = VersionedJob(tmp_path / "job", {"remote": remote})
+        checks = milepost(python, "doctor", job.folder / "shop.yaml", environment=environment).stdout
+        assert f"at {remote}, {MASTER}" in checks
+        run_with_a_lost_executor(job, python, environment)
