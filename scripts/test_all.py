@@ -25,8 +25,8 @@ def closing_line(part: Part) -> str:
     if not missing:
         ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
         return (
-            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker and "
-            "a browser at hand"
+            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker "
+            "and a browser at hand"
         )
     return f"test-all: {'; '.join(missing)}"
 

@@ -1,8 +1,9 @@
-"""One job on each minor version of PySpark that is supported: in a session of its own, and on a Spark Connect server."""
+"""One job on each supported minor version of PySpark: in a session of its own, and on a Spark Connect server."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -34,9 +35,7 @@ STATEMENTS = {
         "SELECT o.customer, count(*) AS n, count(p.amount) AS paid FROM orders o LEFT JOIN payments p "
         "ON o.id = p.order_id GROUP BY o.customer"
     ),
-    "quarters": (
-        "SELECT window.start AS begins, count(*) AS n FROM orders GROUP BY window(ordered_at, '15 minutes')"
-    ),
+    "quarters": ("SELECT window.start AS begins, count(*) AS n FROM orders GROUP BY window(ordered_at, '15 minutes')"),
 }
 """SQL, an aggregate, an aggregate over its updates, a join whose rows are retracted, and a window."""
 
@@ -135,17 +134,20 @@ def server_of(python: Path, folder: Path) -> Iterator[tuple[str, Mapping[str, st
 
 
 @pytest.fixture(params=[*OLDER, NEWEST])
-def python(request: pytest.FixtureRequest) -> Path:
+def python(request: pytest.FixtureRequest) -> Iterator[Path]:
     """The interpreter with one version of PySpark."""
     if request.param == NEWEST:
-        return Path(sys.executable)
+        yield Path(sys.executable)
+        return
     if (reason := unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
     found = interpreter(request.param)
     code = "import pyspark; print(pyspark.__version__)"
     version = subprocess.run([found, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     assert version == version_of(request.param)
-    return found
+    yield found
+    for left in found.parent.parent.glob("lib/python*/site-packages/pyspark/work"):
+        shutil.rmtree(left)  # what a local cluster leaves in Spark's own folder
 
 
 def assert_equals_duckdb(job: VersionedJob) -> None:
@@ -173,6 +175,6 @@ def test_a_session_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_
 def test_a_server_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_path: Path) -> None:
     with server_of(python, tmp_path) as (remote, environment):
         job = VersionedJob(tmp_path / "job", {"remote": remote})
-        checks = milepost(python, "doctor", job.folder / "shop.yaml", environment=environment).stdout
-        assert f"at {remote}, {MASTER}" in checks
+        checks = milepost(python, "doctor", job.folder / "shop.yaml", environment=environment)
+        assert f"at {remote}, {MASTER}" in checks.stdout, checks
         run_with_a_lost_executor(job, python, environment)

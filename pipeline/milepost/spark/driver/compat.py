@@ -21,6 +21,9 @@ Release = tuple[int, int]
 EXCHANGE_BY_ID: Release = (4, 1)
 """First version with `DataFrame.repartitionById`."""
 
+GRPC_STATUS: Release = (4, 1)
+"""First version whose errors of Spark Connect have the status code of the call."""
+
 ARROW_TIME_ZONE: Release = (4, 2)
 """First version in which `to_arrow_schema` takes `timezone`. Before, it takes `timestamp_utc`."""
 
@@ -95,3 +98,15 @@ def has_running_jobs(session: Any) -> bool | None:
     running = GetStatusResponse.OperationStatus.OperationState.OPERATION_STATE_RUNNING
     statuses = session.client._get_operation_statuses().operation_statuses
     return any(status.state == running for status in statuses)
+
+
+def grpc_status(error: BaseException) -> Any:
+    """Return the status code of the failed call that an error of Spark Connect reports; None without one."""
+    if release_of(pyspark.__version__) >= GRPC_STATUS:
+        return getattr(error, "_grpc_status_code", None)
+    import grpc
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, grpc.RpcError):
+        cause = cause.__cause__ or cause.__context__
+    return cause.code() if isinstance(cause, grpc.Call) else None

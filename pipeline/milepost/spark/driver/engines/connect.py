@@ -29,7 +29,7 @@ from milepost.epoch import CODE_HASH, EpochPlan
 from milepost.errors import EnvironmentUnusable, SparkLost
 from milepost.extras import is_supported, supported_range
 from milepost.language import TOKEN_VARIABLE, SparkRemote, session_settings
-from milepost.spark.driver.compat import has_running_jobs
+from milepost.spark.driver.compat import grpc_status, has_running_jobs
 from milepost.spark.driver.engines.channel import ANSWER_S, Channel, require_server, server_lost
 from milepost.spark.driver.engines.engine import epoch_tag
 from milepost.spark.driver.engines.session import quiet_pyspark
@@ -170,7 +170,7 @@ class RemoteEngine:
 
     def lost(self, error: Exception) -> SparkLost | None:
         condition = (error.getCondition() or "") if isinstance(error, PySparkException) else ""
-        code = getattr(error, "_grpc_status_code", None) if isinstance(error, SparkConnectGrpcException) else None
+        code = grpc_status(error) if isinstance(error, SparkConnectGrpcException) else None
         if condition.startswith(_SESSION_LOST):
             what = "has lost this job's session"
         elif code is grpc.StatusCode.UNAVAILABLE or not self._works():
@@ -327,7 +327,7 @@ def _owner(plan: EpochPlan) -> tuple[str, ...]:
 
 
 def _refused(remote: SparkRemote, error: PySparkException) -> EnvironmentUnusable:
-    code = getattr(error, "_grpc_status_code", None)
+    code = grpc_status(error)
     if code is grpc.StatusCode.UNAVAILABLE:
         return server_lost(remote, "disconnected before the session was open")
     if code is grpc.StatusCode.UNAUTHENTICATED:
