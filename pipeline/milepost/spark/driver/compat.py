@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.pandas import types as pandas_types
 from pyspark.sql.types import StructType
 
@@ -29,6 +28,9 @@ ARROW_TIME_ZONE: Release = (4, 2)
 
 OPERATION_STATUSES: Release = (4, 2)
 """First version with Spark Connect's call for the states of a session's jobs."""
+
+_NUMBER = "__number"
+"""Column with a number whose hash falls to a row's receiver."""
 
 _CANDIDATES_PER_RECEIVER = 16
 """How many numbers are hashed per receiver at first: usually enough to find one for each receiver."""
@@ -66,8 +68,9 @@ def exchange(frame: DataFrame, receivers: int) -> DataFrame:
     """
     session = frame.sparkSession
     if min(release_of(pyspark.__version__), release_of(session.version)) < EXCHANGE_BY_ID:
-        numbers = F.array(*map(F.lit, _numbers_for(session, receivers)))
-        return frame.repartition(receivers, F.get(numbers, F.col("subtask")))
+        numbers = ", ".join(map(str, _numbers_for(session, receivers)))
+        numbered = frame.selectExpr("*", f"get(array({numbers}), subtask) AS `{_NUMBER}`")
+        return numbered.repartition(receivers, _NUMBER).select(frame.columns)
     return frame.repartitionById(receivers, "subtask")
 
 
