@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tomllib
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
+from milepost.cli.workspace.doctor import environment_checks
 from milepost.cli.workspace.scaffold import write_job
 from milepost.errors import EnvironmentUnusable
-from milepost.extras import EXTRAS
+from milepost.extras import EXTRAS, SUPPORTED, require, supported_range, unsupported_libraries
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
 from milepost_testkit.processes.processes import REPOSITORY, run_python
@@ -135,6 +139,30 @@ def test_init_writes_a_job_that_runs_with_what_is_installed(
         before, _, gate = spec.read_text(encoding="utf-8").partition("these comment marks.\n")
         spec.write_text(before + "\n" + "".join(line.removeprefix("# ") for line in gate.splitlines(keepends=True)))
         assert [one.sink for one in load_job(spec).spec.quality] == ["totals"]
+
+
+@pytest.mark.parametrize(("library", "extra"), [("pyspark", "spark"), ("apache-airflow", "airflow")])
+@pytest.mark.parametrize("supported", [("2.0", "2.9"), ("99.1", "100")], ids=["too new", "too old"])
+def test_an_unsupported_version_is_refused_with_the_range(
+    library: str, extra: str, supported: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert unsupported_libraries(extra) == {}
+    monkeypatch.setitem(SUPPORTED, library, supported)
+    with wording.raises(EnvironmentUnusable) as refused:
+        require(extra, "running an epoch")
+    assert f"needs {library} >={supported[0]},<{supported[1]}" in refused.value.message
+    assert version(library) in refused.value.message
+    assert f'pip install "milepost[{extra}]"' in refused.value.hint
+    (check,) = (check for check in environment_checks() if check.check == f"extra {extra}")
+    assert check.ok is (extra != "spark") and supported_range(library) in check.detail
+
+
+def test_the_dags_of_a_job_are_refused_with_an_unsupported_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SUPPORTED, "pyspark", ("99.1", "100"))
+    monkeypatch.delitem(sys.modules, "milepost.airflow.dags", raising=False)
+    with wording.raises(EnvironmentUnusable) as refused:
+        import_module("milepost.airflow.dags")
+    assert "running the epochs of these DAGs needs pyspark >=99.1,<100" in refused.value.message
 
 
 def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path], tmp_path: Path) -> None:

@@ -6,19 +6,24 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 
-from milepost.language.spark_remote import TOKEN_VARIABLE
+from milepost import extras
+from milepost.errors import EnvironmentUnusable
+from milepost.language.spark_remote import TOKEN_VARIABLE, parse_remote
+from milepost.spark.driver.engines.connect import open_unshared
 from milepost.spark.driver.executors import probe
 from milepost.spark.driver.runner import SparkEpochRunner
+from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
 from milepost_testkit.jobs.flights.recovering_job import quality_section
 from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_references
-from milepost_testkit.repository.bare_environment import bare_environment
 from milepost_testkit.repository.distribution import link_libraries
 from milepost_testkit.servers.spark_cluster import python_with, python_without_milepost
 from milepost_testkit.servers.stock_connect_server import StockConnectServer, stock_connect_server
+from scripts.spark.spark_versions import OLDER, interpreter, unreached, version_of
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 
@@ -104,41 +109,37 @@ def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised
 
 
 @contextlib.contextmanager
-def server_of(version: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockConnectServer]:
+def server_of(minor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockConnectServer]:
     """A server of another version of Spark while the block runs, and this process as its client."""
-    with bare_environment() as bare:
-        bare.pip("install", "--no-deps", f"pyspark=={version}")
-        (spark,) = (bare.folder / "env").glob("lib/python*/site-packages/pyspark")
-        python = python_without_milepost(folder / "python")
-        with stock_connect_server(folder / "server", python, spark=spark) as server:
-            monkeypatch.setenv(TOKEN_VARIABLE, server.token)
-            yield server
+    if (reason := unreached()) is not None:
+        pytest.skip(f"no package index was reached: {reason}")
+    (spark,) = interpreter(minor).parent.parent.glob("lib/python*/site-packages/pyspark")
+    python = python_without_milepost(folder / "python")
+    with stock_connect_server(folder / "server", python, spark=spark) as server:
+        monkeypatch.setenv(TOKEN_VARIABLE, server.token)
+        yield server
 
 
 @pytest.mark.deep
-def test_a_server_of_another_minor_version_runs_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("minor", OLDER)
+def test_a_server_of_another_minor_version_runs_epochs(
+    minor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its probe passes, and so does what an epoch does."""
-    version = "4.2.0"
-    with server_of(version, tmp_path / "other", monkeypatch) as other:
+    with server_of(minor, tmp_path / "other", monkeypatch) as other:
         job = flights(tmp_path / "job", other, days=3)
         checks = milepost("doctor", job.spec_path).stdout
-        assert f"ok    spark server: Spark {version} at {other.remote}" in checks
+        assert f"ok    spark server: Spark {version_of(minor)} at {other.remote}" in checks
         job.run_until_caught_up()
         assert len(job.epochs()) == 3
         job.assert_tables_equal_the_oracle()
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    ("version", "got"),
-    [
-        ("4.1.1", "cannot do what tasks do: expected rows and a run of state, got TypeError: to_arrow_schema"),
-        ("4.0.1", "does not run what an epoch is made of: expected the end of a job of Python tasks and an exchange"),
-    ],
-)
-def test_a_server_that_lacks_a_call_is_refused_before_anything_runs(
-    version: str, got: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_server_of_an_unsupported_version_is_refused_when_its_session_is_opened(
+    server: StockConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with server_of(version, tmp_path / "other", monkeypatch) as other:
-        ran = milepost("run", flights(tmp_path / "job", other).spec_path)
-        assert (ran.exit_code, got in ran.stderr, "Nothing was run" in ran.stderr) == (8, True, True)
+    monkeypatch.setitem(extras.SUPPORTED, "pyspark", ("4.9", "5"))
+    with wording.raises(EnvironmentUnusable, replace={r"localhost:\d+": "localhost:{port}"}) as refused:
+        open_unshared(parse_remote(server.remote), {})
+    assert f"runs Spark {pyspark.__version__}: expected >=4.9,<5" in refused.value.message

@@ -9,7 +9,7 @@ from milepost.exports import lazy_exports
 from milepost.extras import require, require_supported
 
 require("airflow", "making DAGs")
-require_supported("spark", "the epochs of these DAGs")
+require_supported("spark", "running the epochs of these DAGs")
 
 if TYPE_CHECKING:
     from milepost.airflow.dags.dag_factory import load_jobs as load_jobs
