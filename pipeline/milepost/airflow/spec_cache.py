@@ -4,7 +4,7 @@ The cache may be deleted at any time. One file per spec path holds the last resu
 
     key = sha256(code hash, sqlglot version, path, text); a change of any of them is a miss
 
-The SQL file of a job is compared by its digest, which the result holds.
+The SQL file of a job, and the compiled spec that it continues, are compared by their digest, which the result holds.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class ParsedSpec:
 
     Attributes:
         key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
-        text: text of the spec, compiled if it has SQL. sql: name of its file, or "". sql_hash: hex SHA-256 of
-            its text, or "".
+        text: text of the spec, compiled if it has SQL. sql: name of its file, or "". compiled: name of the compiled
+            spec that it continues, or "". sql_hash: digest of both, as in `SqlText`, or "".
         spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
     """
 
@@ -46,6 +46,7 @@ class ParsedSpec:
     spec_hash: str
     text: str
     sql: str
+    compiled: str
     sql_hash: str
 
 
@@ -97,8 +98,9 @@ def _parse(key: str, text: str, path: Path) -> ParsedSpec:
         problem = error.message
     spec = json.dumps(job.spec.model_dump(mode="json", by_alias=True, exclude_unset=True))
     if job.sql is None:
-        return ParsedSpec(key, problem, spec, job.spec_hash, job.text, "", "")
-    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, job.sql.source.file, job.sql.source.digest)
+        return ParsedSpec(key, problem, spec, job.spec_hash, job.text, "", "", "")
+    source, compiled = job.sql.source, job.sql.compiled or ""
+    return ParsedSpec(key, problem, spec, job.spec_hash, job.text, source.file, compiled, source.digest)
 
 
 def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
@@ -106,7 +108,11 @@ def _has_same_sql(cached: ParsedSpec, path: Path) -> bool:
     if not cached.sql:
         return True
     try:
-        return SqlText.digest_of((path.parent / cached.sql).read_text(encoding="utf-8")) == cached.sql_hash
+        text, compiled = (
+            (path.parent / name).read_text(encoding="utf-8") if name else "" for name in (cached.sql, cached.compiled)
+        )
+        digest = SqlText.digest_of(text)
+        return (SqlText.digest_of(digest, compiled) if cached.compiled else digest) == cached.sql_hash
     except (OSError, UnicodeDecodeError):
         return False  # parsing reports why it cannot be read
 

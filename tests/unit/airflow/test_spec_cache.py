@@ -41,3 +41,19 @@ def test_a_cached_spec_has_its_columns_in_the_order_of_the_file(path: Path) -> N
         assert list(job.spec.sources["rows"].columns) == ["k", "z", "a", "t"]
         assert as_text(job.spec) == as_text(load_job(path).spec)
     assert cached_job_name(path) == "small"
+
+
+def test_another_text_of_the_sql_file_or_of_the_compiled_spec_is_parsed_again(path: Path) -> None:
+    head = SPEC.partition("operators:")[0] + "sql: small.sql\ntables: {format: parquet, path: 'lake/{name}'}\n"
+    sql = "CREATE MATERIALIZED VIEW counts AS SELECT k, count(*) AS n FROM rows GROUP BY k"
+    path.write_text(head)
+    path.with_name("small.sql").write_text(sql)
+    recorded = parsed_spec(path).text
+    pinned = path.with_name("small.compiled")
+    path.write_text(f"{head}compiled: small.compiled\n")
+    for name in ("number", "another"):
+        pinned.write_text(recorded.replace("count: count(*)", f"{name}: count(*)").replace("`count`", f"`{name}`"))
+        for _ in range(2):
+            assert parsed_spec(path).text == load_job(path).text == pinned.read_text()
+    path.with_name("small.sql").write_text(sql.replace("count(*) AS n", "max(a) AS n"))
+    assert "max_a" in parsed_spec(path).text

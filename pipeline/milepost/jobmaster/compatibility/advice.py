@@ -55,7 +55,8 @@ def _steps(
     recompiled = [row["recompiled"] for row in refused if "recompiled" in row]
     if recompiled:
         show = f"milepost show {spec.name} {recompiled[0]} --spec"
-        yield f"continue with the recorded steps: use the spec that {show} prints, which has them in place of the SQL"
+        file = f"{spec.name}.compiled"
+        yield f"continue with the recorded steps: save the spec that {show} prints as {file}, add `compiled: {file}`"
     if len(recompiled) < len(refused):
         is_moved = len(moved_sinks) == len(refused)
         yield "restore the lines of the current table in the sink" if is_moved else "undo the change"

@@ -19,7 +19,7 @@ from milepost.jobspec.job.prices_spec import PricesSpec
 from milepost.jobspec.job.sources.file_source import FileSourceSpec
 from milepost.jobspec.job.sources.landed_source import LandedSourceSpec
 from milepost.jobspec.job.sources.source_kinds import AnySource
-from milepost.jobspec.job.sql_spec import AnySql
+from milepost.jobspec.job.sql_spec import AnySql, CompiledFile
 from milepost.language import (
     SINK_FORMATS,
     AssetUri,
@@ -291,6 +291,8 @@ class JobSpec(SpecModel):
         sources: sources by name, at least one.
         sql: name of a file with CREATE statements, relative to the spec, such as orders.sql, or models of dbt. They
             are compiled into operators and sinks, which are added to those of the spec. null: the job has no SQL.
+        compiled: name of a file with a compiled spec, relative to the spec, such as orders.compiled. Statements that
+            have the same tokens and inputs in it keep its operators, so that another version continues their state.
         tables: where the tables of its statements are. null: it has no tables.
         renamed: former names of statements, by name: `{revenue: income}`. Their state continues, and their tables keep
             name and path. A common table expression has its statement in front: `{revenue.recent: income.newest}`.
@@ -312,6 +314,7 @@ class JobSpec(SpecModel):
     store: StoreSpec = StoreSpec()
     sources: Annotated[dict[NodeName, AnySource], Field(min_length=1)]
     sql: AnySql | None = None
+    compiled: CompiledFile | None = None
     tables: TablesSpec | None = None
     renamed: dict[QueryName, QueryName] = Field(default_factory=dict)
     statements: dict[NodeName, Text] = Field(default_factory=dict)

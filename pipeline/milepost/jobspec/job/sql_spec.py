@@ -58,3 +58,6 @@ AnySql = Annotated[
     Discriminator(lambda value: "file" if isinstance(value, str) else "dbt"),
 ]
 """The name of a SQL file, or models of dbt."""
+
+CompiledFile = Annotated[str, _relative_file(".compiled", "a compiled spec, which ends in .compiled")]
+"""The name of a file with a compiled spec. It has no suffix of a spec, because it is not a job of its own."""

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 CONFIG_FOLDER = "config"
 _SUFFIXES = (".yaml", ".yml")
+_LATER_KEYS = ("sql", "compiled", "tables", "renamed", "statements")
+"""Keys that earlier versions did not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,8 @@ def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, str, SqlOri
         return None, "", "", None, problems
     compiled, problems = validate_spec(value)
     if compiled is None:  # the compiler validated the operators; the sinks follow from `tables`
-        return None, "", "", None, [Problem(("tables",), problem.message) for problem in problems]
+        at = "compiled" if sql.compiled else "tables"
+        return None, "", "", None, [Problem((at,), problem.message) for problem in problems]
     problems = [origin.located(problem, compiled) for problem in structure_problems(compiled)]
     return compiled, hash_spec(compiled), as_yaml(value), origin, problems
 
@@ -312,9 +315,7 @@ def hash_spec(spec: JobSpec) -> str:
     columns breaks ties between rows. Keys that earlier versions did not have count only if they are given.
     """
     value = spec.model_dump(mode="json", by_alias=True)
-    value = {
-        key: entry for key, entry in value.items() if entry or key not in ("sql", "tables", "renamed", "statements")
-    }
+    value = {key: entry for key, entry in value.items() if entry or key not in _LATER_KEYS}
     return hashlib.sha256(json.dumps(value, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS
+from milepost.jobspec.load.pinned_steps import pin_steps
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.jobspec.sql import CompiledStatement, add_former_uids, compile_sql, rename_problems
 from milepost.language import Problem
@@ -29,7 +30,7 @@ class SqlOrigin:
         source: the statements. spec_text: text of the spec file.
         statements: the statements by name, in the order of the text.
         positions: compiled operator -> (line, column) of the text.
-        own_operators, own_sinks: how many the spec itself has.
+        own_operators, own_sinks: how many the spec itself has. compiled: file with the compiled spec that it continues.
     """
 
     source: SqlText
@@ -38,6 +39,7 @@ class SqlOrigin:
     positions: Mapping[str, tuple[int, int]]
     own_operators: int
     own_sinks: int
+    compiled: str | None = None
 
     def located(self, problem: Problem, spec: JobSpec) -> Problem:
         """Return a problem of the compiled spec, at its line of the SQL file if the spec itself has no such part."""
@@ -59,14 +61,18 @@ def read_sql(spec: JobSpec, path: Path) -> SqlText | None:
     if spec.sql is None:
         return None
     if isinstance(spec.sql, str):
-        return SqlText.of(spec.sql, _read(spec, spec.sql, path, MAX_CHARACTERS))
-    from milepost.jobspec.load.dbt_models import models_text
+        text = SqlText.of(spec.sql, _read(spec, spec.sql, path, MAX_CHARACTERS, "the SQL file"))
+    else:
+        from milepost.jobspec.load.dbt_models import models_text
 
-    manifest = _read(spec, spec.sql.dbt, path, MAX_MANIFEST_CHARACTERS)
-    return models_text(spec.sql, manifest, [*spec.sources, *(one.uid for one in spec.operators)])
+        manifest = _read(spec, spec.sql.dbt, path, MAX_MANIFEST_CHARACTERS, "the dbt manifest")
+        text = models_text(spec.sql, manifest, [*spec.sources, *(one.uid for one in spec.operators)])
+    if spec.compiled is None:
+        return text
+    return text.with_compiled(_read(spec, spec.compiled, path, MAX_CHARACTERS, "the compiled spec"))
 
 
-def _read(spec: JobSpec, name: str, path: Path, limit: int) -> str:
+def _read(spec: JobSpec, name: str, path: Path, limit: int, what: str) -> str:
     """Return the text of a file that the spec at `path` names. Raises InvalidRequest."""
     file = path.parent / name
     try:
@@ -75,9 +81,8 @@ def _read(spec: JobSpec, name: str, path: Path, limit: int) -> str:
     except UnicodeDecodeError as problem:
         raise InvalidRequest(f"{name} is not UTF-8 text (byte {problem.start}). Nothing was run.") from None
     except OSError as problem:
-        what = "the SQL file" if isinstance(spec.sql, str) else "the dbt manifest"
         message = f"{name}, {what} of job {spec.name}, cannot be read: {problem.strerror}. Nothing was run."
-        raise InvalidRequest(message, hint=f"`sql` names a file relative to the spec: {path.parent}.") from None
+        raise InvalidRequest(message, hint=f"The name is relative to the spec: {path.parent}.") from None
     if len(text) > limit:
         raise InvalidRequest(f"{name} has more than {limit} characters. Nothing was run.")
     return text
@@ -93,16 +98,18 @@ def compiled_value(
     job = compile_sql(spec, sql.text)
     if job.problems:
         return {}, None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]
+    if spec.compiled is not None and (problems := pin_steps(job, value, spec.compiled, sql.compiled)):
+        return {}, None, problems
     uids = [str(operator["uid"]) for operator in job.operators]
     problems = rename_problems(spec.renamed, list(job.statements), uids)
     if problems:
         return {}, None, problems
     add_former_uids(job.operators, spec.renamed)
-    compiled = {key: entry for key, entry in value.items() if key not in ("sql", "tables", *_COMPILED_KEYS)}
+    compiled = {key: entry for key, entry in value.items() if key not in ("sql", "compiled", "tables", *_COMPILED_KEYS)}
     operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
     compiled["statements"] = {name: one.text for name, one in job.statements.items()}
     compiled["operators"], compiled["sinks"] = [*operators, *job.operators], [*sinks, *job.sinks]
-    origin = SqlOrigin(sql, spec_text, job.statements, job.positions, len(operators), len(sinks))
+    origin = SqlOrigin(sql, spec_text, job.statements, job.positions, len(operators), len(sinks), spec.compiled)
     return compiled, origin, []
 
 
@@ -111,6 +118,8 @@ def sql_problems(spec: JobSpec) -> list[Problem]:
     problems = []
     if spec.sql is None and spec.tables is not None:
         problems.append(Problem(("tables",), "`tables` needs `sql`: it locates the tables of statements", at_key=True))
+    if spec.sql is None and spec.compiled is not None:
+        problems.append(Problem(("compiled",), "`compiled` needs `sql`: it has steps of its statements", at_key=True))
     if spec.sql is None and not spec.statements and spec.renamed:
         problems.append(Problem(("renamed",), "`renamed` needs `sql`: it names its statements", at_key=True))
     if spec.sql is not None and spec.statements:

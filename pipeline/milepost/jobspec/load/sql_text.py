@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,8 +12,9 @@ class SqlText:
     """Statements, as they are compiled.
 
     Attributes:
-        file: the file that the spec names. digest: SHA-256 of its text, as it was read.
+        file: the file that the spec names. digest: SHA-256 of its text and of `compiled`, as they were read.
         parts: (line before its first one, file) of each part of the text, ascending.
+        compiled: text of the compiled spec whose steps continue; "" if the spec names none.
     """
 
     # parts ((0, "models/a.sql"), (4, "models/b.sql")): line 7 of the text is line 3 of models/b.sql
@@ -21,6 +22,7 @@ class SqlText:
     text: str
     digest: str
     parts: tuple[tuple[int, str], ...]
+    compiled: str = ""
 
     @classmethod
     def of(cls, file: str, text: str) -> SqlText:
@@ -28,9 +30,13 @@ class SqlText:
         return cls(file, text, cls.digest_of(text), ((0, file),))
 
     @staticmethod
-    def digest_of(text: str) -> str:
+    def digest_of(text: str, compiled: str = "") -> str:
         """Return the digest by which a change of a file is noticed."""
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256((f"{text}\0{compiled}" if compiled else text).encode()).hexdigest()
+
+    def with_compiled(self, compiled: str) -> SqlText:
+        """Return the statements with the compiled spec whose steps continue."""
+        return replace(self, compiled=compiled, digest=self.digest_of(self.digest, compiled))
 
     def place(self, line: int, column: int) -> tuple[str, int, int]:
         """Return the file, line and column of a position of the text."""

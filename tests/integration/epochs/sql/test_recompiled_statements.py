@@ -74,6 +74,32 @@ def test_steps_of_another_compiler_are_refused_and_the_recorded_spec_continues(
         check(job)
 
 
+def test_a_pinned_statement_keeps_its_steps_while_another_one_is_edited(tmp_path: Path, in_process: Plane) -> None:
+    job, runner = created(tmp_path, in_process)
+    with pytest.raises(InvalidRequest) as refused:
+        job.run(runner)
+    assert "as shop.compiled, add `compiled: shop.compiled`" in str(refused.value.hint)
+    shown = milepost("show", tmp_path / "shop.yaml", "2", "--spec").stdout
+    (tmp_path / "shop.compiled").write_text(shown.partition("\nSpec\n")[2])
+    job.write(SQL, compiled="shop.compiled")
+    reports: list[Any] = []
+    for _ in range(2):
+        job.run(runner, tell=reports.append)
+        assert {row["outcome"] for report in reports for row in report} <= {"restored"}
+        check(job)
+    lint = milepost("lint", tmp_path / "shop.yaml", "--json").document()
+    warnings = {one["name"]: [each["message"] for each in one["warnings"]] for one in lint["statements"]}
+    message = "its steps are those of shop.compiled; without `compiled`, this version compiles others"
+    assert warnings == {"o": [], "paid": [message], "large": [], "orders_by": []}
+    job.write(SQL.replace("count(*) AS n FROM", "count(*) + 1 AS n FROM"))
+    job.run(runner)
+    check(job)
+    job.check("orders_by", "SELECT customer, count(*) + 1 AS n FROM orders GROUP BY customer")
+    job.write(SQL.replace("p.amount FROM", "p.amount + 1 AS amount FROM"))
+    steps = {one.uid: one for one in load_job(str(tmp_path / "shop.yaml")).spec.operators}
+    assert steps["paid__join_payments"].within is not None, "an edited statement is compiled"
+
+
 @pytest.mark.long
 def test_a_backfill_rebuilds_the_state_of_other_steps(tmp_path: Path, in_process: Plane) -> None:
     job, runner = created(tmp_path, in_process)
