@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.join.unmatched import LEFT_ALONE
@@ -56,17 +55,27 @@ class JoinLaw:
     @property
     def _near(self) -> str:
         same = " AND ".join(f'l."{one}" = r."{other}"' for one, other in self.spec.key)
-        return f"{same} AND r.__time BETWEEN l.__time + {self._low_us} AND {self._last}"
+        return f"{same} AND r.__time BETWEEN {self._first} AND {self._last}"
 
     @property
     def _low_us(self) -> int:
-        return microseconds(self.spec.bounds[0])
+        return microseconds(self.spec.constant_bounds[0])
+
+    @property
+    def _first(self) -> str:
+        """The least event time of a match of a left row. A null of a row's own bound matches nothing."""
+        first, row = f"l.__time + {self._low_us}", self.spec.row_bounds.get(0)
+        return first if row is None else f'greatest({first}, coalesce(epoch_us(l."{row.column}"), 1e18::BIGINT))'
 
     @property
     def _last(self) -> str:
         """The greatest event time of a match of a left row, which may be a column of it."""
-        high = self.spec.bounds[1]
-        return f"l.__time + {microseconds(high)}" if isinstance(high, timedelta) else f'epoch_us(l."{high.column}")'
+        (_, high), row = self.spec.constant_bounds, self.spec.row_bounds.get(1)
+        own = "" if row is None else f'epoch_us(l."{row.column}")'
+        if high is None:
+            return own
+        last = f"l.__time + {microseconds(high)}"
+        return f"CASE WHEN {own} IS NOT NULL THEN least({last}, {own}) END" if own else last
 
     def _there(self, place: Place, own: str, other: str) -> str:
         side = self._sides(place)[other]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -42,7 +41,7 @@ from milepost.operators.contract import (
     multi_row_table,
 )
 from milepost.operators.join.join_over_updates import JoinOverUpdates, JoinRules
-from milepost.operators.join.row_bound import Bound, RowBound
+from milepost.operators.join.row_bound import Bound, constant_of, row_bound_of
 from milepost.operators.join.spec import JoinOperator
 from milepost.operators.join.unmatched import LEFT_ALONE, UNMATCHED_SIDES
 from milepost.operators.pairs.buffered_rows import BoundColumn, BufferedRows, MatchedRanges, due_rows, reachable_times
@@ -69,12 +68,12 @@ class JoinShape:
 
     Attributes:
         keys: pairs of a left and a right column.
-        within: lo and hi, of right's event time − left's. hi may differ per left row.
+        within: lo and hi, of right's event time − left's. Both may differ per left row; lo has a constant part.
         how: as in the spec. renamed: as in `JoinedColumns`.
     """
 
     keys: Sequence[tuple[str, str]]
-    within: tuple[timedelta, Bound]
+    within: tuple[Bound, Bound]
     how: str
     renamed: Mapping[str, str]
 
@@ -101,11 +100,16 @@ class IntervalJoinByKey:
         self.inputs = PairedInputs.of(uid, "a join", shape.keys, inputs)
         self.routing_keys, self.event_times = self.inputs.routing_keys, self.inputs.event_times
         schemas = self.inputs.schemas
-        low, high = in_us(shape.within[0]), shape.within[1]
-        self.row_bound = BoundColumn.of_column(uid, schemas[LEFT], high.column) if isinstance(high, RowBound) else None
-        high_us = in_us(high) if isinstance(high, timedelta) else low
+        constants, rows = map(constant_of, shape.within), map(row_bound_of, shape.within)
+        low, high = (None if one is None else in_us(one) for one in constants)
+        assert low is not None, "the lower bound has a constant part"
+        self.has_constant_end = high is not None
+        high_us = low if high is None else high
         self.reach_us = (low, high_us), (-high_us, -low)
-        """Of each side, the least and greatest difference of the other side's event time, without `row_bound`."""
+        """Of each side, the least and greatest difference of the other side's event time, by constants."""
+        bounds = [None if one is None else BoundColumn.of_column(uid, schemas[LEFT], one.column) for one in rows]
+        self.first, self.last = bounds
+        """The left columns with the first and the last event time of a right row that matches."""
         if self.by_existence:
             self.columns = JoinedColumns.of_left(schemas[LEFT])
         else:
@@ -135,10 +139,16 @@ class IntervalJoinByKey:
     def reachable(self, side: int, rows: pa.Table, times: Ints) -> tuple[Ints, Ints]:
         """Return the first and last time of the other side that may match each row of a side."""
         least, most = reachable_times(times, self.reach_us[side])
-        if self.row_bound is None:
-            return least, most
-        # A right row may match left rows of any age, so the bound of each is compared pair by pair.
-        return (least, self.row_bound.of(rows)) if side == LEFT else (np.full_like(least, BEGINNING_OF_TIME_US), most)
+        if side == RIGHT:  # without a constant end it may match left rows of any age
+            return least if self.has_constant_end else np.full_like(least, BEGINNING_OF_TIME_US), most
+        if self.last is not None:
+            last = self.last.of(rows)
+            most = np.minimum(most, last) if self.has_constant_end else last
+        if self.first is not None:
+            valid, first = self.first.valid(rows), self.first.of(rows)
+            least = np.maximum(least, first)
+            most = np.where(valid & (least <= most), most, BEGINNING_OF_TIME_US)
+        return least, most
 
     def alone(self, side: int, rows: pa.Table) -> pa.Table:
         """Return unmatched rows of one side as they are emitted."""
@@ -234,10 +244,15 @@ class IntervalJoinRun:
         codes, distinct = number_keys(keys.rename_columns(list(other_key)))
         kept = BufferedRows.of(self._tables[other].lookup_all(distinct), operator.event_times[other])
         begins, ends = kept.between(codes, *operator.reachable(position, rows, times))
-        until = None
-        if operator.row_bound is not None and position == RIGHT:
-            until = operator.row_bound.of(kept.found.take([operator.row_bound.column]))[kept.order]
-        return kept, MatchedRanges(begins, ends, times, until)
+        since = until = None
+        if position == RIGHT and (bounds := [one for one in (operator.first, operator.last) if one is not None]):
+            # The bounds of each left row are compared pair by pair.
+            found = kept.found.take(
+                [*dict.fromkeys([operator.event_times[LEFT].column, *(one.column for one in bounds)])]
+            )
+            firsts, lasts = operator.reachable(LEFT, found, operator.event_times[LEFT].of(found))
+            since, until = firsts[kept.order], lasts[kept.order]
+        return kept, MatchedRanges(begins, ends, times, since, until)
 
     def _pairs(self, position: int, rows: pa.Table, kept: BufferedRows, matches: MatchedRanges) -> Iterator[pa.Table]:
         """Yield pairs in the order of the rows, then of the other side's times."""

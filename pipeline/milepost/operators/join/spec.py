@@ -27,7 +27,7 @@ from milepost.operators.base.two_inputs import (
     right_trace,
 )
 from milepost.operators.join.condition import ComparisonText
-from milepost.operators.join.row_bound import Bound, BoundText, RowBound, bound_text
+from milepost.operators.join.row_bound import Bound, BoundText, RowBound, bound_text, constant_of, row_bound_of
 from milepost.operators.join.rules_over_updates import output_over_updates
 from milepost.operators.join.unmatched import LEFT_ALONE, RIGHT_UNMATCHED, unmatched_right_problems
 
@@ -38,11 +38,11 @@ _NEVER = timedelta(days=3650)
 def _ascending(bounds: tuple[Bound, ...]) -> tuple[Bound, ...]:
     if bounds and isinstance(bounds[0], RowBound):
         raise ValueError(
-            f"the lower bound {bounds[0]} is a column, which is not available in this version: rows of the right input "
-            "would never be deleted; write a constant, and filter the pairs in a `sql` operator"
+            f"the lower bound {bounds[0]} is only a column, so rows of the right input would never be deleted; add a "
+            f'constant that bounds them: [["0s", "{bounds[0]}"], …]'
         )
-    low, high = bounds
-    if isinstance(low, timedelta) and isinstance(high, timedelta) and low > high:
+    low, high = map(constant_of, bounds)
+    if low is not None and high is not None and low > high:
         raise ValueError("the first bound is above the second, so no rows could match")
     return bounds
 
@@ -71,8 +71,9 @@ class JoinOperator(PairedOperator):
             meets every right row, in one task; only without `within`.
         within: minimum and maximum of the right row's event time minus the left row's. Both may be negative. The
             maximum may be a left column less the left event time, `expires - at`: then the right row's event time is at
-            most `expires`, a null matches nothing, and the output has no event time. null: rows match whatever their
-            time.
+            most `expires`, a null matches nothing, and the output has no event time. Each may be a list of a constant
+            and such a column, `[0s, "starts - at"]`: pairs satisfy both, and the constant bounds the state. null: rows
+            match whatever their time.
         how: the rows to emit. inner: matching pairs. left, right: also the unmatched rows of that side. full: of both
             sides. semi: left rows with at least one match, once. anti: left rows without a match. semi and anti emit
             only the left columns.
@@ -88,18 +89,24 @@ class JoinOperator(PairedOperator):
     condition: Many[ComparisonText] = ()
 
     @property
-    def bounds(self) -> tuple[timedelta, Bound]:
+    def bounds(self) -> tuple[Bound, Bound]:
         """The lower and the upper bound of `within`. It must have them."""
         assert self.within is not None, "a join over updates has no bounds"
         low, high = self.within
-        assert isinstance(low, timedelta), "only the upper bound may be a row's own"
         return low, high
 
     @property
-    def row_bound(self) -> RowBound | None:
-        """The upper bound, if it is a column."""
-        high = None if self.within is None else self.within[1]
-        return high if isinstance(high, RowBound) else None
+    def constant_bounds(self) -> tuple[timedelta, timedelta | None]:
+        """The constants of the bounds. The upper one may have none."""
+        low, high = map(constant_of, self.bounds)
+        assert low is not None, "only the upper bound may be nothing but a row's own"
+        return low, high
+
+    @property
+    def row_bounds(self) -> dict[int, RowBound]:
+        """The bounds that are columns: 0 for the lower one, 1 for the upper one."""
+        bounds = map(row_bound_of, self.within or ())
+        return {index: bound for index, bound in enumerate(bounds) if bound is not None}
 
     @property
     def has_late_rows(self) -> bool:
@@ -138,10 +145,10 @@ class JoinOperator(PairedOperator):
             problems += pair_column_problems(self, left, right, path)
         if problems:
             return problems
-        low, high = self.bounds
+        low, high = self.constant_bounds
         columns = left.columns if self.how in LEFT_ALONE else joined_columns(self, left, right)
         columns_known = left.columns_known and (right.columns_known or self.how in LEFT_ALONE)
-        if isinstance(high, RowBound):  # a pair may be as old as the row allows
+        if high is None:  # a pair may be as old as the row allows
             return OutputRows(columns, None, APPEND, (), columns_known=columns_known)
         if self.how == "anti" and high >= _NEVER:
             wait = format_duration(high)
@@ -165,8 +172,8 @@ class JoinOperator(PairedOperator):
         left, right = inputs
         compared = [(one.left, one.right) for one in self.condition]
         pairs = [*self.key, *([(times[0], times[1])] if self.within is not None else compared)]
-        bound = [] if self.row_bound is None else [(self.row_bound.column, times[1])]
-        joined = joined_lineage(self, inputs, [*pairs, *bound])
+        bounds = [(bound.column, times[1]) for bound in self.row_bounds.values()]
+        joined = joined_lineage(self, inputs, [*pairs, *bounds])
         if self.how in LEFT_ALONE:
             return RowsLineage(left.columns, joined.rows, left.any_column)
         if self.how in RIGHT_UNMATCHED and joined.columns:
@@ -198,8 +205,10 @@ class JoinOperator(PairedOperator):
     def state_bounds(self) -> tuple[StateBound, ...]:
         if self.within is None:
             return self.bounds_by_input([InputMode(name, is_append=True) for name in self.inputs])
-        low, high = self.bounds
-        until = f"the watermark passes {high.column if isinstance(high, RowBound) else f'event time{plus(high)}'}"
+        low, high = self.constant_bounds
+        ends = [] if high is None else [f"event time{plus(high)}"]
+        ends += [self.row_bounds[1].column] if 1 in self.row_bounds else []
+        until = f"the watermark passes {' or '.join(ends)}"
         unmatched = " without a match so far" if self.how in LEFT_ALONE else ""
         return (
             StateBound("left", f"rows of {self.inputs[0]}{unmatched}", until),
@@ -215,8 +224,8 @@ class JoinOperator(PairedOperator):
         )
 
     def state_columns(self) -> list[tuple[str, list[str]]]:
-        bound = [] if self.row_bound is None else [self.row_bound.column]
-        compared = [*(one.left for one in self.condition), *bound], [one.right for one in self.condition]
+        bounds = [bound.column for bound in self.row_bounds.values()]
+        compared = [*(one.left for one in self.condition), *bounds], [one.right for one in self.condition]
         return [
             (side, list(dict.fromkeys([*(pair[index] for pair in self.key), *compared[index]])))
             for index, side in enumerate(SIDES)
@@ -237,21 +246,20 @@ def _interval_problems(operator: JoinOperator, path: Path) -> Iterator[Problem]:
 
 
 def _row_bound_problems(operator: JoinOperator, left: OutputRows, right: OutputRows, path: Path) -> Iterator[Problem]:
-    """Yield why a left column cannot be the upper bound of its row."""
-    bound, (name, _) = operator.row_bound, operator.inputs
-    if bound is None:
-        return
-    at, type_ = (*path, "within", 1), left.type_of(bound.column)
-    if left.event_time is not None and bound.event_time != left.event_time:
-        message = f"expected `{bound.column} - {left.event_time}`, as {left.event_time} is the event time of {name}"
-        yield Problem(at, f"{message}, got `{bound}`")
-    if left.columns_known and bound.column not in left.columns:
-        yield Problem(at, f"{name} has no column {bound.column}; {did_you_mean(bound.column, left.columns)}")
-    elif type_ is not None and type_.kind != "timestamp":
-        yield Problem(at, f"{bound.column} is {type_}, expected a timestamp")
-    if left.shift_us or right.shift_us:
-        message = f"a bound of the row, `{bound}`, is not available in this version over rows of a window"
-        yield Problem(at, f"{message}; write a constant")
+    """Yield why a left column cannot be a bound of its row."""
+    name, _ = operator.inputs
+    for index, bound in operator.row_bounds.items():
+        at, type_ = (*path, "within", index), left.type_of(bound.column)
+        if left.event_time is not None and bound.event_time != left.event_time:
+            message = f"expected `{bound.column} - {left.event_time}`, as {left.event_time} is the event time of {name}"
+            yield Problem(at, f"{message}, got `{bound}`")
+        if left.columns_known and bound.column not in left.columns:
+            yield Problem(at, f"{name} has no column {bound.column}; {did_you_mean(bound.column, left.columns)}")
+        elif type_ is not None and type_.kind != "timestamp":
+            yield Problem(at, f"{bound.column} is {type_}, expected a timestamp")
+        if left.shift_us or right.shift_us:
+            message = f"a bound of the row, `{bound}`, is not available in this version over rows of a window"
+            yield Problem(at, f"{message}; write a constant")
 
 
 def _right_event_time_problems(

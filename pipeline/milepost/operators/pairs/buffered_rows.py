@@ -87,26 +87,29 @@ class MatchedRanges:
 
     Attributes:
         begins, ends: the range of each row. times: its event time.
-        until: of each buffered row, the greatest event time that matches it. None: the ranges match as a whole.
+        since, until: of each buffered row, the least and greatest event time that matches it. None: the ranges match as
+            a whole.
     """
 
     begins: Ints
     ends: Ints
     times: Ints
+    since: Ints | None = None
     until: Ints | None = None
 
     def pairs(self, batch_rows: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield pairs (row, position of a buffered row) in batches of up to `batch_rows` pairs.
 
-        >>> ranges = MatchedRanges(np.array([0, 0]), np.array([2, 2]), np.array([15, 25]), np.array([20, 30]))
+        >>> bounds = np.array([0, 0]), np.array([20, 30])
+        >>> ranges = MatchedRanges(np.array([0, 0]), np.array([2, 2]), np.array([15, 25]), *bounds)
         >>> [(own.tolist(), others.tolist()) for own, others in ranges.pairs(9)]
         [([0, 0, 1], [0, 1, 1])]
         """
         for own, others in batched_pairs(self.begins, self.ends, batch_rows):
-            if self.until is None:
+            if self.since is None or self.until is None:
                 yield own, others
             else:
-                fits = self.until[others] >= self.times[own]
+                fits = (self.since[others] <= self.times[own]) & (self.times[own] <= self.until[others])
                 if fits.any():
                     yield own[fits], others[fits]
 
@@ -122,25 +125,32 @@ class MatchedRanges:
 
 @dataclass(frozen=True, slots=True)
 class BoundColumn:
-    """The column with the greatest event time that matches each row. Null matches nothing."""
+    """The column with the least or greatest event time that matches each row. Null matches nothing."""
 
     time: EventTime
 
     @classmethod
     def of_column(cls, uid: str, schema: pa.Schema, column: str) -> BoundColumn:
         """Return the bound in a column. Raises InvalidRequest: it does not exist, or is not a time."""
-        return cls(check_event_time(uid, OperatorInput(schema, column), "the upper bound of a join"))
+        return cls(check_event_time(uid, OperatorInput(schema, column), "a bound of a join"))
 
     @property
     def column(self) -> str:
         return self.time.column
 
     def of(self, rows: pa.Table) -> Ints:
-        """Return the bounds in microseconds. Raises OperatorFailed: one does not fit int64 microseconds."""
+        """Return the bounds in microseconds, the beginning of time for null.
+
+        Raises OperatorFailed: one does not fit int64 microseconds.
+        """
         column = rows.column(self.column)
         filled = pa.table({self.column: column.fill_null(pa.scalar(0, pa.int64()).cast(column.type))})
-        bounds = self.time.of(filled)
-        return np.where(column.is_valid().to_numpy(), bounds, BEGINNING_OF_TIME_US)
+        return np.where(self.valid(rows), self.time.of(filled), BEGINNING_OF_TIME_US)
+
+    def valid(self, rows: pa.Table) -> Bools:
+        """Return which bounds are not null."""
+        valid: Bools = rows.column(self.column).is_valid().to_numpy()
+        return valid
 
 
 def due_rows(state: KeyedState, column: str, key: Sequence[str], after_us: int | None, until_us: int) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Joins until a time that each left row has: through a rollback and a rescale, each table equals DuckDB's answer."""
+"""Joins with times that each left row has: through a rollback and a rescale, each table equals DuckDB's answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.runners.planes import Plane
 
 DUE = """SELECT *, CASE WHEN quantity > 2 THEN ordered_at + INTERVAL 40 MINUTES
-        WHEN quantity IS NOT NULL THEN ordered_at + INTERVAL 10 MINUTES END AS due FROM orders"""
+        WHEN quantity IS NOT NULL THEN ordered_at + INTERVAL 10 MINUTES END AS due, CASE id % 4
+        WHEN 0 THEN ordered_at + INTERVAL 9 MINUTES WHEN 1 THEN ordered_at - INTERVAL 9 MINUTES
+        WHEN 2 THEN ordered_at + INTERVAL 50 MINUTES END AS opens FROM orders"""
 INNER = {
     "paid": """SELECT o.id, o.due, p.amount FROM o JOIN payments p ON o.id = p.order_id
         WHERE p.paid_at BETWEEN o.ordered_at AND o.due AND p.amount > o.amount""",
@@ -21,17 +23,30 @@ INNER = {
         AND o.ordered_at <= p.paid_at AND o.due + INTERVAL 10 MINUTES >= p.paid_at""",
     "capped": """SELECT o.id, p.paid_at FROM o JOIN payments p ON o.id = p.order_id
         AND p.paid_at BETWEEN o.ordered_at AND o.due AND p.paid_at <= o.ordered_at + INTERVAL 30 MINUTES""",
+    "opened": """SELECT o.id, p.paid_at FROM o JOIN payments p ON o.id = p.order_id
+        AND p.paid_at >= o.ordered_at AND p.paid_at BETWEEN o.opens AND o.ordered_at + INTERVAL 40 MINUTES""",
+    "open": """SELECT o.id, o.due FROM o WHERE EXISTS (SELECT 1 FROM payments p WHERE o.id = p.order_id
+        AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 1 HOUR AND p.paid_at > o.opens)""",
     "known": """SELECT o.id, o.due FROM o WHERE EXISTS (
         SELECT 1 FROM payments p WHERE o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.due)""",
 }
-OUTER = {
-    how: f"""SELECT o.id, o.ordered_at, p.order_id, p.paid_at FROM o {how} JOIN payments p ON o.id = p.order_id
+OUTER = (
+    {
+        how: f"""SELECT o.id, o.ordered_at, p.order_id, p.paid_at FROM o {how} JOIN payments p ON o.id = p.order_id
         AND p.paid_at BETWEEN o.ordered_at AND o.due"""
-    for how in ("left", "right", "full")
-} | {
-    "anti": """SELECT o.id, o.ordered_at, o.id AS order_id, o.ordered_at AS paid_at FROM o WHERE NOT EXISTS (
+        for how in ("left", "right", "full")
+    }
+    | {
+        f"{how}_opened": f"""SELECT o.id, o.ordered_at, p.order_id, p.paid_at FROM o {how} JOIN payments p
+        ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 40 MINUTES
+        AND p.paid_at BETWEEN o.opens AND o.due"""
+        for how in ("left", "right", "full")
+    }
+    | {
+        "anti": """SELECT o.id, o.ordered_at, o.id AS order_id, o.ordered_at AS paid_at FROM o WHERE NOT EXISTS (
         SELECT 1 FROM payments p WHERE o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.due)""",
-}
+    }
+)
 
 
 def created(folder: Path, queries: dict[str, str]) -> SqlJob:

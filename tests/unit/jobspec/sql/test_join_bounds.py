@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,10 @@ def job(sql: str) -> LoadedJob:
     return from_text(json.dumps(document(sql)), Path("/jobs/shop.yaml"), SqlText.of("shop.sql", sql))
 
 
-DUE = "WITH o AS (SELECT *, ordered_at + INTERVAL 1 HOUR 30 MINUTES AS due FROM orders) "
+DUE = (
+    "WITH o AS (SELECT *, ordered_at + INTERVAL 1 HOUR 30 MINUTES AS due, ordered_at + INTERVAL 2 MINUTES AS opens "
+    "FROM orders) "
+)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +42,24 @@ DUE = "WITH o AS (SELECT *, ordered_at + INTERVAL 1 HOUR 30 MINUTES AS due FROM 
          ["0s", "due - ordered_at"]),
         ("o JOIN payments p ON id = order_id AND paid_at BETWEEN due AND ordered_at + INTERVAL 9 HOURS", None),
         ("payments p JOIN o ON id = order_id AND paid_at BETWEEN ordered_at AND due", None),
+        ("o LEFT JOIN payments p ON id = order_id AND WITHIN_A_DAY AND paid_at >= opens",
+         [["0s", "opens - ordered_at"], "1d"]),
+        ("o LEFT JOIN payments p ON id = order_id AND WITHIN_A_DAY AND paid_at <= due",
+         ["0s", ["1d", "due - ordered_at"]]),
+        ("o LEFT SEMI JOIN payments p ON id = order_id AND paid_at BETWEEN opens AND due AND paid_at >= ordered_at",
+         [["0s", "opens - ordered_at"], "due - ordered_at"]),
+        ("o FULL JOIN payments p ON id = order_id AND WITHIN_A_DAY AND paid_at BETWEEN opens AND due",
+         [["0s", "opens - ordered_at"], ["1d", "due - ordered_at"]]),
+        ("o JOIN payments p ON id = order_id AND paid_at BETWEEN opens AND ordered_at + DAY AND paid_at >= ordered_at",
+         ["0s", "1d"]),
+        ("o JOIN payments p ON id = order_id AND paid_at BETWEEN opens AND due AND paid_at >= ordered_at",
+         ["0s", "due - ordered_at"]),
+        ("o LEFT SEMI JOIN payments p ON id = order_id AND paid_at >= opens AND paid_at <= due", None),
+        ("o LEFT SEMI JOIN payments p ON id = order_id AND paid_at >= ordered_at AND paid_at >= opens", None),
     ],
 )  # fmt: skip
-def test_a_time_of_the_left_row_bounds_the_state_of_a_join(joined: str, within: list[str] | None) -> None:
+def test_a_time_of_the_left_row_bounds_the_state_of_a_join(joined: str, within: list[Any] | None) -> None:
+    joined = joined.replace("WITHIN_A_DAY", "paid_at BETWEEN ordered_at AND ordered_at + DAY")
     joined = joined.replace("DAY", "INTERVAL 1 DAY")
     spec = job(f"CREATE STREAMING TABLE v AS {DUE}SELECT o.id FROM {joined}").spec
     (join,) = [operator for operator in spec.operators if operator.kind == "join"]

@@ -277,9 +277,27 @@ def test_an_upper_bound_of_a_row_of_a_window_is_refused() -> None:
         build_graph(spec(hourly, own, **EXPIRING))
 
 
-def test_a_lower_bound_of_a_row_is_refused_by_name() -> None:
-    with pytest.raises(ValidationError, match="the lower bound expires - t is a column"):
+def test_a_lower_bound_of_a_row_needs_a_constant_that_bounds_the_state() -> None:
+    with pytest.raises(ValidationError, match="the lower bound expires - t is only a column"):
         JoinOperator.model_validate(join(within=["expires - t", "1h"]))
+    for within in ([["1h", "2h"], "3h"], [["expires - t", "0s"], "3h"], [["0s"], "3h"], [["2h", "expires - t"], "1h"]):
+        with pytest.raises(ValidationError, match=r"expected a constant and a column|the first bound is above"):
+            JoinOperator.model_validate(join(within=within))
+
+
+def test_a_constant_next_to_a_bound_of_a_row_bounds_state_and_event_time() -> None:
+    within = [["-5m", "expires - t"], ["2h", "expires - t"]]
+    job = spec(join(key=["who"], within=within, how="left"), **EXPIRING)
+    node = build_graph(job).nodes["pairs"]
+    assert (node.event_time, node.holdback_us) == ("t", 7_200_000_000)
+    states = explained_node(job, build_graph(job), node)["state"]
+    assert [one["until"] for one in states] == [
+        "the watermark passes event time + 2h or expires", "the watermark passes event time + 5m",
+    ]  # fmt: skip
+    assert JoinOperator.model_validate(job.operator("pairs").model_dump(mode="json")) == job.operator("pairs")
+    other = spec(join(key=["who"], within=["-5m", within[1]], how="left"), **EXPIRING)
+    old, new = (state_signatures(one, build_graph(one)) for one in (job, other))
+    assert {row["name"]: row["verdict"] for row in compare_signatures(old, new)}["pairs"] == NEW_UID
 
 
 def test_state_of_a_join_depends_on_its_row_bound() -> None:

@@ -199,7 +199,7 @@ class FrameCompiler:
         if how.startswith("asof"):
             return None
         read = self.emitter, self.scope, frame, index, conditions
-        within, relation = read_within(*read), self.scope.relations[index]
+        within, relation = read_within(*read, how), self.scope.relations[index]
         if how == "inner" and within is None and (bound := reversed_bound(*read)) is not None:
             message = f"this join stores all rows; name {relation.alias} first, so that {bound} bounds them"
             self.warnings.append((relation.item.keyword, message))
@@ -308,8 +308,8 @@ class FrameCompiler:
         count = len(match.pairs)
         shown = UnmatchedRight.of(relation.prefix, left_rows, how, has_bounds=match.within is not None)
         sides = [replace(side, left=shown.key(side.left)) for side in sides[:count]] + sides[count:]
-        bound = [] if match.within is None or match.within.computed is None else [match.within.computed]
-        computed = [*(side.left for side in sides), *shown.times, *bound]
+        bounds = () if match.within is None else match.within.computed
+        computed = [*(side.left for side in sides), *shown.times, *bounds]
         keys = self._left_step(frame, index, computed, match.of_left)
         if not match.pairs and (kind == "asof" or match.within is not None):
             raise keyword.problem(f"the join with {relation.alias} needs an equality, such as {relation.alias}.id = "

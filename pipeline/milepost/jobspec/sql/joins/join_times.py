@@ -20,49 +20,59 @@ class Within:
 
     Attributes:
         bounds: as in `within`. runs: offsets of the conditions that state nothing but these bounds.
-        is_of_row: whether the upper bound is a left column. computed: that column, if a step before the join adds it.
+        is_of_row: whether a bound is a left column. computed: such columns that a step before the join adds.
     """
 
     # b.at BETWEEN a.at AND a.at + INTERVAL 1 HOUR   0s, 1h
     # b.at BETWEEN a.at AND a.expires                0s, expires - at
     # b.at >= a.at AND b.at < a.expires              0s, bound_1c9e3a57 - at, which is `expires` less a microsecond
-    bounds: tuple[str, str]
+    # LEFT JOIN b ON b.at >= a.at AND b.at >= a.opens AND b.at <= a.at + INTERVAL 1 HOUR     [0s, opens - at], 1h
+    bounds: tuple[str | list[str], str | list[str]]
     runs: frozenset[int]
     is_of_row: bool = False
-    computed: Column | None = None
+    computed: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """What one condition states of the right event time: constant bounds, and an upper one that is a left column.
+    """What one condition states of the right event time: constant bounds, and bounds that are left columns.
 
     Attributes:
-        of_row: (left column, milliseconds after it, whether the bound is before that).
+        lower, upper: (left column, milliseconds after it, whether that moment itself does not match).
     """
 
     run: Tokens
     constant: list[Bound]
-    of_row: tuple[str, int, bool] | None
+    lower: tuple[str, int, bool] | None
+    upper: tuple[str, int, bool] | None
+
+    @property
+    def is_of_row(self) -> bool:
+        return self.lower is not None or self.upper is not None
 
 
 def read_within(
-    emitter: Emitter, scope: Scope, frame: Frame, index: int, conditions: Sequence[Tokens]
+    emitter: Emitter, scope: Scope, frame: Frame, index: int, conditions: Sequence[Tokens], how: str
 ) -> Within | None:
-    """Return the bounds on the right event time, or None: rows match whatever their time."""
+    """Return the bounds on the right event time, or None: rows match whatever their time.
+
+    Left columns that only narrow constant bounds filter the pairs of an inner join. Other joins take them as bounds.
+    """
     relation = scope.relations[index]
     rows = emitter.read(frame.node), emitter.read(relation.node)
     if any(one.kind != APPEND or one.event_time is None for one in rows) or rows[0].shift_us != rows[1].shift_us:
         return None
     found = [one for run in conditions if (one := _stated(emitter, scope, frame, index, run)) is not None]
     constant = [bound for one in found for bound in one.constant]
-    lows = [bound.low for bound in constant if bound.low is not None]
-    highs = [bound.high for bound in constant if bound.high is not None]
-    if lows and highs:
-        if max(lows) > min(highs):
-            raise relation.item.keyword.problem("the time bounds of this join exclude each other: no rows could match")
-        runs = frozenset(one.run.start for one in found if one.of_row is None)
-        return Within((duration_text(max(lows)), duration_text(min(highs))), runs)
-    return None if not lows or rows[0].shift_us else _of_row(emitter, rows[0].event_time, max(lows), found)
+    low = max((bound.low for bound in constant if bound.low is not None), default=None)
+    high = min((bound.high for bound in constant if bound.high is not None), default=None)
+    if low is None:
+        return None
+    if high is not None and low > high:
+        raise relation.item.keyword.problem("the time bounds of this join exclude each other: no rows could match")
+    if not rows[0].shift_us:
+        return _bounds_of_row(emitter, rows[0].event_time, (low, high), found, how)
+    return None if high is None else _constants(low, high, found)
 
 
 def _stated(emitter: Emitter, scope: Scope, frame: Frame, index: int, run: Tokens) -> _Stated | None:
@@ -72,36 +82,73 @@ def _stated(emitter: Emitter, scope: Scope, frame: Frame, index: int, run: Token
     if not bounds or any(bound.right[1] != times[1] for bound in bounds):
         return None
     constant = [bound for bound in bounds if frame.name(bound.left) == times[0]]
-    of_row = None
+    lower = upper = None
     for bound in bounds:
         if bound in constant:
             continue
         name = frame.name(bound.left)
         type_ = emitter.derived.type_of(frame.node, name)
-        if bound.high is None or type_ is None or type_.kind != "timestamp":
+        if type_ is None or type_.kind != "timestamp":
             return None
-        of_row = name, bound.high, bound.is_strict
+        if bound.high is not None:
+            upper = name, bound.high, bound.is_strict
+        elif bound.low is not None:
+            lower = name, bound.low, bound.is_strict
     if any(bound.is_strict for bound in constant):
         raise run.problem("a bound of a join includes its end; write <= or >=, or BETWEEN")
-    return _Stated(run, constant, of_row)
+    return _Stated(run, constant, lower, upper)
 
 
-def _of_row(emitter: Emitter, event_time: str | None, low: int, found: Sequence[_Stated]) -> Within | None:
-    """Return bounds of which the upper one is a left column: of several the first by name."""
-    stated = [(one.of_row, one.run.start) for one in found if one.of_row is not None]
-    if not stated:
+def _constants(low: int, high: int, found: Sequence[_Stated]) -> Within:
+    runs = frozenset(one.run.start for one in found if not one.is_of_row)
+    return Within((duration_text(low), duration_text(high)), runs)
+
+
+def _bounds_of_row(
+    emitter: Emitter,
+    event_time: str | None,
+    constants: tuple[int, int | None],
+    found: Sequence[_Stated],
+    how: str,
+) -> Within | None:
+    """Return bounds of which at least one is a left column, of several the first by name; otherwise constant ones.
+
+    A lower bound that is a column has a constant one as well, which bounds the state of the right side.
+    """
+    low, high = constants
+    lowers = [(one.lower, one.run.start) for one in found if one.lower is not None and how != "inner"]
+    uppers = [(one.upper, one.run.start) for one in found if one.upper is not None and (how != "inner" or high is None)]
+    if not lowers and not uppers:
+        return None if high is None else _constants(low, high, found)
+    if high is None and not uppers:
         return None
-    first, at = min(stated)
-    name, later_ms, is_strict = first
-    runs = frozenset(one.run.start for one in found if one.of_row in (None, first))
-    computed = None
-    if later_ms or is_strict:
-        later_us = later_ms * 1000 - is_strict
-        text = f"{quote(name)} {'-' if later_us < 0 else '+'} INTERVAL {abs(later_us)} MICROSECONDS"
-        computed = Column(f"bound_{digest([text])}", Fragment(((text, at),)))
-        emitter.labels[computed.name] = f"{name} + {duration_text(later_ms)}" if later_ms else name
-    bound = RowBound(computed.name if computed else name, str(event_time))
-    return Within((duration_text(low), str(bound)), runs, is_of_row=True, computed=computed)
+    chosen = [min(stated, default=None) for stated in (lowers, uppers)]
+    bounds: list[str | list[str]] = []
+    computed: list[Column] = []
+    for constant, one, is_upper in zip(constants, chosen, (False, True), strict=True):
+        texts = [] if constant is None else [duration_text(constant)]
+        if one is not None:
+            column, steps = _bound_column(emitter, *one, is_upper=is_upper)
+            computed += steps
+            texts.append(str(RowBound(column, str(event_time))))
+        bounds.append(texts if len(texts) > 1 else texts[0])
+    taken = [None if one is None else one[0] for one in chosen]
+    runs = frozenset(one.run.start for one in found if one.lower in (None, taken[0]) and one.upper in (None, taken[1]))
+    return Within((bounds[0], bounds[1]), runs, is_of_row=True, computed=tuple(computed))
+
+
+def _bound_column(
+    emitter: Emitter, stated: tuple[str, int, bool], at: int, *, is_upper: bool
+) -> tuple[str, list[Column]]:
+    """Return the left column of a bound, which includes its end, and the column to compute if it is none."""
+    name, later_ms, is_strict = stated
+    if not later_ms and not is_strict:
+        return name, []
+    later_us = later_ms * 1000 + (-is_strict if is_upper else is_strict)
+    text = f"{quote(name)} {'-' if later_us < 0 else '+'} INTERVAL {abs(later_us)} MICROSECONDS"
+    column = Column(f"bound_{digest([text])}", Fragment(((text, at),)))
+    emitter.labels[column.name] = f"{name} + {duration_text(later_ms)}" if later_ms else name
+    return column.name, [column]
 
 
 def reversed_bound(
