@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -228,7 +229,16 @@ def _both(rng: Draws) -> str:
     kind, value = rng.choice(("JOIN", "LEFT JOIN")), rng.choice(("l.amount", "l.id", "l.id + s.n"))
     more = rng.choice(("", " AND l.id < s.last + 1", " AND l.id > 5"))
     where = rng.choice(("", " WHERE s.n > 2", " WHERE s.who <> 'c1'"))
-    return f"SELECT s.who, s.n, {value} AS x FROM sums s {kind} newest l ON l.customer = s.who{more}{where}"
+    query = f"SELECT s.who, s.n, {value} AS x FROM sums s {kind} newest l ON l.customer = s.who{more}{where}"
+    return _with_aliases(rng, query)
+
+
+def _with_aliases(rng: Draws, query: str) -> str:
+    """Give relation `s`, `sums`, and relation `l`, `newest`, other aliases or none, which changes no operator."""
+    first, second = rng.choice((("s", "l"), ("s", "l"), ("a", "b"), ("sums", "newest"), ("sums", "l")))
+    for alias, name in (("s", first), ("l", second)):
+        query = re.sub(rf"\b{alias}\.", f"{name}.", query)
+    return query.replace("FROM sums s ", f"FROM sums {first} ").replace("JOIN newest l ", f"JOIN newest {second} ")
 
 
 def _missing(rng: Draws) -> str:
@@ -240,7 +250,7 @@ def _missing(rng: Draws) -> str:
 
 def _first_of_both(rng: Draws) -> str:
     where = rng.choice(("", " WHERE l.amount > 5"))
-    joined = f"SELECT s.who, s.n, l.id FROM sums s JOIN newest l ON l.customer = s.who{where}"
+    joined = _with_aliases(rng, f"SELECT s.who, s.n, l.id FROM sums s JOIN newest l ON l.customer = s.who{where}")
     by = rng.choice(("n", "n % 2"))
     return f"WITH j AS ({joined}) SELECT {by} AS x, count(*) AS c, min(id) AS least FROM j GROUP BY {by}"
 
@@ -289,7 +299,8 @@ def _derived(rng: Draws) -> str:
     both = rng.choice((inner, f"{inner} UNION ALL SELECT method, 4, 1 FROM payments"))
     by = rng.choice(("part", "customer, part", "customer"))
     call = rng.choice(("count(q)", "max(q)", "count(DISTINCT q)", "min(q) FILTER (WHERE part > 0)"))
-    return f"SELECT {by}, {call} AS x FROM ({both}) AS d GROUP BY {by}{rng.choice(('', ' HAVING count(*) > 1'))}"
+    having = rng.choice(("", " HAVING count(*) > 1"))
+    return f"SELECT {by}, {call} AS x FROM ({both}) {rng.choice(('AS d', 'part_of', ''))} GROUP BY {by}{having}"
 
 
 def _where(rng: Draws, most: int = 3) -> str:

@@ -193,10 +193,10 @@ class QueryCompiler:
         """Add the steps of a SELECT, whose names begin with `prefix` or `name`; return the last, `name`."""
         select = scalars_joined(subqueries_joined(self._ranked_subquery(select)))
         check_over_clauses(select)
-        scope = self._scope(name, select, names)
+        prefix = prefix or name
+        scope = self._scope(prefix, select, names)
         if correlation is not None:
             select = correlation.without(select, scope)
-        prefix = prefix or name
         outputs = select_outputs(select, scope, columns_of_first)
         grouping = read_grouping(select, outputs, scope)
         ranking = read_ranking(select, outputs)
@@ -262,7 +262,7 @@ class QueryCompiler:
             raise output.run.problem("* is not available with GROUP BY; name the columns")
         return Column(output.name, expression(output.run))
 
-    def _scope(self, name: str, select: Select, names: Names) -> Scope:
+    def _scope(self, prefix: str, select: Select, names: Names) -> Scope:
         scope = Scope()
         read = [item.reads for item in select.relations]
         aliases = [GROUPED if item.grouped is not None else item.alias or item.name for item in select.relations]
@@ -273,7 +273,7 @@ class QueryCompiler:
                 label = f"explode_{item.alias}"
                 relation = Relation(item, str(item.alias), label, "", list(item.columns))
             else:
-                relation = self._relation(name, item, names, read, scope)
+                relation = self._relation(prefix, item, names, read, scope)
             relation.is_hidden = item.join in ("semi", "anti", "scalar")
             scope.relations.append(relation)
             if item.scalar is not None:
@@ -301,7 +301,7 @@ class QueryCompiler:
         else:
             scope.merged.setdefault(folded, owners[0])
 
-    def _relation(self, name: str, item: FromItem, names: Names, read: Sequence[str], scope: Scope) -> Relation:
+    def _relation(self, prefix: str, item: FromItem, names: Names, read: Sequence[str], scope: Scope) -> Relation:
         """Return a relation, and compile it first if it is a query. Aliases name its steps only if they must.
 
         Args:
@@ -311,7 +311,7 @@ class QueryCompiler:
         is_only = read.count(item.reads) == 1 and not (item.is_query and item.reads in names)
         named = item.reads if is_only else item.alias or item.name
         if item.grouped is not None:
-            table, alias = Table(self._select(f"{name}__{GROUPED}", item.grouped, names, prefix=name)), GROUPED
+            table, alias = Table(self._select(f"{prefix}__{GROUPED}", item.grouped, names, prefix=prefix)), GROUPED
             label = f"from_{alias}"
         elif item.is_query:
             self._check_cte(item.name, item.tokens, [])
@@ -324,7 +324,7 @@ class QueryCompiler:
                 pairs = correlation.pairs
             if item.scalar is not None:
                 query = replace(query, selects=[replace(query.selects[0], items=item.scalar.items, order=None)])
-            table, alias = Table(self._query(f"{name}__{named}", query, names, correlation)), item.name
+            table, alias = Table(self._query(f"{prefix}__{named}", query, names, correlation)), item.name
             label = f"from_{named}"
         else:
             alias, is_cte = item.alias or item.name, item.name in names
@@ -341,8 +341,8 @@ class QueryCompiler:
             raise item.tokens.problem(f"{message}; select them in a `sql` operator of the spec first")
         is_own = item.is_query or item.name in names
         full = f"{self.statement.name}.{named}" if is_own else named
-        prefix = first_name(full, self.renamed).rpartition(".")[2] if is_own or is_only else named
-        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs, prefix=prefix)
+        begin = first_name(full, self.renamed).rpartition(".")[2] if is_own or is_only else named
+        return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs, prefix=begin)
 
     def _ranked_subquery(self, select: Select) -> Select:
         """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""

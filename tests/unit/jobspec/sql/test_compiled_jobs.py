@@ -191,6 +191,13 @@ def test_no_alias_of_a_relation_changes_an_operator(before: str, after: str) -> 
     assert job(sql[0]).spec.operators == job(sql[1]).spec.operators
 
 
+def test_a_query_in_having_renames_no_step() -> None:
+    query = f"SELECT total, count(*) AS n FROM ({SUMS}) GROUP BY total"
+    having = f"{query} HAVING count(*) > (SELECT min(amount) FROM payments)"
+    assert stateful(view(query)) == ["v__query_orders__agg", "v__agg"]
+    assert {*stateful(view(query))} <= {*stateful(view(having))}
+
+
 def test_relations_that_are_read_twice_are_distinguished_by_their_aliases() -> None:
     query = f"SELECT a.customer, b.customer AS other FROM ({SUMS}) a JOIN ({SUMS}) b ON a.total = b.total"
     assert {"v__a__agg", "v__b__agg", "v__join_from_b"} <= {*uids(view(query))}
