@@ -72,7 +72,7 @@ def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
 
 def other_forms(text: str) -> list[Any]:
     """Return the alternative forms that the example shows in comments."""
-    begins = ("#   re", "#   s", "#   tables: ")
+    begins = ("#   re", "#   s", "#   tables: ", "#   compiled: ")
     forms = (line.removeprefix("#   ") for line in text.splitlines() if line.startswith(begins))
     return [read_document(line).value for line in forms]
 
