@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from milepost.operators.join.row_bound import BothBounds as BothBounds
     from milepost.operators.join.row_bound import RowBound as RowBound
-    from milepost.operators.join.row_bound import bound_text as bound_text
     from milepost.operators.join.spec import JoinOperator as JoinOperator
     from milepost.operators.join.unmatched import LEFT_ALONE as LEFT_ALONE
 else:
