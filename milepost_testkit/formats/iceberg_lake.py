@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
+from pyiceberg.catalog.glue import GlueCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -24,9 +25,10 @@ from milepost.storage.open import open_store
 from milepost.tables.iceberg.catalogs import CatalogConfig, CatalogKind
 from milepost.tables.records.committables import StagedFile, StagingContext
 from milepost.tables.records.reservation import TableOwner
-from milepost_testkit.servers.s3_servers import SeaweedTables
+from milepost_testkit.servers.s3_servers import Ministack, SeaweedTables
 
 OWNER = TableOwner("orders", "0001", "totals")
+_CLIENTS = {CatalogKind.SQL: SqlCatalog, CatalogKind.REST: RestCatalog, CatalogKind.GLUE: GlueCatalog}
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
 
@@ -60,7 +62,7 @@ class IcebergLake:
 
     def foreign_table(self) -> Table:
         """Return the table as another client has it."""
-        kind = SqlCatalog if self.config.kind is CatalogKind.SQL else RestCatalog
+        kind = _CLIENTS[self.config.kind]
         return kind(self.config.name, **{"uri": self.config.uri, **self.foreign_options}).load_table(self.config.table)
 
     def stage(self, rows: pa.Table, *, name: str = "0") -> StagedFile:
@@ -127,6 +129,24 @@ def lake_on_server(server: SeaweedTables, *, catalog_url: str | None = None) -> 
         "s3.region": "us-east-1",
     }
     return IcebergLake(config, store, foreign)
+
+
+def lake_in_glue(server: Ministack, *, endpoint_url: str | None = None) -> IcebergLake:
+    """Return a table's place in a bucket, with AWS Glue as its catalog; another URL may lead to Glue."""
+    name = f"totals{uuid4().hex[:12]}"
+    config = CatalogConfig(CatalogKind.GLUE, endpoint_url or server.endpoint_url, ("shop", name))
+    store = open_store(
+        StoreConfig(
+            f"s3://{server.shared_bucket}/shop/{name}",
+            endpoint_url=server.endpoint_url,
+            credentials=Credentials(server.access_key, server.secret_key),
+        )
+    )
+    keys = {"access-key-id": server.access_key, "secret-access-key": server.secret_key, "region": "us-east-1"}
+    foreign = {f"{service}.{option}": value for service in ("glue", "s3") for option, value in keys.items()}
+    return IcebergLake(
+        config, store, {**foreign, "glue.endpoint": server.endpoint_url, "s3.endpoint": server.endpoint_url}
+    )
 
 
 def same_rows(found: pa.Table, expected: pa.Table) -> bool:

@@ -199,7 +199,7 @@ IMPURE = {
 
 HOMES: dict[str, tuple[set[str], set[str]]] = {
     "boto3": ({"storage"}, set()),
-    "botocore": ({"storage"}, set()),
+    "botocore": ({"storage", "tables"}, set()),
     "pyspark": ({"spark", "sources"}, set(ALLOWED) - {"protocol"}),
     "airflow": ({"airflow"}, set()),
     "great_expectations": (set(), {"quality"}),

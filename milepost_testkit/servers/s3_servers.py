@@ -135,7 +135,7 @@ class Ministack(S3Server):
             "GATEWAY_PORT": str(self.port),
             "S3_PERSIST": "1",
             "S3_DATA_DIR": str(self.directory / "data"),
-            "SERVICES": "s3,sqs",
+            "SERVICES": "s3,sqs,glue,s3tables",
         }
 
     @cached_property

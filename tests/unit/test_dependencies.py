@@ -39,6 +39,7 @@ ROOMS = {
     "sinks/formats/delta": "delta",
     "sinks/formats/iceberg": "iceberg",
     "tables/delta": "delta",
+    "tables/iceberg/aws.py": "s3",
     "tables/iceberg": "iceberg",
     "databases": "postgres",
     "sinks/formats/postgres": "postgres",

@@ -107,15 +107,19 @@ def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_trigger
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("library", "extra"), [("deltalake", "delta"), ("pyiceberg", "iceberg")])
+@pytest.mark.parametrize(("library", "extra"), [("deltalake", "delta"), ("pyiceberg", "iceberg"), ("boto3", "s3")])
 def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggered(
     library: str, extra: str, jobs: Path
 ) -> None:
     bare = [REPOSITORY / "pipeline", link_libraries(jobs / "libraries", without={library})]
     spec = jobs / "config" / "orders.yaml"
-    catalog = ', table: shop.totals, catalog: {type: sql, uri: "sqlite:///../catalog.db"}' if extra == "iceberg" else ""
+    table = {
+        "deltalake": "format: delta",
+        "pyiceberg": 'format: iceberg, table: shop.t, catalog: {type: sql, uri: "sqlite:///../catalog.db"}',
+        "boto3": "format: iceberg, table: shop.t, catalog: {type: glue}",
+    }[library]
     text = spec.read_text(encoding="utf-8")
-    spec.write_text(text.replace("format: parquet", f"format: {extra}{catalog}"), encoding="utf-8")
+    spec.write_text(text.replace("format: parquet", table), encoding="utf-8")
     assert_refused(milepost(bare, jobs, "run", "orders"), library, extra)
     assert milepost(bare, jobs, "lint", "orders").returncode == 0, "what is read is the spec alone"
     assert not (jobs / ".milepost").exists(), "nothing was triggered"

@@ -103,9 +103,19 @@ def catalog_table(job: LoadedJob, sink: str) -> DatasetName | None:
 
 
 def _in_catalog(catalog: CatalogSpec, table: str) -> DatasetName | None:
+    if catalog.type == "glue":
+        return _in_glue(catalog, table)
     if referenced_variables(catalog.uri):
         return None
     parts = urlsplit(catalog.uri)
     host = parts.hostname or ""
     place = f"{host}:{parts.port}" if parts.port else host
     return DatasetName(f"{parts.scheme}://{place}{parts.path}", table)
+
+
+def _in_glue(catalog: CatalogSpec, table: str) -> DatasetName | None:
+    """Return the name of a table in AWS Glue. None if the spec does not state region and account."""
+    region, account = (catalog.options.get(name, "") for name in ("client.region", "glue.id"))
+    if not region or not account or referenced_variables(region) or referenced_variables(account):
+        return None
+    return DatasetName(f"arn:aws:glue:{region}:{account}", f"table/{table.replace('.', '/')}")

@@ -137,6 +137,8 @@ def _iceberg(table: _Table) -> TableFormat:
 
     spec, catalog = table.spec, table.spec.catalog
     assert catalog is not None and spec.table is not None, "the spec is checked"
+    if catalog.is_on_aws:
+        require("s3", f"the catalog of sink {spec.name}")
     kind, name = CatalogKind(catalog.type), tuple(spec.table.split("."))
     config = CatalogConfig(kind, catalog.uri, name, catalog.name, catalog.options)
     return iceberg.IcebergFormat(spec.name, config, table.store, spec.partition_by or ())

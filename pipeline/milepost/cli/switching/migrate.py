@@ -32,6 +32,7 @@ class CatalogType(StrEnum):
 
     REST = "rest"
     SQL = "sql"
+    GLUE = "glue"
 
 
 def register(app: typer.Typer) -> None:
@@ -111,6 +112,7 @@ def _target(
                 f"--table and --catalog-… are for --to iceberg, not for --to {to.value}. Nothing was changed."
             )
         return TableAddress(to.value, path)
+    uri = "" if uri is None and kind is CatalogType.GLUE else uri
     missing = [
         name for name, value in (("--table", table), ("--catalog-type", kind), ("--catalog-uri", uri)) if value is None
     ]

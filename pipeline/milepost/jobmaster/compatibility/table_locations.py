@@ -70,7 +70,7 @@ def migration_command(spec: JobSpec, sink: str) -> str:
     options = {"--to": target.format, "--path": target.path, "--table": target.table}
     if target.catalog is not None:
         options |= {
-            "--catalog-type": target.catalog.type, "--catalog-uri": target.catalog.uri,
+            "--catalog-type": target.catalog.type, "--catalog-uri": target.catalog.uri or None,
             "--catalog-name": target.catalog.name,
         }  # fmt: skip
     words = [word for option, text in options.items() if text is not None for word in (option, text)]

@@ -120,7 +120,10 @@ def _iceberg(source: _Opening[IcebergSourceSpec]) -> LandedSource:
     spec, job = source.spec, source.context.job
     reading = source.table(by_reference=spec.land.by == "reference")
     where = spec.catalog, spec.table, spec.branch
-    return open_iceberg_source(reading, *where, lambda url: open_store(job.store_config(url)))
+    if spec.catalog.is_on_aws:
+        require("s3", f"the catalog of source {source.name}")
+    access = job.store_config("s3://")  # of a catalog on AWS, whose server needs no bucket
+    return open_iceberg_source(reading, *where, lambda url: open_store(job.store_config(url)), access)
 
 
 def _milepost(source: _Opening[MilepostSourceSpec]) -> LandedSource:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from milepost.language import SpecModel, Text
 
@@ -14,19 +14,31 @@ class CatalogSpec(SpecModel):
     """The Iceberg catalog of a table. No setting is taken from the home folder or the environment.
 
     Attributes:
-        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres.
+        type: rest: a server with Iceberg's REST protocol. sql: a database, SQLite or Postgres. glue: AWS Glue.
         uri: URI of the server, or SQLAlchemy URI of the database. A relative SQLite file is relative to the spec's
-            folder. `${env:…}` is allowed, and required for a password.
+            folder. `${env:…}` is allowed, and required for a password. Of glue: an endpoint other than AWS's own.
         name: name of the catalog. In an sql catalog it is part of the table's key, so other engines must use the same
             name.
-        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential` and
-            others. `${env:…}` is allowed, and required for a secret.
+        options: other catalog options, named as in Iceberg's clients: `warehouse`, `prefix`, `token`, `credential`,
+            `client.region` and others. `${env:…}` is allowed, and required for a secret. glue, and rest with
+            `rest.sigv4-enabled: "true"`, use the credentials of `store`.
     """
 
-    type: Literal["rest", "sql"]
-    uri: Text
+    type: Literal["rest", "sql", "glue"]
+    uri: str = ""
     name: Text = "milepost"
     options: dict[Text, Text] = Field(default_factory=dict)
+
+    @property
+    def is_on_aws(self) -> bool:
+        """Whether it is reached by the client of AWS, with the credentials and the region of `store`."""
+        return self.type == "glue" or self.options.get("rest.sigv4-enabled") == "true"
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.type != "glue" and not self.uri:
+            raise ValueError(f"`type: {self.type}` requires `uri`")
+        return self
 
 
 _QUALIFIED = r"^[^.\s]+(\.[^.\s]+)+$"

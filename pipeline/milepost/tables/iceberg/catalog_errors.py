@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 
 from pydantic import ValidationError as UnreadableReply
 from pyiceberg.exceptions import (
@@ -69,11 +70,22 @@ def translated_errors(config: CatalogConfig, failure: str, *, may_land: bool = F
         yield
     except CheckpointError:
         raise
-    except _CATALOG_ERRORS as error:
+    except _errors_of(config) as error:
         translated = _translate(error, config, failure, may_land)
         if any(secret in text for text in _chain(error) for secret in config.secrets):
             raise translated from None
         raise translated from error
+
+
+def _errors_of(config: CatalogConfig) -> tuple[type[Exception], ...]:
+    """Return what the client of a catalog raises. The AWS library is imported only for a catalog that uses it."""
+    return (*_CATALOG_ERRORS, *_aws().AWS_ERRORS) if config.is_on_aws else _CATALOG_ERRORS
+
+
+def _aws() -> ModuleType:
+    from milepost.tables.iceberg import aws
+
+    return aws
 
 
 def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: bool) -> CheckpointError:
@@ -83,7 +95,7 @@ def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: 
             f"{failure}: {config.where} reports that table {config.table_name} has changed ({reason}).",
             hint="read it again: the change may be this very commit",
         )
-    if isinstance(error, _DENIED_ERRORS) or _is_denied(error):
+    if isinstance(error, _DENIED_ERRORS) or _is_denied(error, config):
         return EnvironmentUnusable(f"{failure}: {config.where} denied access ({reason}).", hint=_rights_hint(config))
     if isinstance(error, SSLError) and failed_before_connecting(error):
         return EnvironmentUnusable(
@@ -105,12 +117,12 @@ def _translate(error: Exception, config: CatalogConfig, failure: str, may_land: 
             f"{failure}: table {config.table_name} of {config.where} is not a readable Iceberg table.",
             hint="name another table",
         )
-    if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error)):
+    if isinstance(error, CommitStateUnknownException) or (may_land and _may_have_landed(error, config)):
         return CommitOutcomeUnknown(
             f"{failure}: it is unknown whether {config.where} committed ({reason}). Nothing was deleted.",
             hint="try again: the table is read first",
         )
-    if isinstance(error, _UNANSWERED):
+    if isinstance(error, _UNANSWERED) or (config.is_on_aws and _aws().is_unanswered(error)):
         return StoreUnavailable(
             f"{failure}: {config.where} did not answer ({reason}).",
             hint="try again; if it persists, check that it is up and reachable from this machine "
@@ -128,8 +140,10 @@ def _status(error: Exception) -> int | None:
     return cause.response.status_code if isinstance(cause, HTTPError) and cause.response is not None else None
 
 
-def _may_have_landed(error: Exception) -> bool:
+def _may_have_landed(error: Exception, config: CatalogConfig) -> bool:
     """Return whether the catalog may have received a commit that got no clear answer."""
+    if config.is_on_aws and isinstance(error, _aws().AWS_ERRORS):
+        return _aws().may_have_landed(error)
     if isinstance(error, SSLError):
         return True  # the connection broke during the answer; a failed handshake is handled by `_translate`
     if isinstance(error, ConnectTimeout) or (error.args and isinstance(error.args[0], MaxRetryError)):
@@ -137,7 +151,9 @@ def _may_have_landed(error: Exception) -> bool:
     return isinstance(error, _UNANSWERED) or not isinstance(error, RESTError)
 
 
-def _is_denied(error: Exception) -> bool:
+def _is_denied(error: Exception, config: CatalogConfig) -> bool:
+    if config.is_on_aws and _aws().is_denied(error):
+        return True
     return isinstance(error, DBAPIError) and any(words in str(error.orig).lower() for words in _DENIED_TEXTS)
 
 
@@ -148,6 +164,12 @@ def _rights_hint(config: CatalogConfig) -> str:
         return (
             f"correct user and password in `{config.spec_key}.uri`, or grant that user access to the catalog's two "
             "tables"
+        )
+    if config.is_on_aws:
+        rights = "GetDatabase, CreateDatabase, GetTable, CreateTable and UpdateTable of Glue"
+        return (
+            "the credentials are those of `store`: its connection, or the standard AWS chain; allow them "
+            f"{rights if config.kind is CatalogKind.GLUE else 'to read and write the table'}"
         )
     return f"correct `{config.spec_key}.credential` or `.token`, or grant its role read and write access to the table"
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import BOTOCORE_SESSION, Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager
 from pyiceberg.catalog.sql import SqlCatalog
@@ -22,7 +22,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
 
 from milepost.errors import InvalidRequest
-from milepost.protocol.records import ObjectStore
+from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.storage import is_loopback
 from milepost.tables.iceberg.file_io import OPEN_AT, STORE, ReaderFileIO, StoreFileIO, file_io
 
@@ -33,17 +33,23 @@ _SECRET_OPTIONS = ("token", "credential")
 
 
 class CatalogKind(Enum):
-    """REST: a server of Iceberg's protocol. SQL: two tables in SQLite or Postgres."""
+    """REST: a server of Iceberg's protocol. SQL: two tables in SQLite or Postgres. GLUE: AWS Glue."""
 
     REST = "rest"
     SQL = "sql"
+    GLUE = "glue"
+
+
+_SIGNED = "rest.sigv4-enabled"
 
 
 _OPTIONS = {
     CatalogKind.REST: frozenset(
-        {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource"}
+        {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource",
+         _SIGNED, "rest.signing-region", "rest.signing-name"}
     ),
     CatalogKind.SQL: frozenset({"warehouse"}),
+    CatalogKind.GLUE: frozenset({"client.region", "glue.id"}),
 }  # fmt: skip
 
 
@@ -52,7 +58,7 @@ class CatalogConfig:
     """A catalog and a table in it, from a sink's spec with its secrets resolved.
 
     Attributes:
-        uri: of the server, or an SQLAlchemy URL of the database.
+        uri: of the server, or an SQLAlchemy URL of the database. "": AWS's own server of Glue.
         table: namespaces and name, at least two parts.
         name: of the catalog. In a SQL catalog it is part of the table's key, so other engines must use the same name.
         options: further options, as Iceberg clients name them.
@@ -80,6 +86,12 @@ class CatalogConfig:
                 "Nothing was read or written.",
                 hint="name it as NAMESPACE.TABLE",
             )
+        if self.kind is CatalogKind.GLUE and len(self.table) > 2:
+            raise InvalidRequest(
+                f"a table in AWS Glue is in a database without parts, got {self.table_name!r}. "
+                "Nothing was read or written.",
+                hint="name it as DATABASE.TABLE",
+            )
 
     @property
     def table_name(self) -> str:
@@ -87,8 +99,15 @@ class CatalogConfig:
         return ".".join(self.table)
 
     @property
+    def is_on_aws(self) -> bool:
+        """Whether its client is that of AWS, or signs requests as AWS does."""
+        return self.kind is CatalogKind.GLUE or self.options.get(_SIGNED) == "true"
+
+    @property
     def where(self) -> str:
         """The catalog without anything secret, for messages."""
+        if not self.uri:
+            return "the catalog of AWS Glue"
         parts = urlsplit(self.uri)
         host = parts.netloc.rpartition("@")[2]
         return f"the {self.kind.value.upper()} catalog at {parts.scheme}://{host}{parts.path}"
@@ -110,20 +129,22 @@ def open_catalog(config: CatalogConfig, store: ObjectStore) -> Catalog:
         store: rooted at the table.
     Raises: errors of pyiceberg, its HTTP client or its database (`catalog_errors.py`).
     """
-    return _connected(config, StoreFileIO, {STORE: store})
+    return _connected(config, StoreFileIO, {STORE: store}, store.config)
 
 
-def open_reader_catalog(config: CatalogConfig, open_at: Callable[[str], ObjectStore]) -> Catalog:
+def open_reader_catalog(config: CatalogConfig, open_at: Callable[[str], ObjectStore], access: StoreConfig) -> Catalog:
     """Return the connected catalog of a table that is only read.
 
     Args:
-        open_at: opens the store of a folder, by its URL.
+        open_at: opens the store of a folder, by its URL. access: with the credentials and the region of such a store.
     Raises: as `open_catalog`.
     """
-    return _connected(config, ReaderFileIO, {OPEN_AT: open_at})
+    return _connected(config, ReaderFileIO, {OPEN_AT: open_at}, access)
 
 
-def _connected(config: CatalogConfig, files: type[StoreFileIO], options: Mapping[str, Any]) -> Catalog:
+def _connected(
+    config: CatalogConfig, files: type[StoreFileIO], options: Mapping[str, Any], access: StoreConfig
+) -> Catalog:
     properties: dict[str, Any] = {
         **config.options,
         "uri": config.uri,
@@ -132,9 +153,32 @@ def _connected(config: CatalogConfig, files: type[StoreFileIO], options: Mapping
     }
     if config.kind is CatalogKind.SQL:
         return _SqlCatalog(config.name, **{"pool_pre_ping": "true", **properties})
+    if config.kind is CatalogKind.GLUE:
+        return _glue(config, properties, access)
+    if config.is_on_aws:
+        properties |= _signing(config, access)
     if "credential" in config.options:
         properties.setdefault("oauth2-server-uri", f"{config.uri.rstrip('/')}/v1/oauth/tokens")
     return _RestCatalog(config.name, **properties)
+
+
+def _glue(config: CatalogConfig, properties: Mapping[str, Any], access: StoreConfig) -> Catalog:
+    from milepost.tables.iceberg.aws import aws_session
+    from milepost.tables.iceberg.glue_catalog import StoreGlueCatalog
+
+    more = {"glue.endpoint": config.uri} if config.uri else {}
+    region = config.options.get("client.region", access.region)
+    session = {BOTOCORE_SESSION: aws_session(access, config.uri)}
+    return StoreGlueCatalog(config.name, **{**properties, **more, **session, "client.region": region})
+
+
+def _signing(config: CatalogConfig, access: StoreConfig) -> dict[str, Any]:
+    """Return the properties by which requests are signed as AWS signs them (SigV4)."""
+    from milepost.tables.iceberg.aws import aws_session
+
+    region = config.options.get("rest.signing-region", access.region)
+    signed = {"client.region": region, "rest.signing-region": region, "rest.sigv4.max-retries": "0"}
+    return {BOTOCORE_SESSION: aws_session(access, config.uri), **signed}
 
 
 class _SqlCatalog(SqlCatalog):
@@ -153,6 +197,10 @@ class _RestCatalog(RestCatalog):
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> AuthManager:
         self._set_timeouts(session)  # pyiceberg calls this for each new session, before a token is requested
         return super()._create_legacy_oauth2_auth_manager(session)
+
+    def _init_sigv4(self, session: Session) -> None:
+        super()._init_sigv4(session)
+        self._set_timeouts(session)  # of the adapter that signs
 
     def _set_timeouts(self, session: Session) -> None:
         if is_loopback(self.uri):

@@ -89,7 +89,8 @@ def _yaml_lines(address: TableAddress) -> Iterator[str]:
     catalog = address.catalog
     if catalog is None:
         return
-    parts = [f"type: {catalog.type}", f"uri: {_quoted(catalog.uri)}", f"name: {_quoted(catalog.name)}"]
+    uri = [f"uri: {_quoted(catalog.uri)}"] if catalog.uri else []
+    parts = [f"type: {catalog.type}", *uri, f"name: {_quoted(catalog.name)}"]
     if catalog.options:
         options = ", ".join(f"{_quoted(name)}: {_quoted(text)}" for name, text in catalog.options.items())
         parts.append(f"options: {{{options}}}")

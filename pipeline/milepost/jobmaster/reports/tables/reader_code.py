@@ -46,7 +46,8 @@ def _iceberg(job: LoadedJob, sink: SinkSpec) -> dict[str, str]:
     assert catalog is not None and sink.table is not None, "the spec is checked"
     location = _location(job, sink)
     is_s3 = location.startswith("s3:")
-    properties = {"type": catalog.type, "uri": catalog.uri, **catalog.options}
+    place = {"glue.endpoint" if catalog.type == "glue" else "uri": catalog.uri} if catalog.uri else {}
+    properties = {"type": catalog.type, **place, **_region(job, catalog), **catalog.options}
     properties |= {f"s3.{name}": value for name, value in _endpoint(job).items()} if is_s3 else {}
     opened = (
         "from pyiceberg.catalog import load_catalog\n\n"
@@ -62,12 +63,19 @@ def _iceberg(job: LoadedJob, sink: SinkSpec) -> dict[str, str]:
     }
 
 
+def _region(job: LoadedJob, catalog: CatalogSpec) -> dict[str, str]:
+    """Return the region of a catalog on AWS, as Milepost takes it from the store; {}: a Connection has it."""
+    of_store = _endpoint(job).get("region")
+    return {"client.region": of_store} if of_store and catalog.is_on_aws else {}
+
+
 def _duckdb_iceberg(job: LoadedJob, sink: SinkSpec, catalog: CatalogSpec, opened: str, is_s3: bool) -> str:
-    """Return code for DuckDB, which reads REST catalogs; a table of an SQL catalog it reads by its newest metadata."""
+    """Return code for DuckDB: it reads REST catalogs, and a table of another catalog by its newest metadata."""
     secret = _secret(job) if is_s3 else ""
     if catalog.type == "rest":
         warehouse, name = catalog.options.get("warehouse", ""), ".".join(map(_ident, (sink.table or "").split(".")))
-        options = f"TYPE iceberg, ENDPOINT {_sql(catalog.uri)}"
+        signed = ", AUTHORIZATION_TYPE 'sigv4'" if catalog.is_on_aws else ""
+        options = f"TYPE iceberg, ENDPOINT {_sql(catalog.uri)}{signed}"
         note = _note(job, "--", catalog.uri, *catalog.options.values())
         return f"{secret}{note}ATTACH {_sql(warehouse)} AS lake ({options});\nFROM lake.{name};"
     run = f"duckdb.sql({secret!r})\n" if secret else ""
@@ -75,10 +83,11 @@ def _duckdb_iceberg(job: LoadedJob, sink: SinkSpec, catalog: CatalogSpec, opened
 
 
 def _spark_iceberg(job: LoadedJob, sink: SinkSpec, catalog: CatalogSpec, is_s3: bool) -> str:
-    kind = "rest" if catalog.type == "rest" else "jdbc"
-    uri = catalog.uri if kind == "rest" else _jdbc(catalog.uri)
-    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": kind, ".uri": uri}
-    settings |= {f".{name}": value for name, value in catalog.options.items()}
+    kind = "jdbc" if catalog.type == "sql" else catalog.type
+    place = _jdbc(catalog.uri) if kind == "jdbc" else catalog.uri
+    settings = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": kind}
+    settings |= {".glue.endpoint" if kind == "glue" else ".uri": place} if place else {}
+    settings |= {f".{name}": value for name, value in (_region(job, catalog) | catalog.options).items()}
     if kind == "jdbc":  # Iceberg requires a warehouse, for new tables only
         settings.setdefault(".warehouse", _location(job, sink))
     if is_s3:

@@ -19,7 +19,7 @@ from pyiceberg.table.snapshots import Snapshot
 from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, StateCorrupt
 from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
-from milepost.protocol.records import ObjectStore
+from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
@@ -47,18 +47,23 @@ _SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms", 
 
 
 def open_iceberg_source(
-    reading: TableReading, catalog: CatalogSpec, table: str, branch: str, open_at: Callable[[str], ObjectStore]
+    reading: TableReading,
+    catalog: CatalogSpec,
+    table: str,
+    branch: str,
+    open_at: Callable[[str], ObjectStore],
+    access: StoreConfig,
 ) -> IcebergSource:
     """Open a table for one landing. Connects at the first call.
 
     Args:
         catalog, table: as in the spec, resolved. branch: whose snapshots are read.
-        open_at: opens the store of a folder, by its URL.
+        open_at: opens the store of a folder, by its URL. access: with the credentials and the region of such a store.
     """
     kind, names = CatalogKind(catalog.type), tuple(table.split("."))
     config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{reading.source}.catalog")
     failures = TableFailures(reading.source, f"the Iceberg table {table}")
-    return IcebergSource(reading, failures, config, open_at, branch)
+    return IcebergSource(reading, failures, config, open_at, access, branch)
 
 
 @dataclass
@@ -69,6 +74,7 @@ class IcebergSource:
     failures: TableFailures
     catalog: CatalogConfig
     open_at: Callable[[str], ObjectStore]
+    access: StoreConfig
     branch: str
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
@@ -195,7 +201,9 @@ class IcebergSource:
             try:
                 with translated_errors(self.catalog, f"source {self.failures.source}: its table {name} was not opened"):
                     try:
-                        table = open_reader_catalog(self.catalog, self.open_at).load_table(self.catalog.table)
+                        table = open_reader_catalog(self.catalog, self.open_at, self.access).load_table(
+                            self.catalog.table
+                        )
                     except NoSuchTableError as error:
                         raise self.failures.invalid(
                             f"does not exist in {self.catalog.where}", "correct `table`, or the `name` of the catalog"

@@ -57,6 +57,25 @@ def test_an_iceberg_table_of_an_sql_catalog(tmp_path: Path, engine: str) -> None
     assert run_code(engine, codes(job)[engine], tmp_path) == EXPECTED
 
 
+@pytest.mark.deep
+@pytest.mark.parametrize("engine", ["Polars", "pandas"])
+def test_an_iceberg_table_in_glue(
+    tmp_path: Path, engine: str, ministack: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the reader's own credentials; the first epoch makes the database."""
+    keys = {"AWS_ACCESS_KEY_ID": ministack.access_key, "AWS_SECRET_ACCESS_KEY": ministack.secret_key}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    place = f"path: s3://{ministack.shared_bucket}/{tmp_path.name}, table: small.{tmp_path.name.replace('-', '_')}"
+    there = f"format: iceberg, {place}, catalog: {{type: glue, uri: {ministack.endpoint_url}}}"
+    edit = {SEEN: there, "storage: ../store": f"storage: ../store\nstore: {{endpoint_url: {ministack.endpoint_url}}}"}
+    job = CountedJob.with_epochs(tmp_path / "job", 2, edit)
+    job.rollback(to=1)
+    code = codes(job)[engine]
+    assert ministack.secret_key not in code
+    assert run_code(engine, code, tmp_path, keys) == EXPECTED
+
+
 def test_a_managed_table_is_read_from_a_copy(tmp_path: Path) -> None:
     from milepost_testkit.commands.milepost_cli import milepost
 
@@ -91,6 +110,11 @@ SINKS = {
     "delta": "{name: t, input: rows, format: delta, path: 's3://lake/${env:STAGE}/t', mode: append}",
     "rest": "{name: t, input: rows, format: iceberg, path: s3://lake/t, mode: append, table: shop.o'k, "
     "catalog: {type: rest, uri: 'https://catalog', options: {warehouse: lake, token: '${env:TOKEN}'}}}",
+    "glue": "{name: t, input: rows, format: iceberg, path: s3://lake/t, mode: append, table: shop.totals, "
+    "catalog: {type: glue, options: {client.region: eu-central-1}}}",
+    "signed": "{name: t, input: rows, format: iceberg, path: s3://lake/t, mode: append, table: shop.totals, "
+    "catalog: {type: rest, uri: 'https://glue.eu-central-1.amazonaws.com/iceberg', "
+    "options: {rest.sigv4-enabled: 'true', rest.signing-name: glue}}}",
     "postgres": "{name: t, input: latest, format: postgres, table: 'public.to\"tals', mode: upsert, "
     "dsn: 'postgresql://app:${env:PW}@db:5433/shop?sslmode=require'}",
     "connection": "{name: t, input: latest, format: postgres, table: public.totals, mode: upsert, conn_id: warehouse}",
