@@ -14,7 +14,7 @@ from milepost.errors import QualityGateFailed
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
-from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.rollbacks import decided, roll_back
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK
 from milepost_testkit.jobs.sparkless.sparkless_job import SPEC
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
@@ -69,7 +69,7 @@ def make_jobs(folder: Path, config: Path) -> None:
     well = ShownJob.create(WELL, folder / WELL, config)
     well.land(*range(1, 7))
     well.run(5)
-    roll_back(well.master, 3, detail="the prices of Monday were wrong")
+    roll_back(well.master, 3, decision=decided("the prices of Monday were wrong"))
     well.run(2)
     well.master.savepoints.create("before-june")
     failed = ShownJob.create(FAILED, folder / FAILED, config)

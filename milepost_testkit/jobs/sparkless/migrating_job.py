@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from milepost.jobmaster.migration.migration import MigratedTable
 from milepost.tables.records.table_address import CatalogAddress, TableAddress
+from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -29,7 +30,7 @@ class MigratingJob(CountedJob):
     def migrate(self, sink: str, target: TableAddress | None = None) -> MigratedTable:
         """Plan and do; the spec is left as it is."""
         plan = self.master.migrations.plan(sink, target or delta(sink))
-        return self.master.migrations.run(plan, detail="a test")
+        return self.master.migrations.run(plan, decision=decided("a test"))
 
     def say(self, sink: str, target: TableAddress | None = None) -> None:
         """Write in the spec where the sink's table is; None: where `migrate` puts it."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from milepost.acts.fields import Field
 from milepost.codec import from_json
 from milepost.errors import CheckpointError, NotFound, PlanOutdated
+from milepost.protocol.records import Decision
 
 if TYPE_CHECKING:
     from milepost.jobmaster import JobMaster, Session
@@ -70,7 +71,7 @@ class ActContext:
     """What an act is carried out with.
 
     Attributes:
-        decided_by: who asked for it and approved it, for the history.
+        decided_by: who requested it and approved it, and why, for the history.
         approved: the plan that was approved, or that needed no approval; None if the command does not plan.
         retried: whether an earlier try of the task may have done it already.
         progress: called with each step of long work. copied: called with the bytes of each copied object.
@@ -79,7 +80,7 @@ class ActContext:
     master: JobMaster
     session: Session
     form: Form
-    decided_by: str
+    decided_by: Decision
     approved: ShownPlan | None = None
     retried: bool = False
     progress: Callable[[str], None] = _quiet

@@ -60,7 +60,7 @@ def _carry_out(context: ActContext) -> BackfillResult:
 
     approved = context.plan.approval(ApprovedBackfill)
     return context.master.backfills.run(
-        context.session, spark_runner(), approved, progress=context.progress, detail=context.decided_by
+        context.session, spark_runner(), approved, progress=context.progress, decision=context.decided_by
     )
 
 

@@ -61,8 +61,8 @@ def _carry_out(context: ActContext) -> AppendedGap | AppendedVoid:
 
     approved = _approved(context)
     if isinstance(approved, ApprovedGap):
-        return context.master.gaps.approve(approved, context.decided_by)
-    return context.master.voids.approve(approved, context.decided_by)
+        return context.master.gaps.approve(approved, context.decided_by.text)
+    return context.master.voids.approve(approved, context.decided_by.text)
 
 
 def _result(context: ActContext, done: AppendedGap | AppendedVoid) -> ActResult:

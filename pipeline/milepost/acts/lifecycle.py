@@ -93,7 +93,7 @@ def _recheck_cancel(context: ActContext) -> None:
 
 def _cancel(context: ActContext) -> CanceledJob:
     return context.master.savepoints.cancel(
-        savepoint=context.form[SAVEPOINT], session=context.session, detail=context.decided_by
+        savepoint=context.form[SAVEPOINT], session=context.session, decision=context.decided_by
     )
 
 
@@ -212,7 +212,9 @@ def _abort(context: ActContext) -> AbortedCheckpoint | NothingAborted:
     from milepost.jobmaster import AbortedCheckpoint
 
     expected = None if context.approved is None else context.approved.checkpoint_id
-    done = context.master.lifecycle.abort_running(expected=expected, session=context.session, detail=context.decided_by)
+    done = context.master.lifecycle.abort_running(
+        expected=expected, session=context.session, decision=context.decided_by
+    )
     if expected is None or isinstance(done, AbortedCheckpoint):
         return done
     raise PlanOutdated(f"checkpoint {expected} is no longer running: {done.message}. Nothing was changed.")
@@ -233,7 +235,7 @@ RESUME = Act(
     "Clear a job's FAILED state after its cause is fixed.",
     (),
     _plan_resume,
-    lambda context: context.master.lifecycle.resume(context.session, detail=context.decided_by),
+    lambda context: context.master.lifecycle.resume(context.session, decision=context.decided_by),
     _resumed,
     recheck=_recheck_resume,
 )
@@ -268,7 +270,7 @@ START = Act(
     ),
     _plan_start,
     lambda context: context.master.restores.start(
-        context.form[FROM], claim=context.form[CLAIM], session=context.session, detail=context.decided_by
+        context.form[FROM], claim=context.form[CLAIM], session=context.session, decision=context.decided_by
     ),
     _started,
     recheck=_recheck_start,

@@ -53,7 +53,7 @@ def _carry_out(context: ActContext) -> RollbackResult:
 
     approved = context.plan.approval(ApprovedRollback)
     return context.master.rollbacks.run(
-        context.session, approved, take_over=context.form[TAKE_OVER.name], detail=context.decided_by
+        context.session, approved, take_over=context.form[TAKE_OVER.name], decision=context.decided_by
     )
 
 

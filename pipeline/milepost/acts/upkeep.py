@@ -44,7 +44,7 @@ def _realign(context: ActContext) -> RealignedSink:
     plan = context.master.realignments.plan(context.form[NAME])
     if _approved(plan) != dict(context.plan.approved):
         raise PlanOutdated(f"then: {dict(context.plan.approved)}; now: {_approved(plan)}. Nothing was changed.")
-    return context.master.realignments.run(context.session, plan, detail=context.decided_by)
+    return context.master.realignments.run(context.session, plan, decision=context.decided_by)
 
 
 def _recheck_realign(context: ActContext) -> ActResult | None:

@@ -86,7 +86,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.hidden_values import hide_failure as hide_failure
     from milepost.jobmaster.reports.hidden_values import hide_rows as hide_rows
     from milepost.jobmaster.reports.hidden_values import hide_sample as hide_sample
-    from milepost.jobmaster.reports.history.actors import HistoryActor as HistoryActor
     from milepost.jobmaster.reports.history.acts import HistoryAct as HistoryAct
     from milepost.jobmaster.reports.history.incident import Incident as Incident
     from milepost.jobmaster.reports.history.incident import RefusingRule as RefusingRule

@@ -19,7 +19,8 @@ from milepost.views.text import (
 from milepost.views.tree import UNKNOWN, Figure, Link, LinkTarget, Row, Table, Text, Value
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import CheckpointReport, HistoryAct, HistoryActor
+    from milepost.jobmaster import CheckpointReport, HistoryAct
+    from milepost.protocol.records import Actor
 
 
 def checkpoint_table(reports: Iterable[CheckpointReport]) -> Table:
@@ -61,7 +62,7 @@ def _act(act: HistoryAct) -> Row:
     return Row((show_time(act.time), _who(who), printable(act.what), printable(act.why or None), run))
 
 
-def _who(who: HistoryActor) -> str:
+def _who(who: Actor) -> str:
     return printable(f"{who.name} (approved by {who.approved_by})" if who.approved_by else who.name or None)
 
 

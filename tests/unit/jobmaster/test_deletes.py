@@ -12,7 +12,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.quality.verdict import VerdictStatus
 from milepost.tables.records.table_address import TableAddress
 from milepost_testkit.jobs.backfills import back_fill
-from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.rollbacks import decided, roll_back
 from milepost_testkit.jobs.sparkless.deleting_job import PARQUET, DeletingJob
 from milepost_testkit.readers.reading_engines import ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
@@ -89,7 +89,7 @@ def test_a_table_goes_on_elsewhere_with_the_rows_that_are_left(
     """From files of changes to buckets; the way back leads to the old table."""
     job.run(1, 2, 3, 4)
     moved = TableAddress("delta", "../lake/moved")
-    job.master.migrations.run(job.master.migrations.plan("table", moved), detail="a test")
+    job.master.migrations.run(job.master.migrations.plan("table", moved), decision=decided("a test"))
     job.edit("format: parquet, path: ../lake/table", "format: delta, path: ../lake/moved")
     job.assert_tables(reading_engines, range(1, 5))
     job.run(5)

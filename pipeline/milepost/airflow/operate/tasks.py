@@ -7,6 +7,7 @@ was made from has changed.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -25,6 +26,7 @@ from milepost.airflow.operators.shown_plan import (
 from milepost.airflow.task_output.outcome import Reaction, error_text
 from milepost.codec import from_json, to_json
 from milepost.errors import CommitConflict
+from milepost.protocol.records import Decision
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -122,11 +124,11 @@ class ActOperator(PlannedOperator):
             raise DownstreamTasksSkipped(tasks=[RECONCILE])
         return to_json(result)
 
-    def decided_by(self, context: Context) -> str:
+    def decided_by(self, context: Context) -> Decision:
         """Return who triggered and approved the act, for the history."""
         answer: dict[str, Any] | None = context["ti"].xcom_pull(task_ids=APPROVAL)
-        by = f", approved by {responder_name(answer)}" if answer else ""
-        return f"{self.session(context).actor}{by}"
+        approved_by = responder_name(answer) if answer else None
+        return Decision(replace(self.session(context).actor, approved_by=approved_by))
 
     def on_kill(self) -> None:
         """Raise when Airflow stops the task, so that the stack unwinds and a runner stops its Spark session."""

@@ -86,8 +86,8 @@ def migrate_table(
     question = f"Migrate the table of sink {plan.sink} of job {plan.job}?"
     if not agreed(plan.text, question, output, plan, dry_run=dry_run, yes=yes, idle=plan.done):
         return None
-    detail = f"{Session.cli().actor}: milepost migrate-table {plan.job} {plan.sink} --to {to.value}"
-    result = output.as_typed(master.migrations.run(plan, detail=detail))
+    decision = Session.cli().decision(f"milepost migrate-table {plan.job} {plan.sink} --to {to.value}")
+    result = output.as_typed(master.migrations.run(plan, decision=decision))
     if output.json:
         return output.document(result)
     if result.outcome == "migrated":

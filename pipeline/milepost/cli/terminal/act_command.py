@@ -126,7 +126,7 @@ class ActCommand:
                 call.master,
                 session,
                 call.form,
-                f"{session.actor}: milepost {' '.join(self._typed(call.form))}",
+                session.decision(f"milepost {' '.join(self._typed(call.form))}"),
                 approved,
                 progress=progress,
                 copied=copied_to(progress),

@@ -28,7 +28,7 @@ from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.protocol.manifest import decide
 from milepost.protocol.manifest.transaction import ForkRequest
-from milepost.protocol.records import CheckpointId, TimelineId
+from milepost.protocol.records import CheckpointId, Decision, TimelineId
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +122,20 @@ class Backfills:
         approved: ApprovedBackfill,
         *,
         progress: Progress | None = None,
-        detail: str = "",
+        decision: Decision | None = None,
     ) -> BackfillResult:
         """Replay recorded input with the current code, and replace the live timeline by the result.
 
         Args:
-            approved: of the plan: `backfills.plan(from_).approved`. detail: for the history: who, why.
+            approved: of the plan: `backfills.plan(from_).approved`. decision: for the history.
         Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: what the plan assumes has changed.
         """
         require_stores(self._context)
         plan = prepare(self._context, approved.request())
         approved.require_same(plan.taken_for_granted(self._context))
         say = progress or _quiet
-        detail = detail or session.actor
-        run = Backfill(self._context, self._epochs, self._leadership, session, runner, say, detail)
+        decision = decision or Decision(session.actor)
+        run = Backfill(self._context, self._epochs, self._leadership, session, runner, say, decision)
         fork, tip = run.replay(plan)
         say("sinks follow")
         self._reconciler.finish(session)

@@ -47,13 +47,13 @@ from milepost.jobmaster.backfill.replay import (
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import over_max_in_flight
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_decision
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.table_previews import check_tables_can_follow
 from milepost.jobmaster.run.epochs import Epochs
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, granted_checkpoint
 from milepost.protocol.manifest.transaction import FastForwardRequest, FreezeRequest, ThawRequest, active_freeze
-from milepost.protocol.records import CheckpointId, ManifestState, Timeline, TimelineId
+from milepost.protocol.records import CheckpointId, Decision, ManifestState, Timeline, TimelineId
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ class Backfill:
         session: Session,
         runner: EpochRunner,
         progress: Progress,
-        detail: str,
+        decision: Decision,
     ) -> None:
         self._context, self._epochs, self._leadership = context, epochs, leadership
-        self._session, self._runner, self._say, self._detail = session, runner, progress, detail
+        self._session, self._runner, self._say, self._decision = session, runner, progress, decision
 
     def replay(self, plan: BackfillPlan) -> tuple[TimelineId, CheckpointId]:
         """Fork, or continue the fork of an interrupted backfill; replay; fast-forward. The caller moves the sinks.
@@ -233,13 +233,15 @@ class Backfill:
         check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
         check_tables_can_follow(context, at.tip)
         self._say("fast-forward")
+        decision = switch_decision(SwitchAct.BACKFILL, f"from checkpoint {plan.fork_point}", self._decision)
         request = FastForwardRequest(
             self._session.session_id,
             at.fork.timeline_id,
             expected_main_head=head,
             expected_fork_head=at.fork.head,
             sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
-            detail=switch_detail(SwitchAct.BACKFILL, f"from checkpoint {plan.fork_point}", self._detail),
+            detail=decision.text,
+            decided_by=decision,
         )
         try:
             context.transact(request)

@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from milepost.protocol.records import Holder, Run, SessionId
+from milepost.protocol.records import Actor, Decision, Holder, Run, SessionId
 
 _PROC = Path("/proc")
 _MAX_NAME = 60
@@ -34,12 +34,14 @@ class Session:
     person: str = ""
 
     @property
-    def actor(self) -> str:
-        """Who acts, for the history; see `HistoryActor`, which reads it."""
-        if self.run.dag_id is None:
-            return f"{self.person or 'a person'} (command line)"
-        triggered = f", triggered by {self.person}" if self.person else ""
-        return f"Airflow run {self.run.dag_id}/{self.run.run_id}{triggered}"
+    def actor(self) -> Actor:
+        """Who acts, for the history."""
+        kind = "cli" if self.run.dag_id is None else "airflow"
+        return Actor(kind, self.person or None, dag_id=self.run.dag_id, run_id=self.run.run_id)
+
+    def decision(self, why: str) -> Decision:
+        """Return a decision of who acts. why: what was typed, or what made it necessary."""
+        return Decision(self.actor, why)
 
     @classmethod
     def cli(cls) -> Session:

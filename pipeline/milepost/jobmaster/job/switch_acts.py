@@ -1,10 +1,11 @@
-"""Which act switched the live timeline, as the detail of its event begins."""
+"""Which act switched the live timeline, as its event says."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from milepost.protocol.manifest.transaction import SwitchKind, TimelineSwitched
+from milepost.protocol.records import Decision
 
 
 class SwitchAct(StrEnum):
@@ -24,17 +25,21 @@ _BEGINNINGS = {
     SwitchAct.RESTORE: "restored from",
     SwitchAct.BOOTSTRAP: "bootstrapped from",
 }
-"""How the detail begins. A rollback and a migration have the detail of who decided on them."""
+"""How the reason of a switch begins. A rollback and a migration have the reason of who decided on them."""
 
 
-def switch_detail(act: SwitchAct, source: str, decided_by: str) -> str:
-    """Return the detail of a switch: `started from checkpoint 3; ben (command line): milepost start`."""
-    return f"{_BEGINNINGS[act]} {source}; {decided_by}"
+def switch_decision(act: SwitchAct, source: str, decision: Decision) -> Decision:
+    """Return the decision on a switch. Its reason: `started from checkpoint 3; milepost start --from 3`."""
+    why = f"{_BEGINNINGS[act]} {source}"
+    return Decision(decision.actor, f"{why}; {decision.why}" if decision.why else why, act.value)
 
 
 def act_of(event: TimelineSwitched) -> SwitchAct:
-    """Return the act that switched the timeline."""
-    for act, beginning in _BEGINNINGS.items():
-        if event.detail.startswith(beginning):
-            return act
+    """Return the act that switched the timeline. Events of earlier versions have it as the beginning of `detail`."""
+    if event.decided_by is not None and event.decided_by.act:
+        return SwitchAct(event.decided_by.act)
+    if event.decided_by is None:
+        for act, beginning in _BEGINNINGS.items():
+            if event.detail.startswith(beginning):
+                return act
     return SwitchAct.ROLLBACK if event.kind is SwitchKind.ROLLBACK else SwitchAct.MIGRATION

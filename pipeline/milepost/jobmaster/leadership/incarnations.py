@@ -33,7 +33,7 @@ from milepost.protocol.manifest.transaction import (
     StartRequest,
     Transition,
 )
-from milepost.protocol.records import CheckpointId, JobStatus, ManifestState
+from milepost.protocol.records import CheckpointId, Decision, JobStatus, ManifestState
 from milepost.storage import AbortNotice
 
 _LOG = logging.getLogger(__name__)
@@ -54,20 +54,20 @@ class Incarnations:
         *,
         expected_head: CheckpointId | None = None,
         session: Session | None,
-        detail: str,
+        decision: Decision,
     ) -> CanceledJob:
         """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
 
         Args:
             expected_head: cancel only at this checkpoint. session: None for a new one of the command line.
-            detail: for the history: who, why.
+            decision: for the history.
         Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: HeadMoved: the head is not the expected one. Also errors of the clean-up; the job is CANCELED
             nevertheless, and the message says so.
         """
         session = session or Session.cli()
         self._context.head()
-        request = CancelRequest(session.session_id, detail)
+        request = CancelRequest(session.session_id, decision.text, decision)
 
         def check(state: ManifestState) -> None:
             head = state.timeline().head
@@ -81,15 +81,16 @@ class Incarnations:
         done = self.cleaned_up(session, decided, f"already_{ended}" if event is None else ended)
         return extend_record(CanceledJob, done, aborted_checkpoint=aborted[0] if aborted else None)
 
-    def start(self, session: Session, detail: str = "") -> JobOutcome:
+    def start(self, session: Session, decision: Decision | None = None) -> JobOutcome:
         """Open the next incarnation. The outcome is ``started`` or ``already_running``.
 
         Args:
-            detail: for the history: who, why.
+            decision: for the history.
         Raises: JobNotRunnable: the job is FAILED. Also errors of the clean-up.
         """
         self.finish_clean_up(session)
-        decided = self._context.transact(StartRequest(session.session_id, detail or session.actor))
+        decision = decision or Decision(session.actor)
+        decided = self._context.transact(StartRequest(session.session_id, decision.text, decision))
         started = isinstance(decided.outcome, Transition)
         return outcome_of(decided.state, "started" if started else "already_running")
 

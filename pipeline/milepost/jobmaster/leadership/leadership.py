@@ -60,6 +60,7 @@ from milepost.protocol.records import (
     CheckpointFailureReason,
     CheckpointId,
     CompletedCheckpoint,
+    Decision,
     FencingToken,
     Leader,
     ManifestState,
@@ -187,8 +188,9 @@ class Leadership:
             )
             self.complete(session, pending, EpochReport(*finished), swept=True)
         elif isinstance(decision, Abandon):
-            by = f" by {session.actor}" if decision.reason is CheckpointFailureReason.LEADER_TAKEN_OVER else ""
-            detail = f"{decision.detail}{by}"
+            taken_over = decision.reason is CheckpointFailureReason.LEADER_TAKEN_OVER
+            taken_by = Decision(session.actor) if taken_over else None
+            detail = decision.detail if taken_by is None else f"{decision.detail} by {taken_by.text}"
             _LOG.info("checkpoint %s is aborted: %s", decision.checkpoint_id, detail)
             tolerable = context.spec.checkpointing.tolerable_failures
             self.abort(
@@ -200,6 +202,7 @@ class Leadership:
                     tolerable,
                     decision.token,
                     swept=True,
+                    decided_by=taken_by,
                 )
             )
 

@@ -13,7 +13,7 @@ from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
 from milepost.jobmaster.leadership.outcomes import AbortedCheckpoint, EndedJob, NothingAborted, Resumed
 from milepost.protocol.manifest.transaction import AbortRequest, FinishRequest, ResumeRequest, Transition
-from milepost.protocol.records import CheckpointFailureReason, CheckpointId, PendingCheckpoint, session_digest
+from milepost.protocol.records import CheckpointFailureReason, CheckpointId, Decision, PendingCheckpoint, session_digest
 
 _TRIES = 5
 
@@ -33,17 +33,17 @@ class Lifecycle:
         *,
         expected: int | None = None,
         session: Session | None = None,
-        detail: str = "",
+        decision: Decision | None = None,
     ) -> AbortedCheckpoint | NothingAborted:
         """Abort the pending checkpoint of any session. That session is fenced, and its run ends as fenced.
 
         Args:
             expected: abort only this checkpoint; None for any. session: None for a new one of the command line.
-            detail: for the history: who, why.
+            decision: for the history.
         Raises: Fenced: the epoch's driver took a new token during each of several attempts.
         """
         session = session or Session.cli()
-        detail = detail or f"abort; {session.actor}"
+        decision = decision or session.decision("abort")
         state = self._incarnations.finish_clean_up(session)
         for _ in range(_TRIES):
             pending = state.timeline().pending
@@ -53,7 +53,7 @@ class Lifecycle:
                 other = f"job {state.job} runs checkpoint {pending.checkpoint_id}, expected {expected}"
                 return NothingAborted("another_pending", other)
             try:
-                return self._leadership.abort(self._abort_request(session, pending, detail))
+                return self._leadership.abort(self._abort_request(session, pending, decision))
             except CommitConflict:  # its driver has just started another attempt, which is to be aborted too
                 state = self._context.head().state
         raise Fenced(
@@ -61,15 +61,16 @@ class Lifecycle:
             "Nothing was changed. Try again."
         )
 
-    def _abort_request(self, session: Session, pending: PendingCheckpoint, detail: str) -> AbortRequest:
+    def _abort_request(self, session: Session, pending: PendingCheckpoint, decision: Decision) -> AbortRequest:
         return AbortRequest(
             session.session_id,
             pending.checkpoint_id,
             CheckpointFailureReason.ABORTED_BY_USER,
-            detail,
+            decision.text,
             self._context.spec.checkpointing.tolerable_failures,
             pending.token,
             swept=True,
+            decided_by=decision,
         )
 
     @use_case
@@ -86,16 +87,17 @@ class Lifecycle:
         return self._incarnations.cleaned_up(session, decided, "finished")
 
     @use_case
-    def resume(self, session: Session | None = None, *, detail: str = "") -> Resumed:
+    def resume(self, session: Session | None = None, *, decision: Decision | None = None) -> Resumed:
         """Clear FAILED after its cause is fixed.
 
         Args:
-            session: None for a new one of the command line. detail: for the history: who, why.
+            session: None for a new one of the command line. decision: for the history.
         Raises: JobNotRunnable: the job has ended.
         """
         session = session or Session.cli()
         self._incarnations.finish_clean_up(session)
-        decided = self._context.transact(ResumeRequest(session.session_id, detail or session.actor))
+        decision = decision or Decision(session.actor)
+        decided = self._context.transact(ResumeRequest(session.session_id, decision.text, decision))
         return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def _last_completed(self, session: Session) -> CheckpointId:

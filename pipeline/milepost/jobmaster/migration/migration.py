@@ -45,7 +45,14 @@ from milepost.jobmaster.rollback.imported_checkpoint import (
 )
 from milepost.jobmaster.run.checkpoint_metadata import shown_checkpoint, write_contents
 from milepost.protocol.manifest.transaction import FastForwardRequest, FreezeRequest, ThawRequest
-from milepost.protocol.records import CompletedCheckpoint, PendingCheckpoint, SessionId, TimelineId
+from milepost.protocol.records import (
+    CompletedCheckpoint,
+    Decision,
+    PendingCheckpoint,
+    SessionId,
+    TimelineId,
+    decision_text,
+)
 from milepost.protocol.retention import open_forks
 from milepost.quality import GateVerdict
 from milepost.sinks import CopyPlan, stage_copy
@@ -88,11 +95,11 @@ class Migrations:
         return plan_migration(self._context, sink, target)
 
     @use_case
-    def run(self, plan: MigrationPlan, *, detail: str = "") -> MigratedTable:
+    def run(self, plan: MigrationPlan, *, decision: Decision | None = None) -> MigratedTable:
         """Copy the head's rows to the new table, and switch the sink to it.
 
         Args:
-            plan: approved by a person. detail: for the history: who, why.
+            plan: approved by a person. decision: for the history.
         Raises:
             PlanOutdated, CommitConflict: the head has moved since the plan. Busy, JobNotRunnable: an epoch or a switch
                 is in progress. StateCorrupt: a file of the old table is missing. The old table stays current.
@@ -124,7 +131,8 @@ class Migrations:
                 expected_main_head=head.checkpoint_id,
                 expected_fork_head=completed.checkpoint_id,
                 sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
-                detail=detail,
+                detail=decision_text(decision),
+                decided_by=decision,
             )
             context.transact(request)
         self._reconciler.finish(session)

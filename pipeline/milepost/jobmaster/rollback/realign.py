@@ -17,7 +17,7 @@ from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction import RealignSinkRequest
-from milepost.protocol.records import CheckpointId, JobStatus, ManifestState
+from milepost.protocol.records import CheckpointId, Decision, JobStatus, ManifestState, decision_text
 from milepost.sinks import SinkChange
 from milepost.tables.records import TableAddress, TableContents, identity_of
 
@@ -96,11 +96,11 @@ class Realignments:
         return contents_at(self._context, base, sink)
 
     @use_case
-    def run(self, session: Session, plan: RealignmentPlan, *, detail: str = "") -> RealignedSink:
+    def run(self, session: Session, plan: RealignmentPlan, *, decision: Decision | None = None) -> RealignedSink:
         """Make the table show the job's head, in one commit.
 
         Args:
-            plan: approved by a person. detail: for the history: who, why.
+            plan: approved by a person. decision: for the history.
         Raises:
             Busy: an epoch is running. CommitConflict: the head has moved since the plan.
             StoreUnavailable, …: the decision is recorded, and the sink has yet to follow; the message says so.
@@ -111,7 +111,8 @@ class Realignments:
             return RealignedSink("nothing_to_realign", plan.job, plan.sink, plan.head, next_step)
         require_stores(self._context)
         self._context.reserve(plan.sink, plan.address)
-        self._context.transact(RealignSinkRequest(session.session_id, plan.sink, CheckpointId(plan.head), detail))
+        text, head = decision_text(decision), CheckpointId(plan.head)
+        self._context.transact(RealignSinkRequest(session.session_id, plan.sink, head, text, decision))
         self._reconciler.finish(session)
         return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)
 

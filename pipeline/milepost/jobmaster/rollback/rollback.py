@@ -31,7 +31,7 @@ from milepost.jobmaster.rollback.rewind_points import RewindPoint, rewind_points
 from milepost.jobmaster.rollback.target import require_retained, resolve_target
 from milepost.protocol.manifest.timelines import job_phase
 from milepost.protocol.manifest.transaction import RollbackRequest, TimelineSwitched, Transition
-from milepost.protocol.records import ENDED_STATUSES, CheckpointId, ManifestState
+from milepost.protocol.records import ENDED_STATUSES, CheckpointId, Decision, ManifestState, decision_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class Rollbacks:
         approved: ApprovedRollback,
         *,
         take_over: bool = False,
-        detail: str = "",
+        decision: Decision | None = None,
     ) -> RollbackResult:
         """Reset state, positions, rows in flight and every sink to a retained checkpoint, on a new timeline.
 
         Args:
             approved: of the plan: `rollbacks.plan(to).approved`.
             take_over: abort another session's running epoch and fence it.
-            detail: for the history: who, why.
+            decision: for the history; None: of the session, for no reason that is known.
         Raises:
             NotFound: the target is no longer retained. Busy: a lease is alive.
             PlanOutdated: head, tables or sinks differ from the plan. CommitConflict: the head moved during this call.
@@ -123,7 +123,8 @@ class Rollbacks:
             target,
             CheckpointId(approved.head),
             tuple(sorted(sink.name for sink in context.spec.sinks)),
-            detail,
+            decision_text(decision),
+            decision,
         )
         decided = context.transact(request)
         followed = self._reconciler.finish(session, decided.state)

@@ -22,7 +22,7 @@ from milepost.jobmaster.job.code import LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_decision
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -41,7 +41,7 @@ from milepost.jobmaster.savepoints.state_table import read_table
 from milepost.jobspec.graph import state_signatures
 from milepost.operators import ONLY_TABLE, STATEFUL_KINDS, StatefulOperator
 from milepost.operators.base import StatefulSpec
-from milepost.protocol.records import OperatorUid, PendingCheckpoint, TimelineId
+from milepost.protocol.records import Decision, OperatorUid, PendingCheckpoint, TimelineId
 from milepost.quality import GateVerdict
 from milepost.spill import SpilledRows, ordered_rows
 from milepost.state.keyed import STATE_COPIES, merge_handles, restore_state, row_bytes, slices_within
@@ -135,10 +135,11 @@ class Bootstrap:
             )
 
         made = Provenance(plan, code.hash, context.job.spec_hash)
-        detail = switch_detail(SwitchAct.BOOTSTRAP, f"tables: {', '.join(sorted(tables))}", session.actor)
+        of = f"tables: {', '.join(sorted(tables))}"
+        decision = switch_decision(SwitchAct.BOOTSTRAP, of, Decision(session.actor))
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
             head = 0 if state is None else int(state.timeline().head)
-            self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), head, {}), detail=detail)
+            self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), head, {}), decision=decision)
         opened = replace(self._incarnations.start(Session.cli()), outcome="started")
         operators = {uid: BootstrappedState(file, tables[uid][1].num_rows) for uid, file in files.items()}
         return extend_record(BootstrappedJob, opened, operators=operators)

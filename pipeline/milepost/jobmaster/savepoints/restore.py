@@ -26,7 +26,7 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.log_names import current_log_names
 from milepost.jobmaster.job.savepoint_document import SavedTable
 from milepost.jobmaster.job.session import Session
-from milepost.jobmaster.job.switch_acts import SwitchAct, switch_detail
+from milepost.jobmaster.job.switch_acts import SwitchAct, switch_decision
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.incarnations import Incarnations
 from milepost.jobmaster.leadership.leadership import Leadership
@@ -43,6 +43,7 @@ from milepost.jobmaster.savepoints.savepoints import Savepoints, delete_copy
 from milepost.protocol.records import (
     ENDED_STATUSES,
     CheckpointId,
+    Decision,
     ManifestState,
     PendingCheckpoint,
     Savepoint,
@@ -125,7 +126,7 @@ class Restores:
         *,
         claim: bool = False,
         session: Session | None = None,
-        detail: str = "",
+        decision: Decision | None = None,
     ) -> StartedJob:
         """Open the next incarnation of a job that has ended. From a savepoint, a job that has never run can start too.
 
@@ -133,31 +134,31 @@ class Restores:
             from_: None continues the head. A checkpoint id rolls back to it first. Otherwise the name of a savepoint of
                 this job, or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
             claim: take ownership of the savepoint. It is deleted once the job and all its tables are restored.
-            session: None for a new one of the command line. detail: for the history: who, why.
+            session: None for a new one of the command line. decision: for the history.
         Returns: a `StartedFromSavepoint` if it started from a savepoint.
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """
         session = session or Session.cli()
-        detail = detail or session.actor
+        decision = decision or Decision(session.actor)
         if from_ is None or str(from_).isdecimal():
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
-            return self._start_at(None if from_ is None else int(from_), session, detail)
-        restored, own, saved = self._restored(new_import_session(), str(from_), claim, detail)
+            return self._start_at(None if from_ is None else int(from_), session, decision)
+        restored, own, saved = self._restored(new_import_session(), str(from_), claim, decision)
         return extend_record(
             StartedFromSavepoint,
-            replace(self._incarnations.start(session, detail), outcome="started"),
+            replace(self._incarnations.start(session, decision), outcome="started"),
             rolled_back_from=None,
             savepoint=restored,
             claimed=self._claim(own, saved) if claim else None,
         )
 
-    def _start_at(self, checkpoint_id: int | None, session: Session, detail: str) -> StartedJob:
+    def _start_at(self, checkpoint_id: int | None, session: Session, decision: Decision) -> StartedJob:
         """Open the next incarnation at a retained checkpoint; None continues the head."""
         state = self._incarnations.finish_clean_up(session)
         if checkpoint_id is None:
             self._reconciler.finish(session)
-            return extend_record(StartedJob, self._incarnations.start(session, detail), rolled_back_from=None)
+            return extend_record(StartedJob, self._incarnations.start(session, decision), rolled_back_from=None)
         if state.status not in ENDED_STATUSES:
             raise InvalidRequest(
                 f"job {state.job} is {state.status.name}, and only a job that has ended is started. Nothing was "
@@ -165,9 +166,9 @@ class Restores:
                 hint=f"milepost rollback {state.job} --to {checkpoint_id} takes a running job back",
             )
         approved = ApprovedRollback(checkpoint_id, int(state.timeline().head), {})
-        moved = switch_detail(SwitchAct.START, f"checkpoint {checkpoint_id}", detail)
-        back = self._rollbacks.run(session, approved, detail=moved)
-        return extend_record(StartedJob, self._incarnations.start(session, detail), rolled_back_from=back.from_head)
+        moved = switch_decision(SwitchAct.START, f"checkpoint {checkpoint_id}", decision)
+        back = self._rollbacks.run(session, approved, decision=moved)
+        return extend_record(StartedJob, self._incarnations.start(session, decision), rolled_back_from=back.from_head)
 
     @use_case
     def restore(self, session: Session, location: str, *, claim: bool = False) -> Restored:
@@ -181,11 +182,11 @@ class Restores:
             StoreUnavailable, …: while copying, nothing was changed. After that, a sink has yet to follow; the message
                 says so.
         """
-        restored, own, saved = self._restored(session, location, claim, session.actor)
+        restored, own, saved = self._restored(session, location, claim, Decision(session.actor))
         return Restored(restored, self._claim(own, saved) if claim else None)
 
     def _restored(
-        self, session: Session, location: str, claim: bool, decided_by: str
+        self, session: Session, location: str, claim: bool, decided_by: Decision
     ) -> tuple[RestoredSavepoint, Savepoint | None, SavedCheckpoint]:
         """Restore. Returns the result, the job's record of the savepoint, None if not listed, and its contents."""
         context = self._context
@@ -209,14 +210,15 @@ class Restores:
         copier = SavepointCopier(context, saved, loaded, logs, takes)
         head = 0 if state is None else state.timeline().head
         of = f"checkpoint {saved.document.checkpoint_id} of job {saved.document.job}"
-        detail = switch_detail(SwitchAct.RESTORE, f"the savepoint of {of}", decided_by)
+        decision = switch_decision(SwitchAct.RESTORE, f"the savepoint of {of}", decided_by)
 
         def write(pending: PendingCheckpoint, timeline: TimelineId) -> CheckpointMetadata:
             with with_hint(StateCorrupt, _DAMAGED):
                 return copier.write(pending, timeline)
 
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
-            self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), int(head), {}), detail=detail)
+            approved = ApprovedRollback(int(completed.checkpoint_id), int(head), {})
+            self._rollbacks.run(session, approved, decision=decision)
         document = saved.document
         restored = RestoredSavepoint(
             location=saved.where,

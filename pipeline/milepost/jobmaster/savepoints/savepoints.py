@@ -46,6 +46,7 @@ from milepost.protocol.records import (
     SAVEPOINT_DOCUMENT,
     SAVEPOINTS_PREFIX,
     CheckpointId,
+    Decision,
     ManifestState,
     ObjectStore,
     child_url,
@@ -197,26 +198,26 @@ class Savepoints:
         *,
         savepoint: bool = False,
         session: Session | None = None,
-        detail: str = "",
+        decision: Decision | None = None,
     ) -> CanceledJob:
         """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
 
         Args:
             savepoint: first save the checkpoint that the job ends at. If that fails, the job continues.
-            session: None for a new one of the command line. detail: for the history: who, why.
+            session: None for a new one of the command line. decision: for the history.
         Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: as `create`. HeadMoved: the head moved during each of several savepoints. Also errors of the clean-up;
             the job is CANCELED nevertheless, and the message says so.
         """
         session = session or Session.cli()
-        detail = detail or f"cancel; {session.actor}"
+        decision = decision or session.decision("cancel")
         if not savepoint:
-            return self._incarnations.cancel(session=session, detail=detail)
+            return self._incarnations.cancel(session=session, decision=decision)
         for _ in range(_TRIES):
             saved = self._save_head(session)
             try:
                 head = CheckpointId(saved.checkpoint_id)
-                ended = self._incarnations.cancel(expected_head=head, session=session, detail=detail)
+                ended = self._incarnations.cancel(expected_head=head, session=session, decision=decision)
             except HeadMoved as moved:
                 _LOG.info("%s; saving that one", moved.message)
                 if isinstance(saved, CheckpointCopy):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from milepost.protocol.records.decisions import Actor, Decision
 from milepost.protocol.records.ids import CheckpointId
 from milepost.protocol.records.manifest_state import Failures
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -37,6 +38,19 @@ def printable_detail(detail: str) -> str:
     # A lone surrogate (from an odd file name) is not encodable, and must not make the abort itself impossible.
     detail = detail.encode("utf-8", "backslashreplace").decode()
     return detail if len(detail) <= MAX_DETAIL_CHARACTERS else detail[: MAX_DETAIL_CHARACTERS - 1] + "…"
+
+
+def printable_decision(decision: Decision | None) -> Decision | None:
+    """Return a decision whose texts can be stored."""
+    if decision is None:
+        return None
+    actor = decision.actor
+    shown = Actor(actor.kind, *map(_printable, (actor.person, actor.approved_by, actor.dag_id, actor.run_id)))
+    return replace(decision, actor=shown, why=printable_detail(decision.why))
+
+
+def _printable(text: str | None) -> str | None:
+    return None if text is None else printable_detail(text)
 
 
 def record_failure(

@@ -6,7 +6,7 @@ Decoding raises StateCorrupt for an entry of another format, and for a state tha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -35,8 +35,12 @@ _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "
 """State fields whose records are alike, and which are packed for that reason."""
 
 _ABSENT_OF_EVENT: Mapping[str, Mapping[str, Any]] = {
-    "JobResumed": {"detail": ""},
-    "JobStarted": {"detail": ""},
+    "CheckpointAborted": {"decided_by": None},
+    "JobCanceled": {"decided_by": None},
+    "JobResumed": {"detail": "", "decided_by": None},
+    "JobStarted": {"detail": "", "decided_by": None},
+    "RealignmentDecided": {"decided_by": None},
+    "TimelineSwitched": {"decided_by": None},
     "SinksConfirmed": {"duration_ms": None},
 }
 """Fields of events that are stored only if they differ from this value. Older entries do not have them."""
@@ -144,18 +148,27 @@ def _with_event(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_absent(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event without the fields that are not stored, in itself and in the confirmation within it."""
+    """Return an event without the fields that are not stored, in itself and in the events within it."""
     absent = _ABSENT_OF_EVENT.get(event["type"], {})
     whole = {name: item for name, item in event.items() if name not in absent or item != absent[name]}
-    confirmed = whole.get("confirmed")
-    return whole if confirmed is None else whole | {"confirmed": _without_absent(confirmed)}
+    return whole | _within(whole, _without_absent)
 
 
 def _with_absent(event: dict[str, Any]) -> dict[str, Any]:
     """Return what `_without_absent` was given."""
     whole = {**_ABSENT_OF_EVENT.get(str(event.get("type")), {}), **event}
-    confirmed = whole.get("confirmed")
-    return whole | {"confirmed": _with_absent(confirmed)} if isinstance(confirmed, dict) else whole
+    return whole | _within(whole, _with_absent)
+
+
+def _within(event: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Return the fields of an event that are events, or lists of them, changed."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [changed(item) for item in value]
+        return change(value) if isinstance(value, dict) else value
+
+    return {name: changed(event[name]) for name in ("confirmed", "aborted") if name in event}
 
 
 def _decode_tombstone(row: list[Any], what: str) -> Tombstone:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from milepost.errors import Busy, CommitConflict, InvalidRequest
-from milepost.protocol.failure.failures import record_success
+from milepost.protocol.failure.failures import printable_decision, record_success
 from milepost.protocol.manifest.timelines.aborts import abort_pending, remember_session
 from milepost.protocol.manifest.transaction.answers import (
     AlreadyDone,
@@ -325,7 +325,7 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
     )
     return advance(
         state,
-        replace(event, veto=request.veto),
+        replace(event, veto=request.veto, decided_by=printable_decision(request.decided_by)),
         timelines=after_abort.timelines,
         failures=after_abort.failures,
         garbage=after_abort.garbage,

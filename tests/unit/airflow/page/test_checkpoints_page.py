@@ -13,6 +13,7 @@ from milepost.jobmaster import Session
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
+from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.faulty_store import Effect, Fault
 from milepost_testkit.stores.job_stores import break_store
@@ -42,7 +43,7 @@ def test_the_live_timeline_is_listed_and_abandoned_checkpoints_are_folded(
     with pytest.MonkeyPatch.context() as outage:
         break_store(outage, url, Fault(lambda operation, key: True, Effect.UNAVAILABLE, times=10_000))
         with pytest.raises(StoreUnavailable):
-            job.rollback(1, detail="<b>wrong</b>")
+            job.rollback(1, decision=decided("<b>wrong</b>"))
     page = client.get(CHECKPOINTS).text
     timeline = job.small.context.head().state.live
     banner = page_text(page, ".banner")
@@ -118,7 +119,7 @@ def test_the_log_is_filtered_by_a_form_and_each_entry_has_a_permanent_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
-    job.rollback(1, detail="<b>wrong</b>")
+    job.rollback(1, decision=decided("<b>wrong</b>"))
     client = client_of(job, monkeypatch)
     page = client.get("/jobs/small__epoch/log").text
     assert "created the job" in page and "rolled back from checkpoint 2 to checkpoint 1" in page

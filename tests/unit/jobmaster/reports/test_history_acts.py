@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from milepost.jobmaster import Session
 from milepost.jobmaster.job.session import user_name
-from milepost.jobmaster.reports.history.actors import HistoryActor, actor_of, reason_of
+from milepost.jobmaster.reports.history.actors import actor_of, reason_of
 from milepost.jobmaster.reports.history.verbs import _COMPACTED, _VERBS
 from milepost.protocol.manifest.transaction.events import EVENT_NAMES
+from milepost.protocol.records.decisions import Actor, Decision
 from milepost.views import TimelineNames, act_text
 from milepost_testkit import wording
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -33,39 +35,50 @@ def test_every_event_has_a_verb_also_when_it_is_compacted() -> None:
         (
             f"cli:ben/{UUID}",
             "ben (command line): milepost rollback --to 3",
-            HistoryActor("cli", "ben"),
+            Actor("cli", "ben"),
             "milepost rollback --to 3",
         ),
-        (f"cli:{UUID}", "by a person: milepost resume", HistoryActor("cli"), "milepost resume"),
+        (f"cli:{UUID}", "by a person: milepost resume", Actor("cli"), "milepost resume"),
         (
             "airflow:a__operate/manual__1, x",
             "Airflow run a__operate/manual__1, x, triggered by bea, approved by ann",
-            HistoryActor("airflow", "bea", "ann", "a__operate", "manual__1, x"),
+            Actor("airflow", "bea", "ann", "a__operate", "manual__1, x"),
             "",
         ),
         (
             "airflow:a__operate/r",
             "backfill from checkpoint 2; Airflow run a__operate/r, approved by ann",
-            HistoryActor("airflow", None, "ann", "a__operate", "r"),
+            Actor("airflow", None, "ann", "a__operate", "r"),
             "backfill from checkpoint 2",
         ),
-        ("airflow:a__epoch/scheduled__1", "", HistoryActor("airflow", None, None, "a__epoch", "scheduled__1"), ""),
-        (f"backfill:f00/cli:ben/{UUID}", "", HistoryActor("cli", "ben"), ""),
-        (f"import:{UUID}", "restored from x; ben (command line)", HistoryActor("import", "ben"), "restored from x"),
+        ("airflow:a__epoch/scheduled__1", "", Actor("airflow", None, None, "a__epoch", "scheduled__1"), ""),
+        (f"backfill:f00/cli:ben/{UUID}", "", Actor("cli", "ben"), ""),
+        (f"import:{UUID}", "restored from x; ben (command line)", Actor("import", "ben"), "restored from x"),
         (
             f"import:{UUID}",
             "restored from x; Airflow run a__operate/r, triggered by bea, approved by ann",
-            HistoryActor("airflow", "bea", "ann", "a__operate", "r"),
+            Actor("airflow", "bea", "ann", "a__operate", "r"),
             "restored from x",
         ),
-        ("", "", HistoryActor(), ""),
+        ("", "", Actor(), ""),
     ],
 )
 def test_an_actor_is_found_in_the_session_and_the_detail_of_an_event(
-    session_id: str, detail: str, actor: HistoryActor, reason: str
+    session_id: str, detail: str, actor: Actor, reason: str
 ) -> None:
     assert actor_of(session_id, detail) == actor
     assert reason_of(detail, actor) == reason
+
+
+def test_who_acted_is_what_the_event_stores_whatever_its_reason_says(tmp_path: Path) -> None:
+    """What was typed may look like the text of another actor, and like the beginning of another act."""
+    job = CountedJob.with_epochs(tmp_path / "job", 3)
+    why = "backfill from checkpoint 1; Airflow run a/b, triggered by bea, approved by ann: x (command line)"
+    job.rollback(2, decision=Decision(Actor("cli", "ben"), why))
+    (act,) = job.master.reports.history_page(50).acts
+    assert (act.who, act.why) == (Actor("cli", "ben"), why)
+    (switch,) = job.master.reports.history_page(50).switches
+    assert switch.act == "rollback"
 
 
 @pytest.mark.parametrize("name", ["ben", "a/b", "x\x1b[2J", "", "n" * 200])
@@ -80,21 +93,21 @@ def test_the_session_of_a_command_line_names_its_user(name: str, monkeypatch: py
 def test_an_undo_is_a_return_and_the_head_is_among_the_newest_checkpoints(tmp_path: Path) -> None:
     """The newest act is first. What the undo left is not among the newest checkpoints, though its ids are greater."""
     job = CountedJob.with_epochs(tmp_path / "job", 4)
-    job.rollback(2, detail="ben (command line): milepost rollback --to 2")
+    job.rollback(2, decision=Decision(Actor("cli", "ben"), "milepost rollback --to 2"))
     job.run(2)
     job.rollback(4)
     page = job.master.reports.newest_page(3)
     assert [report.checkpoint_id for report in page.checkpoints] == [4, 3, 2]
     assert acts(job) == [
         "tester returned to checkpoint 4 from checkpoint 6",
-        "tester rolled back from checkpoint 4 to checkpoint 2",
+        "ben rolled back from checkpoint 4 to checkpoint 2",
     ]
     assert [act.why for act in page.acts] == ["", "milepost rollback --to 2"]
     moved = [entry["what"] for entry in job.master.reports.history() if entry["event"] == "TimelineSwitched"]
     assert moved == [act.what for act in page.acts]
     first, second = job.small.context.head().state.timelines[1:]
     names = TimelineNames(job.master.reports.history_page(50).origins)
-    assert names.name(first.timeline_id).startswith("after the rollback by tester, ")
+    assert names.name(first.timeline_id).startswith("after the rollback by ben, ")
     assert names.with_id(second.timeline_id).endswith(f" ({second.timeline_id})") and names.name("main") == "main"
 
 
@@ -121,7 +134,7 @@ def test_a_takeover_names_the_run_and_the_person_that_took_over(tmp_path: Path) 
     taking = Session.airflow("small__epoch", "manual__1", "manual", None, None, "bea")
     job.master.triggers.trigger(taking, take_over=True)
     (act,) = job.master.reports.history_page(50).acts
-    assert act.who == HistoryActor("airflow", "bea", None, "small__epoch", "manual__1")
+    assert act.who == Actor("airflow", "bea", None, "small__epoch", "manual__1")
     wording.matches("history", act_text(act))
 
 
@@ -135,7 +148,7 @@ def test_resume_cancel_and_start_state_who_did_them(tmp_path: Path) -> None:
     )
     job.master.lifecycle.resume(session)
     job.master.savepoints.cancel(session=session)
-    job.master.restores.start(session=session, detail=f"{session.actor}, approved by ann")
+    job.master.restores.start(session=session, decision=Decision(replace(session.actor, approved_by="ann")))
     assert acts(job) == [
         "bea (approved by ann) started the job again at checkpoint 1",
         "bea canceled the job at checkpoint 1",

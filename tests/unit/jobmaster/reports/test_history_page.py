@@ -14,6 +14,7 @@ from milepost.jobmaster.reports.history import history
 from milepost.protocol.records.checkpoints import CheckpointStatus
 from milepost.storage.log.read_ahead import MAX_PARALLEL_REQUESTS
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.stores.job_stores import hook_stores
 
@@ -22,14 +23,14 @@ from milepost_testkit.stores.job_stores import hook_stores
 def job(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     """Two rollbacks, an aborted epoch and a pending one."""
     job = CountedJob.with_epochs(tmp_path_factory.mktemp("job"), 4, {"last: 1": "last: 3"})
-    job.rollback(3, detail="first")
+    job.rollback(3, decision=decided("first"))
     job.land([5])
     job.run(2)
     session = Session.cli()
     job.land([7])
     job.master.epochs.abort(session, job.master.triggers.trigger(session).checkpoint_id, "ABORTED_BY_USER", "no")
     job.master.lifecycle.resume(Session.cli())
-    job.rollback(5, detail="second")
+    job.rollback(5, decision=decided("second"))
     job.run(1)
     job.land([8])
     job.master.triggers.trigger(Session.cli())
@@ -56,7 +57,7 @@ def test_all_pages_list_every_checkpoint_once_and_each_switch_with_the_branch_it
     ]
     assert all(len(page.checkpoints) >= limit for page in pages[:-1])
     switches = [one for page in pages for one in page.switches]
-    assert [(one.kind, one.at_checkpoint, one.detail) for one in switches] == [
+    assert [(one.kind, one.at_checkpoint, one.detail.partition(" (command line): ")[2]) for one in switches] == [
         ("rollback", 5, "second"),
         ("rollback", 3, "first"),
     ]

@@ -9,6 +9,7 @@ import pytest
 from milepost.jobmaster import EventKind, LogFilter
 from milepost.jobmaster.reports.history import log_page
 from milepost.protocol.records.layout import manifest_key
+from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
@@ -17,7 +18,7 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 def old(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
     """A job with a rollback and a savepoint; not to be changed: `job` is a copy of it."""
     job = CountedJob.with_epochs(tmp_path_factory.mktemp("log") / "job", 3)
-    job.rollback(2, detail="the prices were <b>wrong</b>")
+    job.rollback(2, decision=decided("the prices were <b>wrong</b>"))
     job.run(1)
     job.master.savepoints.create("before-june")
     return job

@@ -30,6 +30,7 @@ from milepost.sinks.table.table_sink import TableSink
 from milepost.tables.records.table_heads import HEADS
 from milepost.tables.records.table_keys import DATA
 from milepost_testkit import wording
+from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.stores.job_stores import hook_stores, later
@@ -60,7 +61,7 @@ def head_timelines(job: CountedJob) -> set[str]:
 def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
     job: CountedJob,
 ) -> None:
-    told = job.rollback(2, detail="a wrong file")
+    told = job.rollback(2, decision=decided("a wrong file"))
     timeline = told.timeline
     assert (told.outcome, told.checkpoint_id, told.from_timeline, told.from_head) == (
         "rolled_back", 2, "main", 5,

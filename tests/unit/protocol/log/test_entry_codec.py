@@ -33,11 +33,15 @@ from milepost.protocol.manifest.transaction.events import (
     EVENT_TYPES,
     CheckpointAborted,
     CheckpointCompleted,
+    JobCanceled,
     JobResumed,
     JobStarted,
+    RealignmentDecided,
+    TimelineSwitched,
 )
 from milepost.protocol.manifest.transaction.requests import ConfirmSinksRequest, ListProgress
 from milepost.protocol.records.checkpoints import ObjectHandle, SubtaskKey
+from milepost.protocol.records.decisions import Actor, Decision
 from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX, CheckpointId, Epoch, FencingToken, SessionId
 from milepost.protocol.records.layout import veto_key
 from milepost.protocol.records.manifest_state import Garbage, ManifestState
@@ -476,3 +480,21 @@ def test_who_resumed_and_started_a_job_is_stored_unless_it_is_unknown(detail: st
         assert isinstance(read, LogEntry)
         events = [read, decode_event(body), decode_event_from_prefix(body[:5_000], entry.version)]
         assert all(one is not None and one.event == replace(entry.event, detail=detail) for one in events)
+
+
+@pytest.mark.parametrize("decision", [None, Decision(Actor("airflow", "bea", "ann", "a__operate", "r1"), "", "start")])
+def test_who_decided_on_an_act_is_stored_and_events_of_earlier_versions_have_none(decision: Decision | None) -> None:
+    """That of a cancellation has the aborts of pending checkpoints within it."""
+    seen = set()
+    for entry in eventful():
+        if not hasattr(entry.event, "decided_by"):
+            continue
+        seen.add(type(entry.event))
+        event = replace(entry.event, decided_by=decision)
+        body = encode_entry(replace(entry, event=event))
+        assert (b'"decided_by"' in body) is (decision is not None)
+        read = decode_entry(body)
+        assert isinstance(read, LogEntry)
+        for found in (read, decode_event(body), decode_event_from_prefix(body[:5_000], entry.version)):
+            assert found is not None and found.event == event
+    assert seen == {CheckpointAborted, JobCanceled, JobResumed, JobStarted, RealignmentDecided, TimelineSwitched}

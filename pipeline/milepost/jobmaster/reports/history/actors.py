@@ -1,9 +1,10 @@
-"""Who made an event of the log: a person, an Airflow run, or both."""
+"""Who made an event of the log, for events that do not store it: from its session, and from its detail."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from milepost.protocol.records import Actor
 
 _APPROVED = ", approved by "
 _COMMAND_LINE = re.compile(r"\b([\w.@-]+) \(command line\)")
@@ -11,35 +12,11 @@ _AIRFLOW_RUN = re.compile(
     r"Airflow run (?P<dag_id>[^/\s]+)/(?P<run_id>.+?)"
     r"(?:, triggered by (?P<person>.+?))?(?:, approved by (?P<approved_by>.+))?$"
 )
-_KINDS = {"airflow": "Airflow", "cli": "the command line", "import": "the command line"}
-"""Kind of a session -> what acted, if the person is unknown."""
 _TYPED = re.compile(r"^(?:by )?a person: ")
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryActor:
-    """Who acted. A field is None if it is unknown.
-
-    Attributes:
-        kind: of the session, "" for an event without one.
-        person: user of Airflow or of the operating system. approved_by: who approved the plan in Airflow.
-        dag_id, run_id: the Airflow run; None on the command line.
-    """
-
-    kind: str = ""
-    person: str | None = None
-    approved_by: str | None = None
-    dag_id: str | None = None
-    run_id: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The person, or what acted; "" if that is unknown."""
-        return self.person or _KINDS.get(self.kind, "")
-
-
-def actor_of(session_id: str, detail: str = "") -> HistoryActor:
-    """Return who acted, from the session of an event and from its detail, which begins as `Session.actor`.
+def actor_of(session_id: str, detail: str = "") -> Actor:
+    """Return who acted, from the session of an event and from its detail, as earlier versions wrote it.
 
     Examples: `cli:ben/4f…` is the person ben. `airflow:orders__operate/manual__1` with the detail
     `Airflow run orders__operate/manual__1, triggered by bea, approved by ann` is that run and both people.
@@ -53,18 +30,18 @@ def actor_of(session_id: str, detail: str = "") -> HistoryActor:
         person, _, approved_by = people.partition(_APPROVED)
         if not triggered:
             approved_by = detail.partition(f"{_run(dag_id, run_id)}{_APPROVED}")[2]
-        return HistoryActor(kind, person or None, approved_by or None, dag_id, run_id)
+        return Actor(kind, person or None, approved_by or None, dag_id, run_id)
     person, slash, _ = rest.partition("/")
     if kind == "cli" and slash:
-        return HistoryActor(kind, person)
+        return Actor(kind, person)
     run = _AIRFLOW_RUN.search(detail)  # of an import, whose session is not the run's
     if run is not None:
-        return HistoryActor("airflow", run["person"], run["approved_by"], run["dag_id"], run["run_id"])
+        return Actor("airflow", run["person"], run["approved_by"], run["dag_id"], run["run_id"])
     named = _COMMAND_LINE.search(detail)
-    return HistoryActor(kind, named[1] if named else None)
+    return Actor(kind, named[1] if named else None)
 
 
-def reason_of(detail: str, actor: HistoryActor) -> str:
+def reason_of(detail: str, actor: Actor) -> str:
     """Return a detail without the parts that name who acted.
 
     `ben (command line): milepost rollback --to 3` becomes `milepost rollback --to 3`.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from milepost.epoch import iso_ms
-from milepost.jobmaster.reports.history.actors import HistoryActor, actor_of, reason_of
+from milepost.jobmaster.reports.history.actors import actor_of, reason_of
 from milepost.jobmaster.reports.history.verbs import described, described_switch
 from milepost.protocol.manifest.transaction import (
     CheckpointAborted,
@@ -23,7 +23,7 @@ from milepost.protocol.manifest.transaction import (
     TimelineForked,
     TimelineSwitched,
 )
-from milepost.protocol.records import IMPORT_SESSION_PREFIX, CheckpointFailureReason
+from milepost.protocol.records import IMPORT_SESSION_PREFIX, Actor, CheckpointFailureReason
 
 _OF_PEOPLE = (
     JobCanceled, JobResumed, JobStarted, TimelineSwitched, TimelineForked, ForkDisposed, RealignmentDecided,
@@ -43,17 +43,25 @@ class HistoryAct:
     version: int
     time: str
     what: str
-    who: HistoryActor
+    who: Actor
     why: str
 
 
 def act_of_event(version: int, event: Event, *, returns: bool = False) -> HistoryAct:
     """Return an event for people. returns: as in `described_switch`."""
+    what = described_switch(event, returns=returns) if isinstance(event, TimelineSwitched) else described(event)
+    return HistoryAct(version, iso_ms(event.at_ms), what, *_decision(event))
+
+
+def _decision(event: Event) -> tuple[Actor, str]:
+    """Return who made an event and why, as it stores them, or else as its session and its detail say."""
+    decision = getattr(event, "decided_by", None)
+    if decision is not None:
+        return decision.actor, decision.why
     detail = _detail(event)
     who = actor_of(_session_id(event), detail)
-    what = described_switch(event, returns=returns) if isinstance(event, TimelineSwitched) else described(event)
     took_over = isinstance(event, CheckpointAborted) and event.reason is CheckpointFailureReason.LEADER_TAKEN_OVER
-    return HistoryAct(version, iso_ms(event.at_ms), what, who, "" if took_over else reason_of(detail, who))
+    return who, "" if took_over else reason_of(detail, who)
 
 
 def acts_of_people(events: Iterable[tuple[int, Event]], returns: Collection[int]) -> tuple[HistoryAct, ...]:

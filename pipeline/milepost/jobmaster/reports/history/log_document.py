@@ -101,7 +101,11 @@ def log_document(entry: LoggedEvent | Tombstone, *, returns: bool = False) -> di
         document["detail"] = sinks if alone else f"checkpoint {confirmed.checkpoint_id} confirmed by {sinks}"
         if not alone:
             fields["confirmed"] = {"checkpoint_id": int(confirmed.checkpoint_id), "sinks": list(confirmed.sinks)}
-    return document | {name: value for name, value in fields.items() if name != "at_ms"}
+    return document | {name: value for name, value in fields.items() if name not in _SHOWN_OTHERWISE}
+
+
+_SHOWN_OTHERWISE = {"at_ms", "decided_by"}
+"""Fields of events that every document has as `time`, `who`, `run` and `why`."""
 
 
 def _switched(event: TimelineSwitched) -> str:

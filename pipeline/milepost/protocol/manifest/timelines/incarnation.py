@@ -12,7 +12,7 @@ from dataclasses import replace
 from enum import Enum
 
 from milepost.errors import Busy, Fenced, JobNotRunnable, NotFound, ProtocolViolation
-from milepost.protocol.failure.failures import printable_detail
+from milepost.protocol.failure.failures import printable_decision, printable_detail
 from milepost.protocol.manifest.timelines.aborts import abort_pending
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import (
@@ -154,7 +154,7 @@ def cancel(state: ManifestState, request: CancelRequest, now_ms: int) -> Answer:
     result = _dirty_result(state, JobStatus.CANCELED, request.detail, now_ms)
     return advance(
         state,
-        JobCanceled(now_ms, result, tuple(aborted), request.session_id),
+        JobCanceled(now_ms, result, tuple(aborted), request.session_id, printable_decision(request.decided_by)),
         # An ended job has no leader: the session that led it may no longer subsume or delete.
         timelines=tuple(replace(timeline, leader=None) for timeline in after_aborts.timelines),
         failures=after_aborts.failures,
@@ -249,7 +249,14 @@ def start(state: ManifestState, request: StartRequest, now_ms: int) -> Answer:
     incarnation = state.incarnation + 1
     return advance(
         state,
-        JobStarted(now_ms, incarnation, state.timeline().head, request.session_id, printable_detail(request.detail)),
+        JobStarted(
+            now_ms,
+            incarnation,
+            state.timeline().head,
+            request.session_id,
+            printable_detail(request.detail),
+            printable_decision(request.decided_by),
+        ),
         incarnation=incarnation,
         failures=Failures(last_success=state.failures.last_success),
     )
@@ -273,6 +280,7 @@ def resume(state: ManifestState, request: ResumeRequest, now_ms: int) -> Answer:
             state.failures.last_detail,
             request.session_id,
             printable_detail(request.detail),
+            printable_decision(request.decided_by),
         ),
         failures=Failures(last_success=state.failures.last_success),
     )

@@ -23,7 +23,7 @@ from milepost.errors import (
     NotFound,
     ProtocolViolation,
 )
-from milepost.protocol.failure.failures import printable_detail
+from milepost.protocol.failure.failures import printable_decision, printable_detail
 from milepost.protocol.manifest.timelines.aborts import abort_pending
 from milepost.protocol.manifest.timelines.incarnation import check_clean
 from milepost.protocol.manifest.transaction.answers import (
@@ -280,9 +280,10 @@ def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int)
         replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink))
         for checkpoint in state.checkpoints
     )
+    detail, decided_by = printable_detail(request.detail), printable_decision(request.decided_by)
     return advance(
         state,
-        RealignmentDecided(now_ms, request.sink, live.head, printable_detail(request.detail), request.session_id),
+        RealignmentDecided(now_ms, request.sink, live.head, detail, request.session_id, decided_by),
         checkpoints=checkpoints,
         reconciliation=Reconciliation(
             state.version + 1, live.timeline_id, live.head, tuple(sorted(sinks)), tuple(sorted(realigned))
@@ -318,6 +319,7 @@ def _switch(
         sinks=sinks,
         detail=printable_detail(request.detail),
         session_id=request.session_id,
+        decided_by=printable_decision(request.decided_by),
     )
     failures = state.failures
     if state.status is JobStatus.FAILED:

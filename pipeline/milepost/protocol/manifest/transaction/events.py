@@ -14,6 +14,7 @@ from typing import get_args
 
 from milepost.codec import TaggedRecord
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, Leader, ObjectHandle, PendingCheckpoint
+from milepost.protocol.records.decisions import Decision
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Freeze, GarbageList, JobResult, Pin, Savepoint, Timeline
 from milepost.protocol.records.reasons import CheckpointFailureReason
@@ -75,6 +76,7 @@ class CheckpointAborted(TaggedRecord):
         counted: whether it counted as a failure. consecutive_failures: including this one.
         tolerated: False if this failure made the job FAILED.
         veto: the failing rows for which the quality gate vetoed the epoch; None: none were stored.
+        decided_by: who decided on it; None: nobody did, or it was not recorded.
     """
 
     at_ms: int
@@ -88,6 +90,7 @@ class CheckpointAborted(TaggedRecord):
     consecutive_failures: int
     tolerated: bool
     veto: ObjectHandle | None = None
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,7 @@ class JobResumed(TaggedRecord):
 
     Attributes:
         detail: who and why, for people; "" if it was not recorded.
+        decided_by: who decided on it, and why; None: it was not recorded.
     """
 
     at_ms: int
@@ -191,6 +195,7 @@ class JobResumed(TaggedRecord):
     cleared_detail: str | None
     session_id: SessionId
     detail: str = ""
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,12 +204,14 @@ class JobCanceled(TaggedRecord):
 
     Attributes:
         aborted: the pending checkpoints, one per timeline, aborted in this same version.
+        decided_by: who decided on it, and why; None: it was not recorded.
     """
 
     at_ms: int
     result: JobResult
     aborted: tuple[CheckpointAborted, ...]
     session_id: SessionId
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +238,7 @@ class JobStarted(TaggedRecord):
 
     Attributes:
         detail: who and why, for people; "" if it was not recorded.
+        decided_by: who decided on it, and why; None: it was not recorded.
     """
 
     at_ms: int
@@ -238,6 +246,7 @@ class JobStarted(TaggedRecord):
     base: CheckpointId
     session_id: SessionId
     detail: str = ""
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +284,7 @@ class TimelineSwitched(TaggedRecord):
         timeline, to: the new live timeline and its head; 0 for the empty state.
         discarded: retained checkpoints of the previous live ancestry that are not in the new one, ascending.
         sinks: those that must follow. detail: who and why, for people.
+        decided_by: who decided on it, and why; None: it was not recorded.
     """
 
     at_ms: int
@@ -287,6 +297,7 @@ class TimelineSwitched(TaggedRecord):
     sinks: tuple[str, ...]
     detail: str
     session_id: SessionId
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +357,7 @@ class RealignmentDecided(TaggedRecord):
 
     Attributes:
         to: the live head; 0 for the empty table. detail: who and why, for people.
+        decided_by: who decided on it, and why; None: it was not recorded.
     """
 
     at_ms: int
@@ -353,6 +365,7 @@ class RealignmentDecided(TaggedRecord):
     to: CheckpointId
     detail: str
     session_id: SessionId
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)

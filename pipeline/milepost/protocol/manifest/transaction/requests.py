@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, Run, SubtaskKey
+from milepost.protocol.records.decisions import Decision
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
@@ -111,6 +112,7 @@ class AbortRequest:
             (a driver that a later try may have replaced).
         swept: another session or a person aborts it; then `token` is required, and is the one that was judged.
         veto: failing rows for which the quality gate vetoed the epoch, stored before this transition.
+        decided_by: who decided on it; None: nobody did, or it is not known.
     """
 
     session_id: SessionId
@@ -121,6 +123,7 @@ class AbortRequest:
     token: FencingToken | None = None
     swept: bool = False
     veto: ObjectHandle | None = None
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +266,15 @@ class RecordCompactionRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRequest:
-    """A person declares that the cause of FAILED is fixed. detail: who and why, for people."""
+    """A person declares that the cause of FAILED is fixed.
+
+    Attributes:
+        detail: who and why, for people. decided_by: the same, for the history.
+    """
 
     session_id: SessionId
     detail: str = ""
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,11 +282,12 @@ class CancelRequest:
     """A person ends the incarnation now: pending checkpoints are aborted and their leaders fenced.
 
     Attributes:
-        detail: who and why, for people.
+        detail: who and why, for people. decided_by: the same, for the history.
     """
 
     session_id: SessionId
     detail: str
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,11 +316,12 @@ class StartRequest:
     """A person opens the next incarnation of a job that has ended; it continues from the head.
 
     Attributes:
-        detail: who and why, for people.
+        detail: who and why, for people. decided_by: the same, for the history.
     """
 
     session_id: SessionId
     detail: str = ""
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +354,7 @@ class RollbackRequest:
         to: any retained checkpoint of any timeline; 0 for the empty state.
         expected_head: the live head at the time of the decision.
         sinks: every sink of the spec: all of them must follow.
-        detail: who and why, for people.
+        detail: who and why, for people. decided_by: the same, for the history.
     """
 
     session_id: SessionId
@@ -352,6 +362,7 @@ class RollbackRequest:
     expected_head: CheckpointId
     sinks: tuple[str, ...]
     detail: str
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +394,8 @@ class FastForwardRequest:
 
     Attributes:
         expected_main_head, expected_fork_head: the heads that were compared and have consumed the same input.
-        sinks: every sink of the spec: all of them must follow. detail: who and why, for people.
+        sinks: every sink of the spec: all of them must follow.
+        detail: who and why, for people. decided_by: the same, for the history.
     """
 
     session_id: SessionId
@@ -392,6 +404,7 @@ class FastForwardRequest:
     expected_fork_head: CheckpointId
     sinks: tuple[str, ...]
     detail: str
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,13 +430,14 @@ class RealignSinkRequest:
 
     Attributes:
         expected_head: the live head at the time of the decision.
-        detail: who and why, for people.
+        detail: who and why, for people. decided_by: the same, for the history.
     """
 
     session_id: SessionId
     sink: str
     expected_head: CheckpointId
     detail: str
+    decided_by: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
