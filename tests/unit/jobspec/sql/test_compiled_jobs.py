@@ -180,6 +180,14 @@ LARGEST = "SELECT order_id, max(amount) AS paid FROM payments GROUP BY order_id"
         ("SELECT id, amount FROM orders QUALIFY rank() OVER (PARTITION BY lower(customer) ORDER BY abs(amount)) <= 2",
          ("SELECT o.id, o.amount FROM orders o QUALIFY rank() OVER (PARTITION BY lower(o.customer) "
          "ORDER BY abs(o.amount)) <= 2")),
+        ("SELECT id FROM orders WHERE amount > (SELECT avg(amount + 1) FROM payments)",
+         "SELECT o.id FROM orders o WHERE o.amount > (SELECT avg(p.amount + 1) FROM payments AS p)"),
+        (f"SELECT id FROM orders WHERE id IN (SELECT order_id FROM ({LARGEST}))",
+         f"SELECT o.id FROM orders o WHERE o.id IN (SELECT l.order_id FROM ({LARGEST}) AS l)"),
+        (("SELECT upper(customer) AS u, max(id) AS m FROM orders GROUP BY upper(customer) "
+          "HAVING max(id) > (SELECT min(order_id) FROM payments)"),
+         ("SELECT upper(o.customer) AS u, max(o.id) AS m FROM orders o GROUP BY upper(o.customer) "
+          "HAVING max(o.id) > (SELECT min(payments.order_id) FROM payments)")),
         (f"SELECT customer, sum(total + 1) OVER (PARTITION BY total % 2) AS x FROM ({SUMS})",
          f"SELECT s.customer, sum(s.total + 1) OVER (PARTITION BY s.total % 2) AS x FROM ({SUMS}) s"),
     ],

@@ -131,17 +131,29 @@ class _Reader:
         calls = aggregate_calls(run)
         if not calls:
             raise run.problem(f"{_EXPECTED}: this one may return two rows; write max({run.text})")
-        label = select.relations[0].name
+        label = select.relations[0].reads
         name = f"scalar({label})"
         if name in self.items:
             raise at.problem(f"two queries in expressions read {label}; put one into a common table expression")
-        columns = {f"value_{digest(call.tokens.normalized)}": call.tokens for call in calls}
+        columns = {f"value_{digest(_unqualified(call.tokens, select))}": call.tokens for call in calls}
         if outside := _columns_outside(run, calls):
             raise run.problem(f"{outside} is not in an aggregate; write max({outside})")
         scalar = Scalar(name, run, columns, is_null_with(Expression(run).tree, _is_null_if_empty))
         self.items[name] = FromItem(tokens, "scalar", at, f"scalar_{label}", is_query=True, scalar=scalar)
         self.texts[tokens.normalized] = name
         return name
+
+
+def _unqualified(run: Tokens, select: Select) -> tuple[str, ...]:
+    """Return the normalized tokens of an expression, over one relation without its name, which may change freely."""
+    # max(p.amount), max(payments.amount)  ->  max(amount)
+    words = run.normalized
+    if len(select.relations) != 1:
+        return words
+    name = select.relations[0].alias or select.relations[0].name
+    dropped = {at for at, word in enumerate(words)
+               if word == name and run.kind(at + 1) == "DOT" and run.kind(at - 1) != "DOT"}  # fmt: skip
+    return tuple(word for at, word in enumerate(words) if not {at, at - 1} & dropped)
 
 
 def _columns_outside(run: Tokens, calls: Iterable[Call]) -> str | None:
@@ -226,13 +238,13 @@ class _Groups:
         starts = {int(token.start): at for at, token in enumerate(run.items)}
         for call in aggregate_calls(run):
             first = starts[call.tokens.start]
-            name = self._column(call.tokens, f"{call.name}_{digest(call.tokens.normalized)}")
+            name = self._column(call.tokens, f"{call.name}_{digest(_unqualified(call.tokens, self.select))}")
             ranges.append((first, first + len(call.tokens), name))
         for key in sorted(self.select.group, key=lambda key: -len(key)):
             for at in range(len(run) - len(key) + 1):
                 is_same = len(key) > 1 and run.part(at, at + len(key)).normalized == key.normalized
                 if is_same and is_whole(run, at, len(key)) and not _overlaps(ranges, at):
-                    name = self._column(key, f"key_{digest(key.normalized)}")
+                    name = self._column(key, f"key_{digest(_unqualified(key, self.select))}")
                     ranges.append((at, at + len(key), name))
         rest = run.substituted(ranges)
         expression, own = Expression(rest), {name for _, _, name in ranges} | {*self.scalars}
@@ -250,7 +262,7 @@ class _Groups:
         """Return the column of the groups with the value of an expression, which is added if there is none."""
         if run.normalized not in self.texts:
             taken = {str(item.alias).casefold() for item in self.inner}
-            chosen = f"{name}_{digest(run.normalized)}" if name.casefold() in taken else name
+            chosen = f"{name}_{digest(_unqualified(run, self.select))}" if name.casefold() in taken else name
             self.inner.append(Item(run, chosen))
             self.texts[run.normalized] = chosen
         return self.texts[run.normalized]

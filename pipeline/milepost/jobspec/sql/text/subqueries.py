@@ -60,7 +60,7 @@ def _in(run: Tokens, relations: Sequence[FromItem]) -> FromItem | None:
     join = "semi" if compared is None else "anti"
     tokens = run.part(at + 2, len(run) - 1)
     query = read_query(tokens)
-    name = query.selects[0].relations[0].name
+    name = query.selects[0].relations[0].reads
     alias = f"in_{name}"
     if any(one.alias == alias for one in relations):
         raise run.problem(f"two terms read {name}; put one of the queries into a common table expression")
