@@ -57,6 +57,7 @@ _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,64}\b"), "<hex>"),
     (re.compile(r"\b[\d,.]+ (?:bytes|[kMG]B)\b"), "<size>"),
+    (re.compile(r",\s+since\s+checkpoint\s+(\d+),\s+\d\d:\d\d\s+UTC\s+\([^)]+\)"), r", since checkpoint \1"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
     (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),

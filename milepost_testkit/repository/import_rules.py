@@ -120,7 +120,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "read_columns",
     ),
     "jobspec.sql": ("text", "emit names", "joins", "selects", "flows renames", "statements", "queries", "job"),
-    "acts": ("fields", "act", "earlier_try", "backfill landing lifecycle rollback savepoints upkeep", "registry"),
+    "acts": ("fields", "act", "earlier_try", "landing lifecycle rollback savepoints upkeep", "backfill", "registry"),
     "airflow": (
         "connections page_urls spec_cache preload",
         "task_output",

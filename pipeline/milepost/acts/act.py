@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from milepost.acts.fields import Field
-from milepost.codec import from_json
+from milepost.codec import OmitNone, from_json
 from milepost.errors import CheckpointError, NotFound, PlanOutdated
 from milepost.protocol.records import Decision
 
@@ -106,6 +106,7 @@ class ActResult:
         outcome: one word. text: lines for people.
         checkpoint_id, timeline: head of the live timeline, if `follows`.
         follows: whether tables were reconciled with the head, so that each emits an asset event.
+        left: checkpoint that was the head before the act moved the job; None: unknown, or it moved nothing.
     """
 
     outcome: str
@@ -113,6 +114,13 @@ class ActResult:
     checkpoint_id: int = 0
     timeline: str = ""
     follows: bool = False
+    left: OmitNone[int] = None
+
+    @classmethod
+    def from_xcom(cls, value: object, what: str) -> ActResult:
+        """Return the result of an XCom, also of an earlier version. Raises StateCorrupt, as `from_json`."""
+        whole = {"left": None, **value} if isinstance(value, Mapping) else value
+        return from_json(cls, whole, what, hint="trigger a new run")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject, ShownPlan
 from milepost.acts.earlier_try import find_earlier_switch
 from milepost.acts.fields import MOMENT, Field, checkpoint_from, number, switch
+from milepost.acts.rollback import ROLLBACK, TO
 from milepost.codec import to_json
 from milepost.protocol.records import checkpoint_name
 from milepost.views import show_rows
@@ -76,7 +77,12 @@ def _result(context: ActContext, done: BackfillResult) -> ActResult:
         f"job {done.job} continues {at}; timeline {done.from_timeline} stays until retention removes it",
         f"sinks that show it: {', '.join(done.sinks) or 'none'}",
     )
-    return ActResult(done.outcome, text, done.checkpoint_id, done.timeline, follows=True)
+    return ActResult(done.outcome, text, done.checkpoint_id, done.timeline, follows=True, left=done.left)
+
+
+def _undo(plan: ShownPlan, result: ActResult) -> tuple[str, Form] | None:
+    """Return the rollback to the head of the replaced timeline."""
+    return None if result.left is None else (ROLLBACK.name, {TO: str(result.left)})
 
 
 BACKFILL = Act(
@@ -112,5 +118,6 @@ BACKFILL = Act(
     details=_epochs,
     recheck=_recheck,
     takes_plan=True,
+    undo=_undo,
     exactly_one=(FROM, FROM_CHECKPOINT),
 )

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.flow.progress import EpochProgress as EpochProgress
     from milepost.jobmaster.reports.flow.progress import Stage as Stage
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
+    from milepost.jobmaster.reports.health.since import Since as Since
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
     from milepost.jobmaster.reports.health.sources import missing_input as missing_input
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth as StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status as Status
     from milepost.jobmaster.reports.health.tables import TableHealth as TableHealth
+    from milepost.jobmaster.reports.health.tables import TableState as TableState
+    from milepost.jobmaster.reports.health.tables import state_of_report as state_of_report
     from milepost.jobmaster.reports.health.verdict import Grade as Grade
     from milepost.jobmaster.reports.health.verdict import JobVerdict as JobVerdict
     from milepost.jobmaster.reports.hidden_messages import HIDDEN_VALUES as HIDDEN_VALUES
@@ -95,6 +98,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.page import HistoryPage as HistoryPage
     from milepost.jobmaster.reports.history.page import TimelineOrigin as TimelineOrigin
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
+    from milepost.jobmaster.reports.history.percentiles import percentile as percentile
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of
     from milepost.jobmaster.reports.history.rows_before import RowsBefore as RowsBefore
     from milepost.jobmaster.reports.history.series import EpochFigures as EpochFigures

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from milepost.views.text import show_count as show_count
     from milepost.views.text import show_rows as show_rows
     from milepost.views.text import show_time as show_time
+    from milepost.views.text import since_text as since_text
     from milepost.views.timelines import TimelineNames as TimelineNames
     from milepost.views.tree import Fact as Fact
     from milepost.views.tree import Fold as Fold

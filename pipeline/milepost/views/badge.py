@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from milepost.jobmaster import Condition, Grade, Status
-from milepost.views.text import failure_text
+from milepost.views.text import failure_text, show_time, since_text
 from milepost.views.tree import Meaning
 
 
 @dataclass(frozen=True, slots=True)
 class JobBadge:
-    """The condition of a job, for display. reason: cause and consequence; "" if nothing is wrong."""
+    """The condition of a job, for display.
+
+    Attributes:
+        reason: cause and consequence; "" if nothing is wrong. since: when it began, as text; "" if that is not known.
+    """
 
     tone: Meaning
     word: str
     reason: str
+    since: str = ""
 
     @property
     def urgency(self) -> int:
@@ -28,7 +33,7 @@ def job_badge(status: Status) -> JobBadge:
     tone, reason = _BADGES[status.condition]
     if status.condition in _OF_TABLES and status.verdict is not None:
         tone = grade_meaning(status.verdict.grade)
-    return JobBadge(tone, status.condition.value.replace("-", " "), reason(status))
+    return JobBadge(tone, status.condition.value.replace("-", " "), reason(status), since_text(status.since))
 
 
 def grade_meaning(grade: Grade) -> Meaning:
@@ -57,7 +62,7 @@ def _overdue(status: Status) -> str:
 
 def _landing_failed(status: Status) -> str:
     logs = [source.log for source in (status.sources or {}).values() if source.log is not None]
-    failed = [log.failed.message for log in logs if log.failed is not None]
+    failed = [f"{log.failed.message} (At {show_time(log.failed_at)}.)" for log in logs if log.failed is not None]
     return " ".join((*failed, "Epochs process the input that was landed before."))
 
 

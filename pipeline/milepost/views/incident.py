@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import HIDDEN_VALUES, Incident, RefusingRule, RowsBefore
+from milepost.jobmaster import HIDDEN_VALUES, Incident, RefusingRule, RowsBefore, Since
 from milepost.views.text import (
     bounds_text,
     checkpoint_link,
@@ -14,6 +14,7 @@ from milepost.views.text import (
     rule_state,
     show_count,
     show_time,
+    since_text,
 )
 from milepost.views.tree import (
     UNKNOWN,
@@ -31,6 +32,7 @@ def incident_sections(
     shows_age_ms: int | None = None,
     before: Sequence[RowsBefore] = (),
     *,
+    failing: Since | None = None,
     with_values: bool = True,
     with_bounds: bool = True,
 ) -> tuple[Section, ...]:
@@ -39,11 +41,12 @@ def incident_sections(
     Args:
         shows_age_ms: how long ago the checkpoint that readers see completed; None: not to be shown.
         before: published rows of the refused keys, by rule; (): not to be shown.
+        failing: when the first of these failures was; None: not to be shown.
         with_values: whether they have data values. with_bounds: whether they have bounds of rules, which the spec has.
     """
     failed = f"Checkpoint {incident.checkpoint_id} failed: {incident.meaning or incident.reason}"
     return (
-        Section(failed, lines=tuple(_what(incident)), meaning=Meaning.BAD),
+        Section(failed, lines=tuple(_what(incident, failing)), meaning=Meaning.BAD),
         *(
             _rule(rule, published, with_values, with_bounds)
             for rule, published in zip(incident.rules, before or [RowsBefore()] * len(incident.rules), strict=True)
@@ -53,8 +56,10 @@ def incident_sections(
     )
 
 
-def _what(incident: Incident) -> Iterator[str]:
+def _what(incident: Incident, failing: Since | None) -> Iterator[str]:
     yield failure_text(incident.reason, incident.detail)
+    if failing is not None:
+        yield f"Epochs fail {since_text(failing)}."
     yield "Nothing of it is published."
     if incident.problem is not None:
         yield f"What the quality gate refused cannot be read: {incident.problem}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status
+from milepost.jobmaster import Condition, JobState, JobVerdict, LogHealth, SourceHealth, Status, TableHealth
 from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
-from milepost.views.text import counts, failure_text, show_bytes, show_count, show_time
+from milepost.views.text import checkpoint_link, counts, failure_text, show_bytes, show_count, show_time, since_text
 from milepost.views.tree import UNKNOWN, Fact, Figure, Link, LinkTarget, Row, Section, Table, Text, View
 
 _MINUTE_MS = 60_000
@@ -23,10 +23,13 @@ def status_view(status: Status, since_success_ms: int | None = None, *, with_ver
 
     Args:
         since_success_ms: age of the last success; None: not to be shown.
-        with_verdict: whether it has the verdict, which a page shows separately.
+        with_verdict: whether it has the verdict and the tables, which a page shows separately.
     """
     badge = job_badge(status)
     sections = [Section(facts=tuple(_facts(status, since_success_ms, with_verdict=with_verdict)))]
+    if status.tables and with_verdict:
+        rows = tuple(_table(name, table) for name, table in status.tables.items())
+        sections.append(Section("Tables", tables=(Table(_TABLE_COLUMNS, rows, optional=_TABLE_COLUMNS[4:]),)))
     if status.sources:
         columns = ("source", "objects", "unread", "newest object", "newest event time", "bad records", "age", "path")
         rows = tuple(_source(name, source) for name, source in status.sources.items())
@@ -56,12 +59,13 @@ def _verdict(verdict: JobVerdict) -> Iterator[Fact]:
     """Yield the answers that a reader of the tables wants first."""
     for question in ("fresh", "complete", "right"):
         finding = getattr(verdict, question)
-        yield Fact(question, Text(finding.text, grade_meaning(finding.grade)))
+        yield Fact(question, Text(finding.text, grade_meaning(finding.grade)), since_text(finding.since))
 
 
 def _facts(status: Status, since_success_ms: int | None, *, with_verdict: bool) -> Iterator[Fact]:
     if status.last_failure is not None:
-        yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail))
+        failing = since_text(status.since) if status.condition in (Condition.FAILED, Condition.EPOCH_FAILED) else ""
+        yield Fact("last failure", failure_text(status.last_failure, status.last_failure_detail), failing)
     if with_verdict and status.verdict is not None:
         yield from _verdict(status.verdict)
     yield Fact("job", status.job_status, f"waits for {status.waits_for}" if status.waits_for else "")
@@ -83,6 +87,18 @@ def _facts(status: Status, since_success_ms: int | None, *, with_verdict: bool) 
     if not status.healthy or status.condition is Condition.NO_INPUT:
         link = Link(LinkTarget.RUNBOOK, (status.condition.value,))
         yield Fact("runbook", Text(status.condition.value, link=link))
+
+
+_TABLE_COLUMNS = ("table", "state", "rows", "late", "rules met", "readers see")
+
+
+def _table(name: str, table: TableHealth) -> Row:
+    rules = UNKNOWN if table.rules is None else Figure(f"{table.rules_met} of {table.rules}")
+    shows = Text("-") if table.shows is None else checkpoint_link(table.shows)
+    state = Text(table.state.word, grade_meaning(table.state.grade))
+    rows, late = counts(table.rows, table.late_rows)
+    rows = rows if table.rows_exact or not table.rows else Figure(f"at most {rows}")
+    return Row((name, state, rows, late, rules, shows), table.waits or "")
 
 
 def _source(name: str, source: SourceHealth) -> Row:

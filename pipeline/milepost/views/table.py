@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
-from milepost.jobmaster import HIDDEN_VALUES, TableReport, TableRule, TableSample
+from milepost.jobmaster import HIDDEN_VALUES, TableReport, TableRule, TableSample, TableState, state_of_report
+from milepost.views.badge import grade_meaning
 from milepost.views.text import (
     bounds_text,
     checkpoint_link,
@@ -40,12 +41,17 @@ _DATA = "_milepost/data/"
 _DIGEST = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
-def table_view(report: TableReport, *, with_values: bool = True, with_bounds: bool = True) -> View:
+def table_view(
+    report: TableReport, known: TableState | None = None, *, with_values: bool = True, with_bounds: bool = True
+) -> View:
     """Return the document of a table.
 
     Args:
+        known: its state as the job's health has it; None: without how fresh the job is.
         with_values: whether it has data values. with_bounds: whether it has the bounds of rules, which the spec has.
     """
+    current = state_of_report(report) if known is None else known
+    state = Text(current.word, grade_meaning(current.grade))
     sections = [Section(facts=tuple(_facts(report)))]
     if report.waits is not None:
         sections.append(
@@ -60,13 +66,11 @@ def table_view(report: TableReport, *, with_values: bool = True, with_bounds: bo
         sections.append(Section("Newest files", tables=(_files(report),)))
     sections.append(sample_section(report.sample, report.problem, with_values=with_values))
     sections += [Section(f"Read it with {engine}", source=code, fold=Fold.CODE) for engine, code in report.code.items()]
-    return View(f"table {report.sink} of {report.job}", (_state(report),), tuple(sections))
-
-
-def _state(report: TableReport) -> Text:
-    if report.waits is not None:
-        return Text("waits", Meaning.WARN)
-    return Text("empty", Meaning.CALM) if report.shows is None else Text("published", Meaning.GOOD)
+    return View(
+        f"table {report.sink} of {report.job}",
+        (state,),
+        tuple(sections),
+    )
 
 
 def _facts(report: TableReport) -> Iterator[Fact]:
@@ -145,14 +149,15 @@ def _epochs(report: TableReport) -> Table:
                 show_time(one.completed) if one.completed else UNKNOWN,
                 show_count(one.rows),
                 show_count(one.table_rows),
+                show_count(one.late_rows),
                 UNKNOWN if one.age_ms is None else Figure(lasting(one.age_ms)),
                 UNKNOWN if one.rules is None else Figure(f"{one.rules_met or 0} of {one.rules}"),
             )
         )
         for one in reversed(report.epochs[-_EPOCHS:])
     ]
-    columns = ("checkpoint", "completed", "rows", "rows of the table", "age of event time", "rules met")
-    return Table(columns, tuple(rows), optional=columns[4:])
+    columns = ("checkpoint", "completed", "rows", "rows of the table", "late", "age of event time", "rules met")
+    return Table(columns, tuple(rows), optional=columns[5:])
 
 
 def _files(report: TableReport) -> Table:

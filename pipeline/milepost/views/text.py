@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from milepost.epoch import counted, observed
+from milepost.epoch import counted, lasting, observed
 from milepost.views.tree import UNKNOWN, Figure, Link, LinkTarget, Meaning, Text
+
+if TYPE_CHECKING:
+    from milepost.jobmaster import Since
+
+_DAY_MS = 86_400_000
 
 STATES: Mapping[str, Meaning] = {
     **dict.fromkeys(("completed", "committed", "running", "passed", "met", "ok"), Meaning.GOOD),
@@ -75,6 +80,17 @@ def show_time(time: object) -> str:
         return datetime.fromisoformat(str(time)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except ValueError:
         return printable(time)
+
+
+def since_text(since: Since | None) -> str:
+    """Return when something began: `since checkpoint 41, 07:01 UTC (2 h)`, with the date after a day; "" for None."""
+    if since is None:
+        return ""
+    parts = [] if since.checkpoint_id is None else [f"checkpoint {since.checkpoint_id}"]
+    if since.time is not None and since.age_ms is not None:
+        form = "%H:%M UTC" if since.age_ms < _DAY_MS else "%Y-%m-%d %H:%M UTC"
+        parts.append(f"{datetime.fromisoformat(since.time):{form}} ({lasting(since.age_ms)})")
+    return f"since {', '.join(parts)}" if parts else ""
 
 
 def show_bytes(size: object) -> str:

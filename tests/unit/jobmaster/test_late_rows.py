@@ -50,3 +50,23 @@ def test_a_late_row_is_counted_once_and_per_table(tmp_path: Path, monkeypatch: p
     assert (shown.sink_rows["late_hours"], shown.sink_rows["late_days"]) == (3, 2)
     lines = milepost("show", spec, "2").stdout.splitlines()
     wording.matches("show", [line for line in lines if "hours 3" in line])
+
+
+def test_each_table_has_the_late_rows_that_it_lacks(tmp_path: Path) -> None:
+    """A table of late rows lacks none of its operator, and nothing that is late elsewhere counts."""
+    job = SparklessJob.create(tmp_path)
+    spec = job.folder / "config" / "small.yaml"
+    tables = "  - {name: %s, input: %s, format: parquet, path: ../lake/table_%s, mode: append}\n"
+    spec.write_text(SPEC + "".join(tables % (name, name, name) for name in ("hours", "days", "others")))
+    land(job, "a1.csv", "05T12")
+    land(job, "b1.csv", "05T12")
+    assert {table.late_rows for table in (job.master.reports.status().tables or {}).values()} == {None}
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    land(job, "a2.csv", "01T01", "01T02", "05T01", "05T13")
+    land(job, "b2.csv", "01T01")
+    job.master.epochs.run(Session.cli(), SparklessRunner())
+    late = {"late_hours": 0, "late_days": 0, "hours": 3, "days": 2, "others": 1}
+    assert {name: one.late_rows for name, one in (job.master.reports.status().tables or {}).items()} == late
+    assert {name: job.master.reports.table(name).epochs[-1].late_rows for name in late} == late
+    shown = milepost("status", spec).stdout
+    wording.matches("status", [line for line in shown.splitlines() if line.lstrip().startswith((*late, "table "))])

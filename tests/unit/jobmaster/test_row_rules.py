@@ -329,6 +329,9 @@ def test_a_flood_of_rejected_rows_is_a_condition_and_the_figures_are_stored(tmp_
     assert (status.condition, status.exit_code) == (Condition.ROWS_MISSING, 6)
     text = "0 of 20 rows late, 12 of 20 rejected by rules (usually 10.0%), in the newest epoch"
     assert status.verdict.complete.text == text
+    assert [(edge.output, edge.rows[-1]) for edge in job.master.reports.data_flow().edges if edge.part] == [
+        ("all.rejected", 12)
+    ]
     figures = pa.concat_tables(
         [pq.read_table(path) for path in sorted((tmp_path / "store").rglob("figures/*/*.parquet"))],
         promote_options="default",

@@ -24,7 +24,7 @@ from milepost.airflow.operators.shown_plan import (
     responder_name,
 )
 from milepost.airflow.task_output.outcome import Reaction, error_text
-from milepost.codec import from_json, to_json
+from milepost.codec import to_json
 from milepost.errors import CommitConflict
 from milepost.protocol.records import Decision
 
@@ -155,7 +155,7 @@ class ReconcileOperator(PlannedOperator):
         master = self.jobmaster()
         plan = self.planned(context, parse_form(context["params"], master.job))
         value = context["ti"].xcom_pull(task_ids=ACT)
-        result = from_json(ActResult, value, f"XCom of {ACT}", hint="trigger a new run")
+        result = ActResult.from_xcom(value, f"XCom of {ACT}")
         checkpoint_id = result.checkpoint_id
         self.log_identity(checkpoint_id, result.timeline)
         master.rollbacks.finish_reconciliation(self.session(context))

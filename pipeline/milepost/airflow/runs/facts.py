@@ -140,5 +140,5 @@ def _act(xcoms: XComs, failed: bool) -> tuple[str, int | None, str]:
             return plan.what, about, f"{plan.subject}: rejected by {answer[REJECTED_BY]}"
         outcome = "nothing to do" if plan.idle else "only planned"
         return plan.what, about, f"{plan.subject}: {outcome}"
-    result = from_json(ActResult, done, f"XCom of {ACT}")
+    result = ActResult.from_xcom(done, f"XCom of {ACT}")
     return plan.what, about, "; ".join((f"{plan.subject}: {result.outcome.replace('_', ' ')}", *result.text))

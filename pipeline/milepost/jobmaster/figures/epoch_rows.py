@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from milepost.errors import StateCorrupt
 from milepost.jobmaster.figures.timings import PHASE_GROUPS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_REPEATED = ("timeline", "status", "quality", "code_hash", "spec_hash")
-"""Columns with few distinct texts. Equal texts share one object in memory."""
 
 ROW_BYTES = 600
 """Approximate size of a row in memory."""
@@ -78,15 +75,28 @@ def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
 
     for name in TIMES:
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
-    values = {name: table.column(name).to_pylist() for name in _FLAT}
-    for name in _REPEATED:
-        once: dict[str | None, str | None] = {}
-        values[name] = [once.setdefault(text, text) for text in values[name]]
+    values = {name: _values(table.column(name)) for name in _FLAT}
     for time in (time for name in TIMES for time in values[name]):
         if time is not None and not 0 <= time < MAX_TIME_MS:
             raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
     rows = zip(*values.values(), _phase_groups(table.column("phases")), strict=True)
     return [EpochRow._make(row) for row in rows]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column, several times faster than `to_pylist`. Equal texts share one object."""
+    import pyarrow as pa
+
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_int64(column.type) and not column.null_count:
+        numbers: list[Any] = column.to_numpy().tolist()
+        return numbers
+    if not pa.types.is_string(column.type):
+        return column.to_pylist()
+    found = column.combine_chunks().dictionary_encode()
+    texts = [*found.dictionary.to_pylist(), None]
+    return [texts[at] for at in found.indices.fill_null(-1).to_numpy(zero_copy_only=False).tolist()]
 
 
 def _phase_groups(phases: pa.ChunkedArray) -> list[tuple[int, ...]]:

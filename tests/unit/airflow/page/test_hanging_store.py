@@ -61,7 +61,7 @@ def test_when_only_the_log_hangs_the_page_shows_the_job_without_its_epochs(
         hook_stores(held, before=hold)
         answer = client.get(JOB)
         answers.set()
-    assert answer.status_code == 200 and 'class="badge good"' in answer.text and "checkpoint 2</span>" in answer.text
+    assert answer.status_code == 200 and 'class="badge good"' in answer.text and "checkpoint 2</a>" in answer.text
     banner = page_text(answer.text, ".banner")
     assert "2 s" in banner and 'class="empty"' not in answer.text
     wording.matches("page_overview", banner)

@@ -35,7 +35,7 @@ def flow(nodes: list[FlowNode], tables: list[FlowTable], edges: list[FlowEdge], 
 
 
 def edge(source: str, to: str, *rows: int | None, sink: bool = False, part: str = "") -> FlowEdge:
-    return FlowEdge(source, part, to, sink, "append", rows)
+    return FlowEdge(source, part, source + part, to, sink, "append", rows)
 
 
 def drawn(shown: DataFlow, url: str = "") -> Element:

@@ -94,6 +94,9 @@ def test_a_finished_rollback_offers_its_undo(pages: PageClient, plan: ShownPlan)
     assert "data-refresh" not in page and ">Undo<" not in pages.with_role("viewer").get(RUN).text
 
 
+FROM_START = {"from": None, "to": None, "from_checkpoint": 0, "ranges_per_epoch": 1, "allow_non_restored_state": False}
+
+
 @pytest.mark.parametrize(
     ("what", "form", "result", "undo"),
     [
@@ -102,6 +105,8 @@ def test_a_finished_rollback_offers_its_undo(pages: PageClient, plan: ShownPlan)
         ("cancel", {"savepoint": False}, ActResult("canceled"), ("start", {})),
         ("savepoint_create", {"name": "v1", "at": 1, "with_input": False}, ActResult("created"), ("v1",)),
         ("resume", {}, ActResult("resumed"), None),
+        ("backfill", FROM_START, ActResult("fast_forwarded", left=2), ("rollback", {"to": "2"})),
+        ("backfill", FROM_START, ActResult("fast_forwarded"), None),
     ],
 )
 def test_an_act_names_the_act_that_undoes_it(
@@ -112,6 +117,18 @@ def test_an_act_names_the_act_that_undoes_it(
     assert found == expected
     if found is not None:
         assert ACTS[found[0]].is_complete(found[1])
+
+
+def test_the_result_of_an_earlier_version_has_no_undo_of_a_backfill(pages: PageClient, job: CountedJob) -> None:
+    before = to_json(ActResult("fast_forwarded", ("job small continues",), 4, "t9", follows=True))
+    assert "left" not in before
+    plan = to_json(planned(job, "backfill", **FROM_START))
+    xcoms = {("plan", "return_value"): plan, ("act", "return_value"): before}
+    keep_run(OPERATE, state="success", xcoms=xcoms)
+    keep_run(OPERATE, "manual__2", state="success", xcoms=xcoms | {("act", "return_value"): before | {"left": 2}})
+    assert ">Undo<" not in pages.get(RUN).text
+    page = pages.get(RUN.replace("manual__1", "manual__2")).text
+    assert 'href="/jobs/small__operate/form?job=small&amp;what=rollback&amp;rollback_to=2">Undo</a>' in page
 
 
 def test_a_rejected_or_failed_run_shows_what_happened(pages: PageClient, plan: ShownPlan) -> None:

@@ -40,7 +40,7 @@ def test_the_page_has_size_columns_rules_epochs_files_and_code(tmp_path: Path, m
     report = job.master.reports.table("table", sample=True)
     assert [epoch.rows for epoch in report.epochs] == [3, 3, 3]
     assert [[result.met for result in rule.results] for rule in report.rules] == [[True] * 3, [False] * 3]
-    assert answer.text.count('class="chart"') == 2, "there is no event time"
+    assert answer.text.count('class="chart"') == 3, "there is no event time"
     assert "FROM read_parquet(&#39;table.parquet&#39;)" in answer.text
     main = page_text(answer.text, "#main")
     for fact in ("at most 9 rows", "checkpoint 3", "upsert | key k", "format: parquet, path: ../lake/table"):

@@ -247,10 +247,14 @@ def test_a_request_that_makes_no_sense_is_refused(
 
 def test_the_schedule_goes_on_meanwhile_and_the_backfill_catches_up(job: BackfillJob) -> None:
     """Main completes an epoch during the first replayed one: it is replayed, too, before the fast-forward."""
-    runner = at_epoch(1, lambda: job.next_day(6))
-    job.backfill(runner)
+    heads: list[int] = []
+    runner = at_epoch(1, lambda: heads.append(job.next_day(6)))
+    done = job.backfill(runner)
     assert len(runner.plans) == 4
     job.assert_table(6, fixed=True)
+    assert [done.left] == heads, "the head when the fork became live, not that of the plan"
+    roll_back(job.master, done.left)
+    assert job.master.reports.job_state().timeline != done.timeline
 
 
 def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: BackfillJob) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from milepost.errors import QualityGateFailed
-from milepost.jobmaster import Condition, Session
+from milepost.errors import CheckpointError, QualityGateFailed
+from milepost.jobmaster import Condition, Session, Since
 from milepost.jobmaster.reports.health.verdict import (
     EpochCounts,
     Grade,
@@ -16,7 +16,9 @@ from milepost.jobmaster.reports.health.verdict import (
     judge_freshness,
 )
 from milepost.jobspec.job import HealthSpec
+from milepost.views import since_text
 from milepost_testkit.commands.milepost_cli import milepost
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
@@ -35,7 +37,7 @@ def epoch(
     rejected: int | None = None,
 ) -> EpochCounts:
     watermark_us = None if lag_ms is None else (at_ms - lag_ms) * 1000
-    return EpochCounts(at_ms, rows, late, dropped, bad, watermark_us, "passed", judged, rejected)
+    return EpochCounts(at_ms // MINUTE_MS, at_ms, rows, late, dropped, bad, watermark_us, "passed", judged, rejected)
 
 
 def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
@@ -79,7 +81,7 @@ def minutes(*epochs: dict[str, int]) -> list[EpochCounts]:
 def test_completeness_compares_the_newest_epoch_and_the_last_hour_with_the_usual_share(
     epochs: list[dict[str, int]], grade: str, text: str
 ) -> None:
-    finding = judge_completeness(minutes(*epochs), ANY)
+    finding = judge_completeness(minutes(*epochs), ANY, HOUR_MS)
     assert (finding.grade.value, finding.text) == (grade, text)
 
 
@@ -98,18 +100,69 @@ def test_a_bound_of_the_spec_replaces_what_is_usual(bounds: dict[str, float], gr
     counts = {"late": 300, "dropped": 30 if "max_dropped_ratio" in bounds else 0}
     counts["bad"] = 30 if "max_bad_ratio" in bounds else 0
     counts |= {"judged": 100, "rejected": 30} if "max_rejected_ratio" in bounds else {}
-    assert judge_completeness(minutes({}, counts), HealthSpec(**bounds)).grade is grade
+    assert judge_completeness(minutes({}, counts), HealthSpec(**bounds), HOUR_MS).grade is grade
 
 
 def test_each_share_over_its_bound_is_followed_by_what_it_was_compared_with() -> None:
     """The dropped rows are within the bound of the spec, and 5 unreadable ones are too few."""
     past = [{"late": 20, "judged": 40}] * 20
     counts = {"late": 300, "dropped": 30, "bad": 5, "judged": 100, "rejected": 30}
-    finding = judge_completeness(minutes(*past, counts), HealthSpec(max_dropped_ratio=0.1, max_rejected_ratio=0.125))
+    bounds = HealthSpec(max_dropped_ratio=0.1, max_rejected_ratio=0.125)
+    finding = judge_completeness(minutes(*past, counts), bounds, HOUR_MS)
     assert finding.text == (
         "300 of 1,000 rows late (usually 2.0%), 30 dropped, 5 unreadable, "
         "30 of 100 rejected by rules (over the limit of 12.5%), in the newest epoch"
     )
+
+
+@pytest.mark.parametrize(
+    ("epochs", "first"),
+    [
+        ([{}] * 9, None),
+        ([{}] * 9 + [{"late": 500}], 10),
+        ([{"late": 500}] + [{}] * 9 + [{"late": 500}] * 3, 11),
+        ([{}] * 9 + [{"late": 500}, {"bad": 500}, {}, {}], 10),
+        ([{}] * 9 + [{"late": 500}, {"rows": 0}, {"late": 500}], 10),
+        ([{"late": 500}] * 4, 1),
+        ([{"rows": 20, "late": 9}] * 2 + [{"rows": 20}] * 5, 1),
+    ],
+)  # fmt: skip
+def test_rows_are_missing_since_the_first_of_the_newest_epochs_that_miss_some(
+    epochs: list[dict[str, int]], first: int | None
+) -> None:
+    """An epoch without rows interrupts nothing. Of epochs that are too small by themselves it is the first."""
+    since = judge_completeness(minutes(*epochs), ANY, HOUR_MS).since
+    if first is None:
+        assert since is None
+        return
+    assert since is not None and (since.checkpoint_id, since.age_ms) == (first, HOUR_MS - first * MINUTE_MS)
+
+
+def test_a_job_is_stale_since_the_age_of_its_tables_reached_the_limit() -> None:
+    past = [epoch(number * HOUR_MS) for number in range(1, 31)]
+    finding = judge_freshness(past, HealthSpec(max_age=timedelta(minutes=30)), 32 * HOUR_MS, None)
+    assert finding.since == Since(time="1970-01-02T06:30:00.000+00:00", age_ms=90 * MINUTE_MS)
+    assert since_text(finding.since) == "since 06:30 UTC (1 h 30 min)"
+    assert judge_freshness(past, HealthSpec(max_age=timedelta(hours=3)), 32 * HOUR_MS, None).since is None
+
+
+def test_epochs_fail_since_the_first_failure_after_the_last_success_or_resume(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2, {"timeout: 10m": "timeout: 10m, tolerable_failures: 9"})
+    assert job.master.reports.status().since is None
+    job.small.land("bad.csv", "k,v\nx,x\n")
+    for _ in range(3):
+        with pytest.raises(CheckpointError):
+            job.run()
+    status = job.master.reports.status()
+    assert status.condition is Condition.EPOCH_FAILED and status.since is not None
+    first = job.master.reports.show(3, details=False)
+    assert status.since.checkpoint_id == 3 and status.since.time is not None and first.trigger_time is not None
+    assert first.trigger_time <= status.since.time <= str(job.master.reports.show(4, details=False).trigger_time)
+    assert "since checkpoint 3, " in milepost("status", job.spec_path).stdout
+    for rows in (tmp_path / "job" / "store").rglob("figures/*/*.parquet"):
+        rows.unlink()
+    since = CountedJob(job.small).master.reports.status().since
+    assert since == Since(3), "without a stored row, its time is not known"
 
 
 def hourly(count: int, lag_ms: int = 5 * MINUTE_MS) -> list[EpochCounts]:

@@ -163,7 +163,7 @@ def _links(flow: DataFlow) -> Iterator[_Link]:
 
 
 def _edge_name(edge: FlowEdge) -> str:
-    return f"{edge.source}{edge.part} to {edge.to}"
+    return f"{edge.output} to {edge.to}"
 
 
 def _sentences(boxes: Mapping[str, _Box], links: Sequence[_Link]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from xml.etree.ElementTree import Element, SubElement
 from milepost.airflow.page.drawings.bar_chart import WHOLE
 from milepost.airflow.page.frame.filters import count, duration, moment
 from milepost.epoch import counted
-from milepost.jobmaster import AXIS_COLUMNS, AxisColumn, AxisFlag, AxisLane, FlagKind, Outcome, TimeAxis
+from milepost.jobmaster import AXIS_COLUMNS, AxisColumn, AxisFlag, AxisLane, FlagKind, Outcome, TimeAxis, percentile
 from milepost.jobspec.picture import plain_text
 from milepost.views import TimelineNames
 
@@ -92,8 +92,7 @@ def highest_bar(durations: Sequence[int]) -> int:
     Of 99 epochs of 4 s and one of 10 min it is 5 s, and the long one is cut.
     """
     ordered = sorted(durations)
-    usual = ordered[int(0.95 * (len(ordered) - 1))] if ordered else 0
-    return max(1, min(ordered[-1] if ordered else 1, round(1.25 * usual) or 1))
+    return max(1, min(ordered[-1], round(1.25 * percentile(ordered, 0.95)))) if ordered else 1
 
 
 def column_text(column: AxisColumn) -> str:

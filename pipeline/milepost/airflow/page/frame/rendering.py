@@ -24,7 +24,7 @@ from milepost.airflow.page.frame.commands import names_command
 from milepost.airflow.page.frame.filters import FILTERS
 from milepost.airflow.page_urls import URL_PREFIX, form_path
 from milepost.codec import DOCUMENT_SCHEMA, to_json
-from milepost.views import checkpoint_table, grade_meaning, grade_word, log_table
+from milepost.views import checkpoint_table, grade_meaning, grade_word, log_table, since_text
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 STATIC = HERE / "static"
@@ -58,6 +58,7 @@ templates.globals.update(
     grade_meaning=grade_meaning,
     grade_word=grade_word,
     log_table=log_table,
+    since_text=since_text,
 )
 templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
 templates.globals["v"] = templates.get_template("views.html").module  # the parts of a document

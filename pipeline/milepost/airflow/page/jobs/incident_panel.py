@@ -11,11 +11,9 @@ from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.errors import CheckpointError, StateCorrupt
-from milepost.jobmaster import Condition, Incident, RowsBefore, hide_rows
-from milepost.protocol.records import JobStatus
+from milepost.jobmaster import Incident, RowsBefore, Status
 from milepost.views import Meaning, Section, incident_sections
 
-_STOPPED = (Condition.FAILED, Condition.EPOCH_FAILED)
 _HELPING = (RESUME.name, ROLLBACK.name)
 
 
@@ -32,33 +30,26 @@ class IncidentPanel:
     checkpoint_id: int | None
 
 
-def incident_panel(job_page: JobPage, reading: JobReading, acts: Sequence[PageAct]) -> IncidentPanel | None:
-    """Return the panel of a job that has stopped; None: it has not, so nothing is read.
+def incident_panel(
+    job_page: JobPage, reading: JobReading, acts: Sequence[PageAct], incident: Incident | None, problem: str | None
+) -> IncidentPanel | None:
+    """Return the panel of a job that has stopped; None: it has not.
 
     Args:
-        acts: those that the user may trigger.
+        acts: those that the user may trigger. incident: why it has stopped. problem: why that cannot be read, or None.
     """
     helping = tuple(act for act in acts if act.is_suggested or act.what in _HELPING)
     if isinstance(reading.error, StateCorrupt):
         return IncidentPanel(_broken(reading, reading.error), helping, None)
-    if not _has_stopped(reading):
-        return None
-    try:
-        incident = job_page.query(lambda master: master.reports.incident())
-    except CheckpointError as error:
-        failed = Section("What failed cannot be read now", lines=(error.message,), meaning=Meaning.WARN)
+    if problem is not None:
+        failed = Section("What failed cannot be read now", lines=(problem,), meaning=Meaning.WARN)
         return IncidentPanel((failed,), helping, None)
-    return None if incident is None else IncidentPanel(_sections(job_page, incident), helping, incident.checkpoint_id)
+    if incident is None:
+        return None
+    return IncidentPanel(_sections(job_page, incident, reading.status), helping, incident.checkpoint_id)
 
 
-def _has_stopped(reading: JobReading) -> bool:
-    if reading.status is not None:
-        return reading.status.condition in _STOPPED
-    return reading.state is not None and reading.state.job_status == JobStatus.FAILED.value
-
-
-def _sections(job_page: JobPage, incident: Incident) -> tuple[Section, ...]:
-    incident = incident if job_page.shows_values else hide_rows(incident)
+def _sections(job_page: JobPage, incident: Incident, status: Status | None) -> tuple[Section, ...]:
     before: list[RowsBefore] = []
     if any(rule.rows for rule in incident.rules):
         try:
@@ -69,6 +60,7 @@ def _sections(job_page: JobPage, incident: Incident) -> tuple[Section, ...]:
         incident,
         age_ms(incident.shows_since),
         before,
+        failing=None if status is None else status.since,
         with_values=job_page.shows_values,
         with_bounds=job_page.rights.may_read_code(job_page.dag_id),
     )

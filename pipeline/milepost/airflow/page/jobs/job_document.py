@@ -17,6 +17,7 @@ from milepost.jobmaster import (
     DataFlow,
     EpochProgress,
     HistoryPage,
+    Incident,
     JobMaster,
     JobState,
     LogFilter,
@@ -24,6 +25,7 @@ from milepost.jobmaster import (
     Span,
     TimeAxis,
     hide_details,
+    hide_rows,
 )
 from milepost.views import progress_text
 
@@ -41,6 +43,7 @@ class Part(StrEnum):
     HISTORY = "history"
     WAITING = "waiting"
     LOG = "log"
+    INCIDENT = "incident"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class JobDocument:
     Attributes:
         history: the newest checkpoints of the live timeline, and the acts of people since the oldest of them.
         log: the newest entries of the manifest log. problems: why parts cannot be read.
+        incident: why the job has stopped; None if it has not.
     """
 
     reading: JobReading | None = None
@@ -59,6 +63,7 @@ class JobDocument:
     history: HistoryPage | None = None
     waiting: tuple[Waiting, ...] = ()
     log: LogPage | None = None
+    incident: Incident | None = None
     problems: Mapping[Part, str] | None = None
 
     @property
@@ -76,6 +81,7 @@ class JobDocument:
             Part.TIME_AXIS: to_json(self.time_axis),
             Part.HISTORY: to_json(self.history),
             Part.LOG: to_json(self.log),
+            Part.INCIDENT: to_json(self.incident),
             Part.WAITING: [_waiting(one) for one in self.waiting],
         }
         problems = {part.value: text for part, text in (self.problems or {}).items()}
@@ -117,10 +123,24 @@ def read_job(job: DagJob, rights: Rights, span: Span, parts: Collection[Part] = 
             values[part.value] = await_answer()
         except CheckpointError as error:
             problems[part] = error.message
+    if Part.INCIDENT in parts and (reading is None or reading.has_stopped):
+        try:
+            values[Part.INCIDENT.value] = _incident(job, rights)
+        except CheckpointError as error:
+            problems[Part.INCIDENT] = error.message
     if reading is not None and reading.problem:
         problems[Part.STATUS] = reading.problem
     waiting = _read_waiting(job, rights) if Part.WAITING in parts else ()
     return replace(JobDocument(reading=reading, waiting=waiting, problems=problems), **values)
+
+
+def _incident(job: DagJob, rights: Rights) -> Incident | None:
+    incident = JOB_READER.start(job, lambda master: master.reports.incident())()
+    if incident is None:
+        return None
+    if not rights.may_read_code(job.dag_id):  # the bounds of rules are a part of the spec
+        incident = replace(incident, rules=tuple(replace(rule, bounds=None) for rule in incident.rules))
+    return incident if job.shows_values_to(rights) else hide_rows(incident)
 
 
 def state_of(reading: JobReading) -> JobState:
@@ -140,4 +160,7 @@ def _read_waiting(job: DagJob, rights: Rights) -> tuple[Waiting, ...]:
 
 def _waiting(one: Waiting) -> dict[str, Any]:
     since = None if one.since is None else one.since.isoformat()
-    return {"kind": one.kind, "dag_id": one.dag_id, "run_id": one.run_id or None, "text": one.text, "since": since}
+    return {"kind": one.kind, "dag_id": one.dag_id, "run_id": one.run_id or None, "text": one.text} | {
+        "who": one.who or None,
+        "since": since,
+    }

@@ -19,7 +19,7 @@ from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
 from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster import JobMaster, JobState, RecentEpoch, Status, hide_failure
+from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
 from milepost.views import JobBadge, Meaning, job_badge
@@ -73,6 +73,13 @@ class JobReading:
         if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
             return JobBadge(Meaning.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
         return JobBadge(Meaning.BAD, "unreadable", self.problem)
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether no epoch has completed since the last one failed."""
+        if self.status is not None:
+            return self.status.condition in (Condition.FAILED, Condition.EPOCH_FAILED)
+        return self.state is not None and self.state.job_status == JobStatus.FAILED.value
 
     @property
     def action(self) -> SuggestedAction:

@@ -22,7 +22,7 @@ from milepost.airflow.operate.tasks import ACT, PLAN
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.shown_plan import digest_of
 from milepost.airflow.runs.facts import RunFacts, run_facts, xcom_keys
-from milepost.codec import from_json
+from milepost.codec import from_json, to_json
 from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster import hide_quotes
 
@@ -91,6 +91,42 @@ class ShownRun:
     def is_finished(self) -> bool:
         return self.state in _FINISHED
 
+    def for_programs(self) -> dict[str, Any]:
+        """Return the run as JSON values, without the state that its plan assumes."""
+        plan, undo = self.plan, self.undo
+        return {
+            "dag_id": self.dag_id,
+            "run_id": self.run_id,
+            "state": self.state,
+            "triggered_by": self.triggered_by or None,
+            "queued": _iso(self.queued),
+            "ended": _iso(self.ended),
+            "is_paused": self.is_paused,
+            "tasks": [
+                {
+                    "task_id": task.task_id,
+                    "state": task.state or None,
+                    "started": _iso(task.started),
+                    "ended": _iso(task.ended),
+                }
+                for task in self.tasks
+            ],
+            "plan": None
+            if plan is None
+            else {
+                "what": plan.what,
+                "checkpoint_id": plan.checkpoint_id,
+                "subject": plan.subject,
+                "text": list(plan.text),
+                "rows": dict(plan.rows),
+            },
+            "waits_since": None if self.request is None else _iso(self.request.since),
+            "result": to_json(self.result),
+            "facts": to_json(self.facts),
+            "undo": None if undo is None else {"what": undo[0], "fields": dict(undo[1])},
+            "problem": self.problem or None,
+        }
+
     def without_quotes(self) -> ShownRun:
         """Return the run without messages that may quote data values."""
         plan, facts, result = self.plan, self.facts, self.result
@@ -138,7 +174,8 @@ def read_run(dag_id: str, run_id: str) -> ShownRun:
         plan, result, facts = None, None, None
         try:
             plan = _decoded(ShownPlan, xcoms.get((PLAN, RETURN_VALUE)), PLAN)
-            result = _decoded(ActResult, xcoms.get((ACT, RETURN_VALUE)), ACT)
+            done = xcoms.get((ACT, RETURN_VALUE))
+            result = None if done is None else ActResult.from_xcom(done, f"XCom of {ACT}")
             if keys and state in _FINISHED:
                 facts = run_facts(dag_id, state == DagRunState.FAILED, xcoms)
         except StateCorrupt as error:
@@ -158,6 +195,10 @@ def read_run(dag_id: str, run_id: str) -> ShownRun:
             facts,
             problem,
         )
+
+
+def _iso(time: datetime | None) -> str | None:
+    return None if time is None else time.isoformat()
 
 
 def _decoded(kind: type[Any], value: object, task_id: str) -> Any:

@@ -50,17 +50,27 @@ class Section:
 
 
 @router.get("/configuration")
+@router.get("/configuration.json")
 def configuration(job_page: OpenedJob) -> Response:
     """Show all settings, and whether the head was made with the same spec."""
     head = job_page.query(_head)
     sections = list(sections_of(job_page.loaded.spec))
+    same_spec = head is not None and head.spec_hash == job_page.loaded.spec_hash
     return job_page.render(
         "configuration.html",
         "configuration",
+        document={
+            "spec": job_page.loaded.path.name,
+            "text": job_page.loaded.text,
+            "storage": job_page.loaded.spec.storage,
+            "head": None if head is None else head.checkpoint_id,
+            "same_spec": same_spec,
+            "sections": sections,
+        },
         parts=sections,
         changed=sum(section.changed for section in sections),
         head=head,
-        same_spec=head is not None and head.spec_hash == job_page.loaded.spec_hash,
+        same_spec=same_spec,
     )
 
 

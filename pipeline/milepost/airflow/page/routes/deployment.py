@@ -64,6 +64,7 @@ class JobLine:
             "dag_id": reading.job.dag_id,
             "state": badge.word,
             "reason": badge.reason or None,
+            "since": to_json(None if reading.status is None else reading.status.since),
             "problem": reading.problem or None,
             "next_step": reading.action.text,
             "status": to_json(reading.status),

@@ -19,7 +19,7 @@ from milepost.acts import ACTS, ROLLBACK, Act
 from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.operators import forms
 from milepost.airflow.operators.dag_ids import operate_dag_id
-from milepost.airflow.page.frame.api_calls import trigger_call
+from milepost.airflow.page.frame.api_calls import ApiCall, trigger_call
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import InvalidRequest
@@ -49,6 +49,7 @@ class FormInput:
 
 
 @router.get("/form")
+@router.get("/form.json")
 def form(job_page: OpenedJob, request: Request) -> Response:
     """Show the form of an act, filled in from the query parameters; without an act, the list of all acts."""
     params = operate_form(job_page.loaded)
@@ -60,20 +61,41 @@ def form(job_page: OpenedJob, request: Request) -> Response:
     is_blank = bool(act_fields) and list(values) == [forms.WHAT]
     if is_blank:
         values |= {name: params[name].value for name in act_fields}
+    refused = "" if is_blank else refused
     links, operate = Links.of(request), operate_dag_id(job_page.name)
+    inputs = [] if act is None else list(_inputs(act, params, values))
+    trigger = None if act is None else trigger_call(links, operate, job_page.name, {forms.WHAT: act.name})
+    is_allowed = job_page.rights.may_trigger(operate)
     return job_page.render(
         "form.html",
         "form",
+        document={
+            "acts": [_act(one) for one in (ACTS.values() if act is None else [act])],
+            "dag_id": operate,
+            "inputs": inputs,
+            "values": values,
+            "refused": refused or None,
+            "trigger": None if trigger is None or not is_allowed else _request(trigger, values),
+        },
         operate=operate,
         act=act,
         acts=list(ACTS.values()),
-        inputs=[] if act is None else list(_inputs(act, params, values)),
-        trigger=None if act is None else trigger_call(links, operate, job_page.name, {forms.WHAT: act.name}),
-        is_allowed=job_page.rights.may_trigger(operate),
+        inputs=inputs,
+        trigger=trigger,
+        is_allowed=is_allowed,
         configuration=json.dumps(values, indent=2),
         goes_back=act is ROLLBACK,
-        refused="" if is_blank else refused,
+        refused=refused,
     )
+
+
+def _act(act: Act[Any]) -> dict[str, Any]:
+    return {"name": act.name, "title": act.title, "summary": act.summary, "needs_approval": act.needs_approval}
+
+
+def _request(call: ApiCall, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request to Airflow's REST API that triggers the plan, with these values of the form."""
+    return {"method": call.method, "url": call.url, "body": {**call.fields, "conf": dict(values)}}
 
 
 def _inputs(act: Act[Any], params: Mapping[str, Param], values: Mapping[str, Any]) -> Iterator[FormInput]:

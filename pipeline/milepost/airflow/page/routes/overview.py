@@ -26,11 +26,12 @@ from milepost.jobmaster import (
     HistoryPage,
     Span,
     Status,
+    TableHealth,
 )
 from milepost.jobspec.job import SinkSpec
 from milepost.jobspec.load import LoadedJob
-from milepost.protocol.records import MAIN_TIMELINE, CheckpointStatus
-from milepost.views import Meaning, Section, TimelineNames, act_text, state_section, status_view
+from milepost.protocol.records import CheckpointStatus
+from milepost.views import Section, act_text, state_section, status_view
 
 router = APIRouter()
 
@@ -39,12 +40,11 @@ RequestedParts = Annotated[list[Part] | None, Query()]
 
 @dataclass(frozen=True, slots=True)
 class SinkLine:
-    """A table of the job: its location, and which checkpoint readers see."""
+    """A table of the job, and its location."""
 
     sink: SinkSpec
     location: str
-    tone: Meaning
-    shows: str
+    health: TableHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +81,16 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         "",
         shown=document,
         reading=reading,
-        incident=incident_panel(job_page, reading, acts),
+        incident=incident_panel(
+            job_page, reading, acts, document.incident, (document.problems or {}).get(Part.INCIDENT)
+        ),
         verdict=status.verdict if status else None,
         health=_health(status) if status else (state_section(state_of(reading)),),
         unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),
         acts=acts,
         failed=_failed_checkpoint(status, history.checkpoints),
-        tables=list(_tables(job_page.loaded, status, TimelineNames(history.origins))) if status is not None else [],
+        tables=list(_tables(job_page.loaded, status)) if status is not None else [],
         history=history,
         latest=_latest(history.acts),
         graph="" if flow is None else live_graph(flow, lambda sink: job_page.url("tables", sink), document.progress),
@@ -129,19 +131,7 @@ def _failed_checkpoint(status: Status | None, newest: Sequence[CheckpointReport]
     return next((report for report in newest if report.status == CheckpointStatus.ABORTED.value), None)
 
 
-def _tables(job: LoadedJob, status: Status, names: TimelineNames) -> Iterator[SinkLine]:
+def _tables(job: LoadedJob, status: Status) -> Iterator[SinkLine]:
     for sink in job.spec.sinks:
-        location = sink.path or sink.table or ""
-        if sink.name in status.reconciling:
-            yield SinkLine(
-                sink,
-                location,
-                Meaning.WARN,
-                f"has yet to follow the timeline {names.with_id(status.timeline or MAIN_TIMELINE)}",
-            )
-        elif sink.name in status.unconfirmed:
-            yield SinkLine(sink, location, Meaning.WARN, "waits for completed checkpoints to be published")
-        elif status.head is None:
-            yield SinkLine(sink, location, Meaning.CALM, "nothing yet")
-        else:
-            yield SinkLine(sink, location, Meaning.GOOD, f"checkpoint {status.head}")
+        if sink.name in (status.tables or {}):
+            yield SinkLine(sink, sink.path or sink.table or "", (status.tables or {})[sink.name])

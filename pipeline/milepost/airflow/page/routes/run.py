@@ -17,6 +17,7 @@ router = APIRouter(dependencies=READS_RUN)
 
 
 @router.get("/run")
+@router.get("/run.json")
 def run(job_page: OpenedJob, run: str = "") -> Response:
     """Show a run of the DAG in the URL.
 
@@ -35,6 +36,7 @@ def run(job_page: OpenedJob, run: str = "") -> Response:
     return job_page.render(
         "run.html",
         None,
+        document=shown.for_programs(),
         run=shown,
         banner=_banner(shown),
         answers=answers if may_approve else [],

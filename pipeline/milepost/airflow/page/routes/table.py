@@ -18,7 +18,7 @@ from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.airflow.provider.asset_uris import sink_assets
 from milepost.errors import CheckpointError
-from milepost.jobmaster import TableEpoch, TableReport, hide_sample
+from milepost.jobmaster import TableEpoch, hide_sample
 from milepost.views import table_view
 
 router = APIRouter()
@@ -36,7 +36,9 @@ def table(job_page: OpenedJob, sink: str) -> Response:
     await_sample = None
     if job_page.shows_values:
         await_sample = JOB_READER.start(job_page.job, lambda master: master.reports.table_sample(sink))
-    report: TableReport = job_page.query(lambda master: master.reports.table(sink))
+    await_report = JOB_READER.start(job_page.job, lambda master: master.reports.table(sink))
+    status = JOB_READER.read([job_page.job])[0].status
+    report = await_report()
     if await_sample is not None:
         try:
             report = replace(report, sample=await_sample())
@@ -45,7 +47,9 @@ def table(job_page: OpenedJob, sink: str) -> Response:
     if not with_bounds:
         report = replace(report, rules=tuple(replace(rule, bounds=None) for rule in report.rules))
     report = report if job_page.shows_values else hide_sample(report)
-    view = table_view(report, with_values=job_page.shows_values, with_bounds=with_bounds)
+    health = None if status is None else (status.tables or {}).get(sink)
+    known = None if health is None else health.state
+    view = table_view(report, known, with_values=job_page.shows_values, with_bounds=with_bounds)
     return job_page.render(
         "table.html",
         None,
@@ -60,6 +64,7 @@ def _charts(job_page: JobPage, epochs: Sequence[TableEpoch]) -> Iterator[Chart]:
     figures: tuple[tuple[str, Callable[[TableEpoch], int | None], Callable[[float], str]], ...] = (
         ("Age of event time when published", lambda epoch: epoch.age_ms, duration),
         ("Rows per epoch", lambda epoch: epoch.rows, lambda value: count(round(value))),
+        ("Late rows, which it lacks", lambda epoch: epoch.late_rows, lambda value: count(round(value))),
         ("Rows of the table", lambda epoch: epoch.table_rows, lambda value: count(round(value))),
     )
     for title, figure, format_value in figures:

@@ -14,9 +14,9 @@ from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.codec import to_json
-from milepost.jobmaster import Grade, TableHealth
+from milepost.jobmaster import TableHealth
 from milepost.jobspec.job import SinkSpec
-from milepost.views import Meaning, grade_meaning, grade_word
+from milepost.views import Meaning, grade_meaning
 
 router = APIRouter()
 
@@ -26,20 +26,25 @@ class TableLine:
     """A line of the list.
 
     Attributes:
-        table: None: its job could not be read. word: its state. text: how fresh it is, or what is wrong.
+        table: None: its job could not be read.
     """
 
     reading: JobReading
     sink: SinkSpec
     table: TableHealth | None
-    tone: Meaning
-    word: str
-    text: str
 
     @property
-    def counts_changes(self) -> bool:
-        """Whether the number of rows includes replaced and deleted ones."""
-        return self.sink.mode == "upsert" and not self.sink.by_buckets
+    def tone(self) -> Meaning:
+        return self.reading.badge.tone if self.table is None else grade_meaning(self.table.state.grade)
+
+    @property
+    def word(self) -> str:
+        return "unreadable" if self.table is None else self.table.state.word
+
+    @property
+    def text(self) -> str:
+        """How fresh it is, or what is wrong."""
+        return self.reading.problem if self.table is None else self.table.state.text
 
     def for_programs(self) -> dict[str, Any]:
         """Return the line as JSON values."""
@@ -68,22 +73,4 @@ def tables(request: Request, readable: ReadableDags, rights: UserRights) -> Resp
 def _lines(reading: JobReading) -> Iterator[TableLine]:
     for sink in reading.job.loaded.spec.sinks:
         table = ((reading.status.tables if reading.status is not None else None) or {}).get(sink.name)
-        yield TableLine(reading, sink, table, *_state(reading, table))
-
-
-def _state(reading: JobReading, table: TableHealth | None) -> tuple[Meaning, str, str]:
-    """Return how urgent a table is, its state as a word, and its freshness or its problem."""
-    status = reading.status
-    if status is None or table is None:
-        return reading.badge.tone, "unreadable", reading.problem
-    if table.waits is not None:
-        return Meaning.WARN, "waits", table.waits
-    if table.shows is None:
-        return Meaning.CALM, "empty", ""
-    grade, text = (
-        (Grade.UNKNOWN, "") if status.verdict is None else (status.verdict.fresh.grade, status.verdict.fresh.text)
-    )
-    if (table.rules_met or 0) < (table.rules or 0):
-        return Meaning.WARN, grade_word("right", Grade.WARNING), text
-    word = "published" if grade is Grade.UNKNOWN else grade_word("fresh", grade)
-    return grade_meaning(grade), word, text
+        yield TableLine(reading, sink, table)

@@ -81,12 +81,15 @@ class FlowEdge:
     """Rows that flow from a node to an operator or a table.
 
     Attributes:
-        part: "" for rows, ``.late…`` or ``.bad`` for late rows or bad records. sink: whether `to` is a table.
+        part: "" for rows, ``.late…``, ``.bad`` or ``.rejected`` for late rows, bad records or rejected rows.
+        output: what `to` reads, such as ``totals``, ``totals.late`` or ``table.rejected``.
+        sink: whether `to` is a table.
         rows: per epoch, oldest first; None: unknown.
     """
 
     source: str
     part: str
+    output: str
     to: str
     sink: bool
     mode: str
@@ -136,7 +139,7 @@ def data_flow(context: JobContext) -> DataFlow:
         len(figures),
         tuple(_nodes(report, figures, latest)),
         tuple(_tables(report, latest, head.state if head is not None else None)),
-        tuple(_edges(report, figures)),
+        tuple(_edges(context, report, figures)),
         tuple(removed),
         tuple(missing) if figures else (),
         tuple(unreadable),
@@ -215,12 +218,19 @@ def _tables(report: Mapping[str, Any], latest: NodeFigures, state: ManifestState
         )
 
 
-def _edges(report: Mapping[str, Any], figures: Sequence[NodeFigures]) -> Iterator[FlowEdge]:
+def _edges(context: JobContext, report: Mapping[str, Any], figures: Sequence[NodeFigures]) -> Iterator[FlowEdge]:
     kinds = {node["uid"]: node["kind"] for node in report["nodes"]}
     for edge in report["edges"]:
         rows = _rows_of(edge, kinds[edge["from"]] == "source")
+        output = context.graph.sink_inputs[edge["to"]].output if edge["sink"] else edge["from"]
         yield FlowEdge(
-            edge["from"], edge["part"], edge["to"], edge["sink"], edge["mode"], tuple(rows(epoch) for epoch in figures)
+            source=edge["from"],
+            part=edge["part"],
+            output=output,
+            to=edge["to"],
+            sink=edge["sink"],
+            mode=edge["mode"],
+            rows=tuple(rows(epoch) for epoch in figures),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from milepost.errors import StoreUnavailable
@@ -17,32 +18,43 @@ MAX_DAYS = 3
 """Days of stored figures that are read, newest first. An hourly job has 72 epochs in them."""
 
 
-def past_epochs(context: JobContext, state: ManifestState) -> list[EpochCounts]:
-    """Return the completed epochs of the live lineage, oldest first: the retained ones, and those of the last days.
+@dataclass(frozen=True, slots=True)
+class PastEpochs:
+    """The completed epochs of the live lineage, oldest first, and the stored rows of aborted ones."""
+
+    completed: tuple[EpochCounts, ...] = ()
+    aborted: tuple[EpochRow, ...] = ()
+
+
+def past_epochs(context: JobContext, state: ManifestState) -> PastEpochs:
+    """Return the retained epochs, and those of the last days with figures.
 
     An unreadable day is left out: what is usual then comes from the others. A chart names it.
     """
     retained = timeline_ancestry(state, state.timeline())
     known = {checkpoint.checkpoint_id for checkpoint in retained}
     epochs = [epoch_counts(checkpoint) for checkpoint in retained]
-    epochs += [_counts(row) for row in _stored(context, state) if row.checkpoint_id not in known]
-    return sorted(epochs, key=lambda epoch: epoch.completed_ms)
+    days = _days(context, state)
+    head = int(state.timeline().head)
+    lineage = completed_lineage(days, head, state.live) if head else ()
+    epochs += [_counts(row) for row in lineage if row.end_time is not None and row.checkpoint_id not in known]
+    aborted = (row for rows in days for row in rows if not row.is_completed and row.version <= state.version)
+    return PastEpochs(tuple(sorted(epochs, key=lambda epoch: epoch.completed_ms)), tuple(aborted))
 
 
-def _stored(context: JobContext, state: ManifestState) -> Sequence[EpochRow]:
-    head = state.timeline().head
-    if head == NO_CHECKPOINT:
+def _days(context: JobContext, state: ManifestState) -> Sequence[Sequence[EpochRow]]:
+    if state.timeline().head == NO_CHECKPOINT and not state.failures.last_checkpoint:
         return ()
     try:
-        days = list(islice(StoredRows(context.store).epochs(), MAX_DAYS))
+        return list(islice(StoredRows(context.store).epochs(), MAX_DAYS))
     except StoreUnavailable:  # also while epochs merge these days; the retained epochs are known
         return ()
-    return [row for row in completed_lineage(days, head, state.live) if row.end_time is not None]
 
 
 def _counts(row: EpochRow) -> EpochCounts:
     watermark_ms = None if row.trigger_time is None or row.lag_ms is None else row.trigger_time - row.lag_ms
     return EpochCounts(
+        checkpoint_id=row.checkpoint_id,
         completed_ms=row.end_time or 0,
         rows=(row.rows_in or 0) + (row.bad_records or 0),
         late=row.late_rows,

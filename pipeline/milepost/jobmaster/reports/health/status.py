@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from milepost.codec import OmitNone
@@ -15,7 +15,8 @@ from milepost.jobmaster.job.extend_record import extend_record
 from milepost.jobmaster.job.session import is_provably_dead
 from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
 from milepost.jobmaster.reports.health.conditions import Condition
-from milepost.jobmaster.reports.health.past_epochs import past_epochs
+from milepost.jobmaster.reports.health.past_epochs import PastEpochs, past_epochs
+from milepost.jobmaster.reports.health.since import Since, condition_since, failing_since
 from milepost.jobmaster.reports.health.sources import (
     SourceHealth,
     backlog,
@@ -29,6 +30,7 @@ from milepost.jobmaster.reports.health.tables import TableHealth, tables_of
 from milepost.jobmaster.reports.health.unfinished_backfills import UnfinishedBackfill, unfinished_backfills
 from milepost.jobmaster.reports.health.verdict import (
     EpochCounts,
+    Finding,
     Grade,
     JobVerdict,
     judge_completeness,
@@ -65,6 +67,7 @@ class Status(JobReport):
         tables: by sink.
         verdict: whether the tables are fresh, complete and right; None: the job has never run.
         condition: the most urgent one. runbook: address of its page.
+        since: when the condition began; omitted if that is not known.
         exit_code: see DESIGN 8.2; healthy: whether it is 0.
     """
 
@@ -93,6 +96,7 @@ class Status(JobReport):
     exit_code: int = 0
     healthy: bool = True
     next_step: str = ""
+    since: OmitNone[Since] = None
     month: OmitNone[MonthCost] = None
     incomplete: OmitNone[Mapping[str, int]] = None
     verdict: OmitNone[JobVerdict] = None
@@ -110,9 +114,15 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     state = head.state if head is not None else None
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
     newest = state.head() if state is not None else None
-    past = prefetch(context.store, lambda: [] if state is None else past_epochs(context, state), "past-epochs")
+    await_past = prefetch(
+        context.store, lambda: PastEpochs() if state is None else past_epochs(context, state), "past-epochs"
+    )
     unread = backlog(context, state, base, now_ms)
     nothing_lands = overdue_source(unread.sources or {})
+    static = static_sources(context, base, now_ms)
+    past = await_past()
+    failing = failing_since(state, past.aborted, now_ms)
+    verdict = None if state is None else _verdict(context, state, base, nothing_lands, past.completed, failing, now_ms)
     status = extend_record(
         Status,
         report_job(context.spec.name, state),
@@ -126,7 +136,7 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         source_changed=unread.source_changed,
         bad_name=unread.bad_name,
         sources=unread.sources,
-        static_sources=static_sources(context, base, now_ms),
+        static_sources=static,
         spec_refused=_spec_refused(context, base),
         in_flight_bytes=base.in_flight_bytes if base is not None else 0,
         last_failure=state.failures.last_reason if state is not None else None,
@@ -137,8 +147,8 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         frozen=_freeze_report(state, now_ms),
         unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
-        tables=tables_of(context, state, base),
-        verdict=None if state is None else _verdict(context, state, base, nothing_lands, past(), now_ms),
+        tables=tables_of(context, state, base, None if verdict is None else verdict.fresh),
+        verdict=verdict,
     )
     condition, exit_code, step = _assess(status, nothing_lands, max_lag_ms)
     return replace(
@@ -148,7 +158,32 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         exit_code=exit_code,
         healthy=exit_code == 0,
         next_step=step,
+        since=_since(context, state, status, condition, failing, now_ms),
     )
+
+
+def _since(
+    context: JobContext,
+    state: ManifestState | None,
+    status: Status,
+    condition: Condition,
+    failing: Since | None,
+    now_ms: int,
+) -> Since | None:
+    """Return since when a job is in its condition; None: it is not known, or the job is healthy."""
+    if condition in (Condition.FAILED, Condition.EPOCH_FAILED):
+        return failing
+    if status.verdict is not None and condition in _QUESTIONS:
+        return _QUESTIONS[condition](status.verdict).since
+    return condition_since(condition, context, state, now_ms)
+
+
+_QUESTIONS: Mapping[Condition, Callable[[JobVerdict], Finding]] = {
+    Condition.STALE: lambda verdict: verdict.fresh,
+    Condition.ROWS_MISSING: lambda verdict: verdict.complete,
+    Condition.RULES_UNMET: lambda verdict: verdict.right,
+}
+"""Condition of the tables -> the finding that it is made from."""
 
 
 def _spec_refused(context: JobContext, base: CheckpointMetadata | None) -> str | None:
@@ -165,12 +200,13 @@ def _verdict(
     base: CheckpointMetadata | None,
     nothing_lands: str | None,
     epochs: Sequence[EpochCounts],
+    failing: Since | None,
     now_ms: int,
 ) -> JobVerdict:
     return JobVerdict(
         judge_freshness(epochs, context.spec.health, now_ms, nothing_lands),
-        judge_completeness(epochs, context.spec.health),
-        judge_rules(epochs, base, state.failures.last_reason),
+        judge_completeness(epochs, context.spec.health, now_ms),
+        judge_rules(epochs, base, state.failures.last_reason, now_ms, failing),
     )
 
 

@@ -6,13 +6,16 @@ compares them with the median of the job's past epochs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from statistics import median
+from typing import NamedTuple
 
+from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, counted, lasting, recorded_watermark_us, watermark_text
+from milepost.jobmaster.reports.health.since import Since, since
 from milepost.jobspec.job import HealthSpec
 from milepost.protocol.records import QUALITY_GATE_REASONS, CompletedCheckpoint
 from milepost.quality import VerdictStatus
@@ -27,6 +30,8 @@ _FEW_ROWS = 10
 """Fewer rows than this are too few for a share above the bound to mean something, unless it is most rows."""
 
 _GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
+
+_WARNING, _SKIPPED = VerdictStatus.WARNING.value, VerdictStatus.SKIPPED.value
 
 _MOST = 0.5
 _TIMES_USUAL, _HIGHEST_BOUND = 3, 0.1
@@ -48,10 +53,15 @@ class Grade(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one question about a job's tables. text: the answer in words, for one line."""
+    """The answer to one question about a job's tables.
+
+    Attributes:
+        text: the answer in words, for one line. since: when it became a warning or worse; omitted if it is not one.
+    """
 
     grade: Grade
     text: str
+    since: OmitNone[Since] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +83,17 @@ class JobVerdict:
         return max(self.fresh.grade, self.complete.grade, self.right.grade)
 
 
-@dataclass(frozen=True, slots=True)
-class EpochCounts:
+class EpochCounts(NamedTuple):
     """What a verdict needs of a completed epoch.
 
     Attributes:
+        completed_ms: when the checkpoint completed.
         rows: rows and unreadable records that it read. judged: rows of sinks that have row rules.
         late, dropped, bad, rejected: as in `CheckpointReport`; None: not recorded.
         watermark_us: None: it has none, or the job is drained.
     """
 
+    checkpoint_id: int
     completed_ms: int
     rows: int
     late: int | None
@@ -110,6 +121,7 @@ def epoch_counts(checkpoint: CompletedCheckpoint) -> EpochCounts:
     )
     quality = checkpoint.summary.get("quality")
     return EpochCounts(
+        checkpoint_id=int(checkpoint.checkpoint_id),
         completed_ms=checkpoint.completed_time_ms,
         rows=(rows or 0) + (bad or 0),
         late=late,
@@ -146,11 +158,9 @@ def judge_freshness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: i
     bound_ms = _age_bound_ms(timed) if bounds.max_age is None else round(bounds.max_age.total_seconds() * 1000)
     if bound_ms is None:
         return Finding(Grade.UNKNOWN, text)
-    return (
-        Finding(Grade.GOOD, text)
-        if age_ms <= bound_ms
-        else Finding(Grade.WARNING, f"{text}, over the limit of {lasting(bound_ms)}")
-    )
+    if age_ms <= bound_ms:
+        return Finding(Grade.GOOD, text)
+    return Finding(Grade.WARNING, f"{text}, over the limit of {lasting(bound_ms)}", since(now_ms, newest_ms + bound_ms))
 
 
 def _age_bound_ms(timed: Sequence[tuple[int, int]]) -> int | None:
@@ -160,7 +170,7 @@ def _age_bound_ms(timed: Sequence[tuple[int, int]]) -> int | None:
     return 2 * max(after - mark for (_, mark), (after, _) in pairwise(timed))
 
 
-def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec) -> Finding:
+def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms: int) -> Finding:
     """Return how many rows of the newest epochs are late, dropped, unreadable or rejected by rules.
 
     The newest epoch with input is judged alone, and the last hour as one; the worse answer counts. So a flood of late
@@ -175,28 +185,38 @@ def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec) -> Fin
     recent = [one for one in read if one.completed_ms > read[-1].completed_ms - RECENT_MS]
     alone = _complete("in the newest epoch", read[-1:], read[:-1], bounds)
     together = _complete(f"in the last {counted(len(recent), 'epoch')}", recent, read, bounds)
-    return max(alone, together, key=lambda finding: finding.grade)
+    worse = max(alone, together, key=lambda finding: finding.grade)
+    if worse.grade in (Grade.UNKNOWN, Grade.GOOD):
+        return worse
+    return replace(worse, since=_since(_first_missing(read, recent, bounds), now_ms))
+
+
+def _first_missing(read: Sequence[EpochCounts], recent: Sequence[EpochCounts], bounds: HealthSpec) -> EpochCounts:
+    """Return the first of the newest epochs without interruption of which too many rows are missing, each by itself.
+
+    If none of the recent ones is so by itself, their sum is: it begins with the first of them.
+    """
+    usual = _usual_shares(read, [*_LEAST_BOUNDS])
+
+    def is_missing(one: EpochCounts) -> bool:
+        return max(_grades([one], usual, bounds).values()) > Grade.GOOD
+
+    last = next((at for at in range(len(read) - 1, -1, -1) if is_missing(read[at])), None)
+    if last is None or read[last].completed_ms < recent[0].completed_ms:
+        return recent[0]
+    return read[next((at + 1 for at in range(last - 1, -1, -1) if not is_missing(read[at])), 0)]
+
+
+def _since(epoch: EpochCounts, now_ms: int) -> Since:
+    return since(now_ms, epoch.completed_ms, epoch.checkpoint_id)
 
 
 def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochCounts], bounds: HealthSpec) -> Finding:
     """Return the finding of some epochs together. others: the epochs whose median share is the usual one."""
     rows = sum(one.rows for one in judged)
-    counts = {kind: sum(getattr(one, kind) or 0 for one in judged) for kind in _LEAST_BOUNDS}
-    usual = {kind: median([one.share_of(kind) for one in others] or [0.0]) for kind in counts}
-    limits = {
-        "late": bounds.max_late_ratio,
-        "dropped": bounds.max_dropped_ratio,
-        "bad": bounds.max_bad_ratio,
-        "rejected": bounds.max_rejected_ratio,
-    }
-    grades = {
-        kind: _grade(
-            count,
-            max(1, sum(one.whole(kind) for one in judged)),
-            _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit,
-        )
-        for kind, count in counts.items()
-    }
+    counts, limits = _counts(judged), _limits(bounds)
+    usual = _usual_shares(others, [kind for kind, count in counts.items() if count])
+    grades = _grades(judged, usual, bounds)
     has_rules = any(one.judged for one in judged)
     if not any(counts.values()):
         none = "none late, unreadable or rejected" if has_rules else "none late or unreadable"
@@ -216,6 +236,38 @@ def _complete(where: str, judged: Sequence[EpochCounts], others: Sequence[EpochC
     return Finding(max(grades.values()), ", ".join([*parts, where]))
 
 
+def _counts(epochs: Sequence[EpochCounts]) -> dict[str, int]:
+    return {kind: sum(getattr(one, kind) or 0 for one in epochs) for kind in _LEAST_BOUNDS}
+
+
+def _usual_shares(epochs: Sequence[EpochCounts], kinds: Collection[str]) -> dict[str, float]:
+    """Return the median share of each kind, 0 for kinds that are not requested."""
+    shares = {kind: median([one.share_of(kind) for one in epochs] or [0.0]) for kind in kinds}
+    return dict.fromkeys(_LEAST_BOUNDS, 0.0) | shares
+
+
+def _limits(bounds: HealthSpec) -> dict[str, float | None]:
+    return {
+        "late": bounds.max_late_ratio,
+        "dropped": bounds.max_dropped_ratio,
+        "bad": bounds.max_bad_ratio,
+        "rejected": bounds.max_rejected_ratio,
+    }
+
+
+def _grades(judged: Sequence[EpochCounts], usual: Mapping[str, float], bounds: HealthSpec) -> dict[str, Grade]:
+    """Return the grade of each kind of missing rows, of some epochs together."""
+    limits = _limits(bounds)
+    return {
+        kind: _grade(
+            count,
+            max(1, sum(one.whole(kind) for one in judged)),
+            _bound(kind, usual[kind]) if (limit := limits[kind]) is None else limit,
+        )
+        for kind, count in _counts(judged).items()
+    }
+
+
 def _compared(usual: float, limit: float | None) -> str:
     """Return what a share that is too high was compared with. limit: by the spec."""
     return f"usually {usual:.1%}" if limit is None else f"over the limit of {100 * limit:.4g}%"
@@ -233,21 +285,39 @@ def _grade(count: int, rows: int, bound: float) -> Grade:
     return Grade.BAD if share > _MOST and count >= _FEW_ROWS else Grade.WARNING
 
 
-def judge_rules(epochs: Sequence[EpochCounts], head: CheckpointMetadata | None, last_failure: str | None) -> Finding:
+def judge_rules(
+    epochs: Sequence[EpochCounts],
+    head: CheckpointMetadata | None,
+    last_failure: str | None,
+    now_ms: int,
+    failing: Since | None = None,
+) -> Finding:
     """Return what the quality gate said of the newest epochs.
 
     Args:
         head: the newest completed epoch. last_failure: reason of the epoch after it, if that failed.
+        failing: since when epochs fail.
     """
     if last_failure in _GATE_REASONS:
-        return Finding(Grade.BAD, "the quality gate refused the last epoch")
+        return Finding(Grade.BAD, "the quality gate refused the last epoch", failing)
     results = [] if head is None else [(one.sink, rule) for one in head.verdict.verdicts for rule in one.expectations]
     if not results:
         return Finding(Grade.UNKNOWN, "no rule checks the rows")
     unmet = [f"sink {sink}: {rule.describe()}" for sink, rule in results if not rule.success]
     met = f"{len(results) - len(unmet)} of {counted(len(results), 'rule')} met"
     if unmet:
-        return Finding(Grade.WARNING, f"{met}: {unmet[0]}")
-    warned = sum(one.quality == VerdictStatus.WARNING.value for one in epochs)
+        return Finding(Grade.WARNING, f"{met}: {unmet[0]}", _warned_since(epochs, now_ms))
+    warned = sum(one.quality == _WARNING for one in epochs)
     earlier = f"; {warned} of the last {len(epochs)} epochs had a warning" if warned else ""
     return Finding(Grade.GOOD, f"{met}{earlier}")
+
+
+def _warned_since(epochs: Sequence[EpochCounts], now_ms: int) -> Since | None:
+    """Return the first of the newest epochs that had a warning, without one that met all rules between them."""
+    first = None
+    for one in reversed(epochs):
+        if one.quality == _WARNING:
+            first = one
+        elif one.quality != _SKIPPED:
+            break
+    return None if first is None else _since(first, now_ms)

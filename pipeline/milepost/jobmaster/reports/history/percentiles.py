@@ -45,12 +45,16 @@ def percentiles_of(epochs: Sequence[EpochFigures]) -> dict[str, Percentiles]:
 
 def _percentiles(values: Sequence[int]) -> Percentiles:
     """Args: values: ascending, at least one."""
-    p50, p90, p95, p99 = (_percentile(values, share) for share in (0.5, 0.9, 0.95, 0.99))
+    p50, p90, p95, p99 = (percentile(values, share) for share in (0.5, 0.9, 0.95, 0.99))
     return Percentiles(len(values), values[0], p50, p90, p95, p99, values[-1])
 
 
-def _percentile(values: Sequence[int], share: float) -> float:
-    # Values 10, 20, 40 and share 0.75: position 1.5, halfway between 20 and 40, so 30.
+def percentile(values: Sequence[int], share: float) -> float:
+    """Return a percentile, interpolated between values: of 10, 20 and 40 the share 0.75 is 30.
+
+    Args:
+        values: ascending, at least one. share: 0 to 1.
+    """
     position = share * (len(values) - 1)
     below = math.floor(position)
     above = min(below + 1, len(values) - 1)

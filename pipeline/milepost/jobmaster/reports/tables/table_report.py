@@ -7,7 +7,7 @@ and stored figures. `sample.py` reads the table itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -18,6 +18,7 @@ from milepost.errors import CheckpointError, NotFound, StateCorrupt, StoreUnavai
 from milepost.jobmaster.figures.epoch_rows import EpochRow
 from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.tables.late_rows import late_on_the_way
 from milepost.jobmaster.reports.tables.reader_code import reader_code
 from milepost.jobmaster.reports.tables.sample import TableSample, table_sample
 from milepost.jobmaster.reports.tables.table_files import recorded_files
@@ -82,6 +83,7 @@ class TableEpoch:
 
     Attributes:
         rows: of its commit, deletes included. table_rows: of the whole table after it.
+        late_rows: as in `TableHealth`.
         age_ms: age of the job's event time when the epoch completed: how old the newest complete rows were.
     """
 
@@ -90,6 +92,7 @@ class TableEpoch:
     completed: str | None
     rows: int | None
     table_rows: int | None
+    late_rows: int | None
     rules: int | None
     rules_met: int | None
     age_ms: int | None
@@ -259,12 +262,14 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
         figures = stored.nodes(rows)
     except (NotFound, StoreUnavailable) as error:  # epochs merge these rows at this moment
         return [], [error.message]
-    sinks = (figures.get((row.checkpoint_id, row.timeline), NodeFigures()).sinks for row in reversed(rows))
-    return [_epoch(row, own.get(name, {})) for row, own in zip(reversed(rows), sinks, strict=True)], stored.unreadable
+    late_at = late_on_the_way(context, name)
+    shown = ((row, figures.get((row.checkpoint_id, row.timeline), NodeFigures())) for row in reversed(rows))
+    return [_epoch(row, nodes, name, late_at) for row, nodes in shown], stored.unreadable
 
 
-def _epoch(row: EpochRow, own: Mapping[str, Any]) -> TableEpoch:
-    age_ms = None
+def _epoch(row: EpochRow, nodes: NodeFigures, name: str, late_at: Collection[str]) -> TableEpoch:
+    own, age_ms = nodes.sinks.get(name, {}), None
+    late = [figures.get("late_rows") for uid, figures in nodes.operators.items() if uid in late_at]
     if row.lag_ms is not None and row.end_time is not None and row.trigger_time is not None:
         age_ms = max(0, row.lag_ms + row.end_time - row.trigger_time)
     return TableEpoch(
@@ -273,6 +278,7 @@ def _epoch(row: EpochRow, own: Mapping[str, Any]) -> TableEpoch:
         completed=None if row.end_time is None else iso_ms(row.end_time),
         rows=own.get("rows"),
         table_rows=own.get("table_rows"),
+        late_rows=sum(rows or 0 for rows in late) if own else None,
         rules=own.get("rules"),
         rules_met=own.get("rules_met"),
         age_ms=age_ms,
