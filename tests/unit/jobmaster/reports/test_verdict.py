@@ -9,6 +9,8 @@ import pytest
 
 from milepost.errors import CheckpointError, QualityGateFailed
 from milepost.jobmaster import Condition, Session, Since
+from milepost.jobmaster.figures.row import day_of
+from milepost.jobmaster.reports.health.past_epochs import past_epochs
 from milepost.jobmaster.reports.health.verdict import (
     EpochCounts,
     Grade,
@@ -20,6 +22,7 @@ from milepost.views import since_text
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.jobs.stored_figures import epoch_rows, store_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
@@ -144,6 +147,19 @@ def test_a_job_is_stale_since_the_age_of_its_tables_reached_the_limit() -> None:
     assert finding.since == Since(time="1970-01-02T06:30:00.000+00:00", age_ms=90 * MINUTE_MS)
     assert since_text(finding.since) == "since 06:30 UTC (1 h 30 min)"
     assert judge_freshness(past, HealthSpec(max_age=timedelta(hours=3)), 32 * HOUR_MS, None).since is None
+
+
+@pytest.mark.parametrize(("step_ms", "count", "days"), [(MINUTE_MS, 5_000, 2), (HOUR_MS, 100, 3)])
+def test_the_past_has_three_days_or_two_with_enough_epochs(tmp_path: Path, step_ms: int, count: int, days: int) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 1)
+    state = job.small.context.head().state
+    newest = state.head()
+    assert newest is not None
+    rows = [*epoch_rows(count, newest.completed_time_ms, step_ms, version=1, status="aborted")]
+    store_rows(job.small.context, rows)
+    read = sorted({day_of(row["end_time"]) for row in rows})[-days:]
+    aborted = past_epochs(job.small.context, state).aborted
+    assert len(aborted) == sum(day_of(row["end_time"]) in read for row in rows)
 
 
 def test_epochs_fail_since_the_first_failure_after_the_last_success_or_resume(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ from milepost.jobmaster.reports.health.verdict import EpochCounts, epoch_counts
 from milepost.protocol.records import NO_CHECKPOINT, ManifestState
 from milepost.protocol.retention import timeline_ancestry
 
-MAX_DAYS = 3
-"""Days of stored figures that are read, newest first. An hourly job has 72 epochs in them."""
+MAX_DAYS, MIN_DAYS, ENOUGH = 3, 2, 1_440
+"""Days of stored figures that are read, newest first. An hourly job has 72 epochs in three of them.
+
+Two are read if they have enough epochs. They have a whole day at least, because only the newest one is incomplete.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,13 @@ def past_epochs(context: JobContext, state: ManifestState) -> PastEpochs:
 def _days(context: JobContext, state: ManifestState) -> Sequence[Sequence[EpochRow]]:
     if state.timeline().head == NO_CHECKPOINT and not state.failures.last_checkpoint:
         return ()
+    days: list[Sequence[EpochRow]] = []
     try:
-        return list(islice(StoredRows(context.store).epochs(), MAX_DAYS))
+        for rows in islice(StoredRows(context.store).epochs(), MAX_DAYS):
+            days.append(rows)
+            if len(days) >= MIN_DAYS and sum(map(len, days)) >= ENOUGH:
+                break
+        return days
     except StoreUnavailable:  # also while epochs merge these days; the retained epochs are known
         return ()
 
