@@ -22,6 +22,7 @@ from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost.language.spark_remote import parse_remote
 from milepost.sinks.staging.table_staging import TableStaging
+from milepost.spark.driver import compat
 from milepost.spark.driver.engines import connect
 from milepost.spark.driver.runner import SparkEpochRunner
 from milepost_testkit import wording
@@ -155,8 +156,12 @@ def test_a_job_goes_from_a_server_to_a_cluster_and_back(server: ConnectServer, t
 
 
 @pytest.mark.deep
-def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(server: ConnectServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("since", [(4, 2), (99, 0)], ids=["checked", "unchecked before Spark 4.2"])
+def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(
+    since: tuple[int, int], server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A server's job outlives its client; held slots would keep every later epoch waiting for ever."""
+    monkeypatch.setattr(compat, "OPERATION_STATUSES", since)
     job = HeldJob(tmp_path, server)
     job.land(1, 2)
     running = job.start()

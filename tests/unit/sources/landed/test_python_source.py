@@ -12,6 +12,7 @@ from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, So
 from milepost.jobmaster.landing.lander import Lander
 from milepost.language.types import parse_type
 from milepost.operators.process.user_code import read_function
+from milepost.sources.landed import read_limits
 from milepost.sources.landed.contract import LandedSource
 from milepost.sources.landed.python_source import open_python_source
 from milepost.storage.log.source_log import SourceLog
@@ -112,6 +113,16 @@ def test_a_stream_reader_lands_its_partitions_in_order_as_one_record(tmp_path: P
 def test_a_reader_that_fixes_its_end_is_read_up_to_it_within_its_own_limit(tmp_path: Path) -> None:
     _, landing = land(tmp_path, LIMITED)
     assert (landing.records, landing.rows, landing.end) == (3, 7, {"n": 7})
+
+
+@pytest.mark.parametrize("limits", [{"max_rows": 2}, {"max_bytes": 4}])
+def test_before_pyspark_4_2_a_limit_is_refused_and_readers_land_without_one(
+    limits: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_limits, "LIMITS", (99, 0))
+    with wording.raises(InvalidRequest):
+        opened(tmp_path, STREAM, **limits)
+    assert land(tmp_path, STREAM)[1].rows == 4
 
 
 @pytest.mark.parametrize(("limits", "records"), [({"max_rows": 2}, 4), ({"max_bytes": 4}, 7)])
