@@ -19,11 +19,12 @@ from milepost_testkit.commands.milepost_cli import Outcome
 from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.servers.spark_cluster import python_with
 from milepost_testkit.servers.stock_connect_server import stock_connect_server
-from scripts.spark.spark_versions import OLDER, interpreter, unreached, version_of
+from scripts.spark.spark_versions import interpreter, unreached, version_of
 
 pytestmark = pytest.mark.deep
 
-NEWEST = ".".join(pyspark.__version__.split(".")[:2])
+WHERE = ("session", "server")
+VERSION = "import pyspark; print(pyspark.__version__)"
 MASTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, with a core each: one can be lost."""
 
@@ -117,7 +118,7 @@ def milepost(python: Path, *words: str | Path, environment: Mapping[str, str] = 
     ran = subprocess.run(
         [python, "-m", "milepost", *words],
         env={**os.environ, "SPARK_LOCAL_HOSTNAME": "localhost", **environment},
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     return Outcome(ran.returncode, ran.stdout, ran.stderr)
 
@@ -133,30 +134,19 @@ def server_of(python: Path, folder: Path) -> Iterator[tuple[str, Mapping[str, st
         yield server.remote, {TOKEN_VARIABLE: server.token}
 
 
-@pytest.fixture(params=[*OLDER, NEWEST])
-def python(request: pytest.FixtureRequest) -> Iterator[Path]:
-    """The interpreter with one version of PySpark."""
-    if request.param == NEWEST:
-        yield Path(sys.executable)
-        return
+@contextmanager
+def python_of(minor: str) -> Iterator[Path]:
+    """The interpreter with an older version of PySpark while the block runs."""
     if (reason := unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    found = interpreter(request.param)
-    code = "import pyspark; print(pyspark.__version__)"
-    version = subprocess.run([found, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert version == version_of(request.param)
+    found = interpreter(minor)
     yield found
     for left in found.parent.parent.glob("lib/python*/site-packages/pyspark/work"):
         shutil.rmtree(left)  # what a local cluster leaves in Spark's own folder
 
 
-def assert_equals_duckdb(job: VersionedJob) -> None:
-    for table, query in EXPECTED.items():
-        assert job.check(table, query) > 0, table
-
-
 def run_with_a_lost_executor(job: VersionedJob, python: Path, environment: Mapping[str, str]) -> None:
-    """Run two epochs of different parallelism. An executor is lost in the second one."""
+    """Run two epochs of different parallelism, and lose an executor in the second one. Compare with DuckDB."""
     for parallelism in (2, 3):
         job.land()
         job.on(parallelism)
@@ -164,17 +154,45 @@ def run_with_a_lost_executor(job: VersionedJob, python: Path, environment: Mappi
             (job.folder / "lose").touch()
         ran = milepost(python, "run", job.folder / "shop.yaml", environment=environment)
         assert ran.exit_code == 0, ran.stderr
-        assert_equals_duckdb(job)
+        for table, query in EXPECTED.items():
+            assert job.check(table, query) > 0, table
     assert (job.folder / "lost").exists()
 
 
-def test_a_session_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_path: Path) -> None:
-    run_with_a_lost_executor(VersionedJob(tmp_path / "job", {"master": MASTER}), python, {})
-
-
-def test_a_server_of_each_version_makes_the_tables_of_duckdb(python: Path, tmp_path: Path) -> None:
-    with server_of(python, tmp_path) as (remote, environment):
-        job = VersionedJob(tmp_path / "job", {"remote": remote})
+def makes_the_tables_of_duckdb(python: Path, version: str, where: str, folder: Path) -> None:
+    if where == "session":
+        shown = subprocess.run([python, "-c", VERSION], capture_output=True, text=True, check=True).stdout
+        assert shown.strip() == version
+        run_with_a_lost_executor(VersionedJob(folder / "job", {"master": MASTER}), python, {})
+        return
+    with server_of(python, folder) as (remote, environment):
+        job = VersionedJob(folder / "job", {"remote": remote})
         checks = milepost(python, "doctor", job.folder / "shop.yaml", environment=environment)
-        assert f"at {remote}, {MASTER}" in checks.stdout, checks
+        assert f"Spark {version} at {remote}, {MASTER}" in checks.stdout, checks
         run_with_a_lost_executor(job, python, environment)
+
+
+# A function per version: `make test-all PART=2/6` divides functions, not their parameters.
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_pyspark_4_0_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
+    with python_of("4.0") as python:
+        makes_the_tables_of_duckdb(python, version_of("4.0"), where, tmp_path)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_pyspark_4_1_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
+    with python_of("4.1") as python:
+        makes_the_tables_of_duckdb(python, version_of("4.1"), where, tmp_path)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_pyspark_4_2_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
+    with python_of("4.2") as python:
+        makes_the_tables_of_duckdb(python, version_of("4.2"), where, tmp_path)
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_the_newest_pyspark_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
+    makes_the_tables_of_duckdb(Path(sys.executable), pyspark.__version__, where, tmp_path)
