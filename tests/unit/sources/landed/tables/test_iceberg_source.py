@@ -70,6 +70,7 @@ class Table:
             "shop.orders",
             branch,
             lambda url: open_store(StoreConfig(url)),
+            StoreConfig("file:///"),
         )
 
     def append(self, *keys: int, branch: str = "main") -> int:
@@ -242,6 +243,7 @@ def test_the_tables_of_milepost_are_read_by_their_mapping_of_names(tmp_path: Pat
             "shop.totals",
             "main",
             lambda url: open_store(StoreConfig(url)),
+            StoreConfig("file:///"),
         )
     )
     log.land()
@@ -549,6 +551,7 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_secrets(tmp_path: Path
         "shop.orders",
         "main",
         lambda url: open_store(StoreConfig(url)),
+        StoreConfig("file:///"),
     )
     with pytest.raises(SourceUnreachable) as refused:
         source.identity()

@@ -90,6 +90,7 @@ class IcebergOrders:
             "shop.orders",
             "main",
             lambda url: open_store(StoreConfig(url)),
+            StoreConfig("file:///"),
         )
 
 

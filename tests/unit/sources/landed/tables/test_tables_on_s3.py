@@ -130,7 +130,7 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
 
     def open_orders() -> IcebergSource:
         return open_iceberg_source(
-            READING, catalog, lake.config.table_name, "main", lambda url: open_store(replace(used, url=url))
+            READING, catalog, lake.config.table_name, "main", lambda url: open_store(replace(used, url=url)), used
         )
 
     log = TableLog(open_orders, lambda url: replace(used, url=url))
