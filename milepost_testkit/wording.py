@@ -46,7 +46,7 @@ PLACEHOLDERS = (
     (r"\b\d+-\d{19}\b", "{version}"),
     (r"\bin \d+(?:\.\d+)?(ms|s|µs)\b", r"in {time}\1"),
     (r"\bin \d+\.\d+ s\b", "in {time} s"),
-    (r"\bsince (checkpoint \d+, )?(?:[\d -]*\d\d:\d\d|\{time\}) UTC \([^)]+\)", r"since \1{clock} ({age})"),
+    (r"\bsince (checkpoint \d+, )?(?:[\d -]*\d\d:\d\d|\{time\})\s+UTC\s+\([^)]+\)", r"since \1{clock} ({age})"),
     (r"\bfresh(\s+)[\d,.]+ (?:d|h|min|s|ms)\b[^()]*\([^)]*\)", r"fresh\1{age}"),
     (r"\bfor another \d+ (s|ms)\b", r"for another {time} \1"),
     (r"\bon [\w.-]+ \(pid \{pid\}\)", "on {host} (pid {pid})"),
