@@ -77,7 +77,7 @@ def check(
     uids = [node.uid for node in graph.stateful]
     marks = ((uid, at, watermarks.of_node(uid, lineage)) for uid in uids for at, lineage in checkpoints.items())
     every = {
-        **_tables(captured, schemas, checkpoints),
+        **_tables(graph, captured, schemas, checkpoints),
         "began": _began(graph, watermarks, checkpoints),
         "mark": _marks(marks, ("node", "upto", "watermark_us")),
     }
@@ -119,7 +119,7 @@ def hold_same(
 
     Raises: Broken.
     """
-    with _registered(_tables(captured, schemas, dict(enumerate(lineages)))) as db:
+    with _registered(_tables(graph, captured, schemas, dict(enumerate(lineages)))) as db:
         for operator in spec.operators:
             node, place = graph.nodes[operator.uid], Place(graph, operator.uid, {})
             if node.output_kind != "retract" or node.retracts:
@@ -148,7 +148,7 @@ def has_late_rows(
     sliding = [
         (law, place) for node, law in laws if isinstance(law, SlidingLaw) for place in _places(graph, node, schemas)
     ]
-    with _registered({**_tables(captured, schemas, checkpoints), "began": began}) as db:
+    with _registered({**_tables(graph, captured, schemas, checkpoints), "began": began}) as db:
         return any(db.execute(place.at_each(law.late_for_some(place))).fetchall() for law, place in sliding)
 
 
@@ -302,10 +302,14 @@ def _registered(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConne
 
 
 def _tables(
-    captured: Captured, schemas: Mapping[str, pa.Schema], checkpoints: Mapping[int, tuple[int, ...]]
+    graph: JobGraph,
+    captured: Captured,
+    schemas: Mapping[str, pa.Schema],
+    checkpoints: Mapping[int, tuple[int, ...]],
 ) -> dict[str, pa.Table]:
     """Return the tables of each node's rows, and of the epochs that led to each checkpoint."""
-    rows = {node: _table(captured, node, schema) for node, schema in schemas.items()}
+    deleting = {node.uid for node in graph.nodes.values() if node.deletes}
+    rows = {node: _table(captured, node, schema, node in deleting) for node, schema in schemas.items()}
     return {**rows, "lineage": _lineage(checkpoints, 0)}
 
 
@@ -322,11 +326,14 @@ def _places(graph: JobGraph, node: Node, schemas: Mapping[str, pa.Schema]) -> li
     return [Place(graph, node.uid, _types(schemas[name]), at) for at, name in enumerate(read)]
 
 
-def _table(captured: Captured, node: str, schema: pa.Schema) -> pa.Table:
+def _table(captured: Captured, node: str, schema: pa.Schema, deletes: bool) -> pa.Table:
+    """Return a node's rows; an empty table if it never had one."""
     found = captured.table(node)
     if found is not None:
         return found
     more = [pa.field(name, pa.int64()) for name in (EPOCH, STAMP, ORDER)]
+    if deletes and DELETED_COLUMN not in schema.names:
+        more.append(pa.field(DELETED_COLUMN, pa.bool_()))
     return pa.schema([*schema, *more]).empty_table()
 
 

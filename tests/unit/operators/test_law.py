@@ -543,6 +543,14 @@ def test_what_fired_without_a_source_that_was_idle_is_late_also_in_a_replay_with
     assert plane.captured.rows("pairs.late.b") == 2 * 3, "190 fired without it"
 
 
+def test_a_node_that_never_had_a_row_keeps_the_law(tmp_path: Path) -> None:
+    """Also one whose rows may be deleted."""
+    absent = {"uid": "absent", "kind": "join", "inputs": ["a", "a"], "key": ["k"], "how": "anti"}
+    history = History(tmp_path, absent, BUSIEST | {"inputs": ["absent"], "key": [], "order_by": ["v"]})
+    history.epoch()
+    history.check()
+
+
 def test_a_step_of_zero_is_one_plain_epoch() -> None:
     """What shrinking ends at is what a person would try first."""
     assert Step.read(0, ((),), cuts=False) == Step(0, ((),), EpochOptions())
