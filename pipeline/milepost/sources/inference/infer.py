@@ -1,4 +1,4 @@
-"""Propose a source from a bounded sample: list, recognise the format, decide types, and read it by its own reader."""
+"""Propose a file source from a bounded sample of its files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from milepost.sources.inference.files import FoundFiles, find_files, format_of, 
 from milepost.sources.inference.json_types import JsonFields
 from milepost.sources.inference.parquet_types import parquet_columns, stored_schema
 from milepost.sources.inference.proposal import ProposedColumn, ProposedSource, SampleSize, refused, shown
-from milepost.sources.inference.reading import MAX_ROWS, ReadSample, SampleFiles, read_sample
+from milepost.sources.inference.reading import ReadSample, SampleFiles, read_sample
 from milepost.sources.inference.text_heads import TextHead, first_bytes, read_head
 from milepost.sources.inference.text_types import STRING, classify, decide, has_decimal_comma
 from milepost.sources.planning import list_objects
@@ -25,7 +25,7 @@ from milepost.storage import open_store
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """Columns, reader options and rows of a sample. `bytes`: that were read of the files, decompressed."""
+    """Columns, reader options and rows of a sample. `bytes`: how many were read, of text decompressed."""
 
     read: ReadSample
     options: dict[str, Any]
@@ -35,7 +35,7 @@ class _Sampled:
 
 
 def infer_source(store: ObjectStore, path: str, named: str) -> ProposedSource:
-    """Propose a source that reads a path. Reads up to 4 MB of text, or 50,000 rows, of up to 10 files.
+    """Propose a source that reads a path. Reads up to 4 MiB of text, or 50,000 Parquet rows, of up to 10 files.
 
     Args:
         store: of the files. path: relative to it: a file, a pattern with `*`, or a folder ("" is the root).
@@ -90,7 +90,7 @@ def _parquet(store: ObjectStore, found: FoundFiles) -> _Sampled:
     columns = _declarable(parquet_columns(schemas))
     files = SampleFiles(store, sample, {})
     read = read_sample("parquet", {}, columns, files)
-    return _Sampled(read, {}, {}, sum(obj.size for obj in sample), read.rows.num_rows < MAX_ROWS)
+    return _Sampled(read, {}, {}, sum(obj.size for obj in sample), read.is_whole)
 
 
 def _text(store: ObjectStore, found: FoundFiles, format_: str) -> _Sampled:

@@ -47,7 +47,7 @@ class EventTimeCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SampleSize:
-    """How much was read of how much. `is_complete`: the sample is all there is."""
+    """The size of the sample, and of all files. `is_complete`: every row of every file was read."""
 
     files: int
     all_files: int

@@ -16,7 +16,7 @@ from milepost.sources.inference.proposal import ProposedColumn, refused, shown
 from milepost.sources.inference.text_types import STRING
 
 MAX_ROWS = 50_000
-"""Rows of each file that are read at most."""
+"""Rows of each Parquet file that are read at most, in whole batches. Text is limited by its bytes (`HEAD_BYTES`)."""
 
 _MAX_BAD_RATIO = 0.1
 _NAME = "sample"
@@ -46,22 +46,26 @@ class ReadSample:
     Attributes:
         columns: as declared, after corrections. rows: in their types.
         bad_records: how many records it refused, and why the first one, as one line; None: none.
+        is_whole: whether no file has more rows than were read.
     """
 
     columns: tuple[ProposedColumn, ...]
     rows: pa.Table
     bad_records: str | None
+    is_whole: bool
 
 
 def read_sample(
     format_: str, options: Mapping[str, Any], columns: Sequence[ProposedColumn], files: SampleFiles
 ) -> ReadSample:
-    """Read the sample, and replace a type that the reader refuses for a value: by string, or by no declaration.
+    """Read the sample in the proposed types. A column with a value that the reader refuses becomes a string, or is not
+    declared, and the sample is read again.
 
     Raises:
         InvalidRequest: no column is left, or records cannot be read in any type.
     """
     columns = tuple(columns)
+    most_rows = MAX_ROWS if format_ == "parquet" else None
     while True:
         declared = [column for column in columns if column.type is not None]
         if not declared:
@@ -70,15 +74,15 @@ def read_sample(
         reader = build_reader(_NAME, _spec(format_, options, declared))
         culprit: BadRecord | None = None
         try:
-            rows, bad = _read(reader, files, _rows_of)
+            rows, bad, is_whole = _read(reader, files, _rows_of, most_rows)
         except BadRecord as error:
             culprit = error
             if error.column is None and not isinstance(error, BadObject):
-                rows, bad = _salvaged(reader, files)
+                rows, bad, is_whole = _salvaged(reader, files, most_rows)
                 culprit = next((one for one in bad if one.column is not None), None)
         if culprit is None:
             _require_few(bad, rows.num_rows, files)
-            return ReadSample(columns, rows, _summary(bad, rows.num_rows, files))
+            return ReadSample(columns, rows, _summary(bad, rows.num_rows, files), is_whole)
         if culprit.column not in [column.name for column in declared]:
             raise refused(f"{files.describe(culprit)}.", "Correct the file, or choose others by a pattern.")
         columns = tuple(
@@ -121,28 +125,38 @@ def _salvaged_of(reader: ObjectReader, files: SampleFiles, obj: SourceObject) ->
     return reader.salvage_part(files.store, whole_object(obj))
 
 
-def _salvaged(reader: ObjectReader, files: SampleFiles) -> tuple[pa.Table, list[BadRecord]]:
+def _salvaged(
+    reader: ObjectReader, files: SampleFiles, most_rows: int | None
+) -> tuple[pa.Table, list[BadRecord], bool]:
     try:
-        return _read(reader, files, _salvaged_of)
+        return _read(reader, files, _salvaged_of, most_rows)
     except BadObject as error:
         raise refused(f"{files.describe(error)}.", "Correct the file, or choose others by a pattern.") from error
 
 
-def _read(reader: ObjectReader, files: SampleFiles, rows_of: _Rows) -> tuple[pa.Table, list[BadRecord]]:
-    """Read up to `MAX_ROWS` rows of each file. Raises: as the reader."""
+def _read(
+    reader: ObjectReader, files: SampleFiles, rows_of: _Rows, most_rows: int | None
+) -> tuple[pa.Table, list[BadRecord], bool]:
+    """Return rows, bad records and whether these are all of every file. Raises: as the reader.
+
+    Args:
+        most_rows: of each file, after which no further batch is read; None: all.
+    """
     batches: list[pa.RecordBatch] = []
     bad: list[BadRecord] = []
+    is_whole = True
     for obj in files.objects:
         count = 0
         for item in rows_of(reader, files, obj):
+            if most_rows is not None and count >= most_rows:
+                is_whole = False
+                break
             if isinstance(item, BadRecord):
                 bad.append(item)
                 continue
             batches.append(item)
             count += item.num_rows
-            if count >= MAX_ROWS:
-                break
-    return pa.Table.from_batches(batches, schema=reader.schema), bad
+    return pa.Table.from_batches(batches, schema=reader.schema), bad, is_whole
 
 
 def _summary(bad: Sequence[BadRecord], rows: int, files: SampleFiles) -> str | None:

@@ -14,7 +14,7 @@ from milepost.sources.inference.proposal import refused
 from milepost.sources.kernel.streams import ObjectBody, ObjectStream, RangeReader
 
 HEAD_BYTES = 4 << 20
-"""Text of each file that is read at most."""
+"""Decompressed bytes of each text file that are read at most."""
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -26,8 +26,8 @@ class TextHead:
     Attributes:
         key: of the file.
         text: decoded, with the byte order mark.
-        encoding: utf-8, or utf-16 if the file has the byte order mark of it.
-        is_whole: whether it is the whole text.
+        encoding: `utf-16` if the file begins with its byte order mark, otherwise `utf-8`.
+        is_whole: whether `text` is the whole file.
     """
 
     key: str

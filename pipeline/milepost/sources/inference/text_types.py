@@ -19,10 +19,10 @@ from milepost.sources.inference.proposal import shown
 STRING = parse_type("string")
 _MAX_DIGITS = 38
 _FLOAT_DIGITS = 15
-"""Every decimal number with so many digits is read from a float64 as it was written."""
+"""A decimal number of up to this many digits survives a float64 unchanged."""
 
 _FEW_TEXTS, _MOST = 3, 0.9
-"""So few texts among so large a share of numbers or times may stand for null."""
+"""Up to `_FEW_TEXTS` distinct other values may mean null, if at least `_MOST` of all are of one kind."""
 
 _DAY = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _CLOCK = r"[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
