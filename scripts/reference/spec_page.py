@@ -113,7 +113,7 @@ def _spark_names() -> str:
 
 
 def _canonical(name: str) -> str:
-    text = {"array": "array<T>", "dec": "decimal(p,s)", "numeric": "decimal(p,s)"}
+    text = {"array": "list<T>", "dec": "decimal(p,s)", "numeric": "decimal(p,s)"}
     return text.get(name) or str(parse_type(name))
 
 
