@@ -28,9 +28,11 @@ RELEASE = Environment(
 )
 DIST = ROOT / "dist"
 PRODUCT = "pipeline/"
-"""What of the repository is the product. An sdist also has these files and the metadata that is made of them."""
+"""Folder of the package."""
 
-BESIDE = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml")
+OTHER_FILES = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml")
+"""Files that an sdist has in addition to the package and the metadata that is made of them."""
+
 _MADE = frozenset({"PKG-INFO", ".gitignore"})
 
 
@@ -70,7 +72,7 @@ def release(*, trial: bool) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="milepost-release-") as folder:
         first, second = (_built(Path(folder) / name) for name in ("first", "second"))
         check_equal(first, second)
-        tracked = _git("ls-files", PRODUCT, *BESIDE).splitlines()
+        tracked = _git("ls-files", PRODUCT, *OTHER_FILES).splitlines()
         sdist, wheel = first
         check_contents(sdist, wheel, tracked)
         _run(RELEASE.python, "-m", "twine", "check", "--strict", sdist, wheel)
@@ -98,7 +100,7 @@ def check_equal(first: Iterable[Path], second: Iterable[Path]) -> None:
     """Require that two builds made the same bytes. Raises NotReleasable."""
     for one, other in zip(first, second, strict=True):
         if one.read_bytes() != other.read_bytes():
-            raise NotReleasable(f"two builds of one commit differ in {one.name}: it depends on the place or the time")
+            raise NotReleasable(f"two builds of one commit differ in {one.name}: it depends on the folder or the time")
 
 
 def check_contents(sdist: Path, wheel: Path, tracked: Iterable[str]) -> None:
@@ -112,7 +114,7 @@ def check_contents(sdist: Path, wheel: Path, tracked: Iterable[str]) -> None:
         raise NotReleasable(f"{wheel.name} has no LICENSE")
     with tarfile.open(sdist) as sources:
         packed = {name.partition("/")[2] for name in sources.getnames()}
-    _require_same(sdist, packed - _MADE, {f"{PRODUCT}{name}" for name in product} | {*BESIDE})
+    _require_same(sdist, packed - _MADE, {f"{PRODUCT}{name}" for name in product} | {*OTHER_FILES})
 
 
 def _require_same(archive: Path, found: set[str], expected: set[str]) -> None:

@@ -35,7 +35,7 @@ EXTRAS: dict[str, dict[str, str]] = {
 SUPPORTED: dict[str, tuple[str, str]] = {"apache-airflow": ("3.3", "4"), "pyspark": ("4.0", "5")}
 """Distribution -> the first supported version and the first unsupported one above, as in pyproject.toml.
 
-The other ranges are left to pip. These two are often part of an image that somebody else builds.
+The other ranges are left to pip. These two are often part of an image that another team builds.
 """
 
 
@@ -79,7 +79,7 @@ def unsupported_libraries(extra: str) -> dict[str, str]:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version: (4, 1) of "4.1.0-amzn-1", whose third part is left out."""
+    """Return major and minor number of a version: (4, 1) of "4.1.0-amzn-1"."""
     return tuple(int(digits[0]) for part in version.split(".")[:2] if (digits := re.match(r"\d+", part)))
 
 
@@ -112,7 +112,7 @@ def require(extra: str, what: str) -> None:
 
 
 def require_supported(extra: str, what: str) -> None:
-    """Refuse to continue with an unsupported version of a library. One that is not installed is no obstacle.
+    """Refuse an unsupported version of a library of an extra. A library that is not installed is not refused.
 
     Raises:
         EnvironmentUnusable: a version is not supported.

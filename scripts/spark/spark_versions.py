@@ -1,7 +1,7 @@
 """Builds an environment per older PySpark that Milepost supports: `python -m scripts.spark.spark_versions`.
 
-Each has one PySpark of its own, 500 MB, and everything else from `.venv`. Only where no package index answers it is not
-built, and the reason is stored: the last line of `make test-all` states it. A failure with an answer is a failure.
+Each has a PySpark of its own, 500 MB, and everything else from `.venv`. If no package index answers, none is built, and
+the last line of `make test-all` states the reason. Any other failure to build fails the run.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The cache may be deleted at any time. One file per spec path holds the last resu
 
     key = sha256(code hash, sqlglot version, path, text); a change of any of them is a miss
 
-The SQL file of a job, and the compiled spec that it continues, are compared by their digest, which the result holds.
+The SQL file of a job and its compiled spec are compared by a digest of both, which the result has.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ParsedSpec:
     Attributes:
         key: hex SHA-256 of all inputs, see `_key`. problem: the error of the graph; "" if it is valid.
         text: text of the spec, compiled if it has SQL. sql: name of its file, or "". compiled: name of the compiled
-            spec that it continues, or "". sql_hash: digest of both, as in `SqlText`, or "".
+            spec whose steps it reuses, or "". sql_hash: digest of both, as in `SqlText`, or "".
         spec: the validated spec as JSON text, because canonical JSON would sort its columns. spec_hash: as in the job.
     """
 

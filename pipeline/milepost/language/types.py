@@ -33,7 +33,7 @@ SPARK_NAMES = {
     "timestamp_ntz": "timestamp[us]",
     "array": "list",
 }
-"""Type name in Spark, in lower case -> name in the canonical text. All other names are equal in both."""
+"""Type name in Spark, in lower case -> canonical name. Names that are not listed are the same in both."""
 _INSTEAD = {
     **dict.fromkeys(("char", "str", "text", "varchar"), "string"),
     **dict.fromkeys(("bytea", "bytes"), "binary"),
@@ -88,7 +88,7 @@ class ColumnType:
 
 
 def parse_type(text: object) -> ColumnType:
-    """Parse a column type, in Arrow's or in Spark's names. Upper and lower case are equal, but in names of fields.
+    """Parse a column type, in Arrow's or in Spark's names. Case matters only in names of fields.
 
     Raises:
         ValueError: the text is not a type; the message contains the grammar.

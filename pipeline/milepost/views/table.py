@@ -42,16 +42,16 @@ _DIGEST = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 
 
 def table_view(
-    report: TableReport, known: TableState | None = None, *, with_values: bool = True, with_bounds: bool = True
+    report: TableReport, state: TableState | None = None, *, with_values: bool = True, with_bounds: bool = True
 ) -> View:
     """Return the document of a table.
 
     Args:
-        known: its state as the job's health has it; None: without how fresh the job is.
+        state: as the job's health has it; None: computed from the report, without how fresh the job is.
         with_values: whether it has data values. with_bounds: whether it has the bounds of rules, which the spec has.
     """
-    current = state_of_report(report) if known is None else known
-    state = Text(current.word, grade_meaning(current.grade))
+    state = state_of_report(report) if state is None else state
+    badge = Text(state.word, grade_meaning(state.grade))
     sections = [Section(facts=tuple(_facts(report)))]
     if report.waits is not None:
         sections.append(
@@ -66,11 +66,7 @@ def table_view(
         sections.append(Section("Newest files", tables=(_files(report),)))
     sections.append(sample_section(report.sample, report.problem, with_values=with_values))
     sections += [Section(f"Read it with {engine}", source=code, fold=Fold.CODE) for engine, code in report.code.items()]
-    return View(
-        f"table {report.sink} of {report.job}",
-        (state,),
-        tuple(sections),
-    )
+    return View(f"table {report.sink} of {report.job}", (badge,), tuple(sections))
 
 
 def _facts(report: TableReport) -> Iterator[Fact]:

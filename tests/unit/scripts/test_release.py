@@ -12,7 +12,7 @@ import pytest
 from scripts import release
 from scripts.release import NotReleasable, check_changelog, check_contents, check_equal
 
-TRACKED = ("pipeline/milepost/__init__.py", "pipeline/milepost/page.css", *release.BESIDE)
+TRACKED = ("pipeline/milepost/__init__.py", "pipeline/milepost/page.css", *release.OTHER_FILES)
 INFO = "milepost-1.0.dist-info"
 
 

@@ -1,4 +1,4 @@
-"""Write the new job of `milepost init --from`, which reads existing files."""
+"""Write the new job of `milepost init --from`, which reads the user's files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TABLE = "records"
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NO_TEXT = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null"])
-"""Plain words that YAML does not read as text."""
+"""Words that some YAML parsers do not read as text."""
 
 _NO_NAME = re.compile(r"[ ,;{}()\n\t=]+")
-"""Characters that a Delta table allows in no name."""
+"""Characters that Delta does not allow in column names."""
 
 _MAX_NOTE_COLUMN = 48
 
@@ -60,7 +60,7 @@ def write_proposed_job(
 
 
 def sample_text(source: ProposedSource) -> str:
-    """Return how much was read of how much."""
+    """Return the size of the sample and of all files, as text."""
     size = source.sample
     files = f"{size.files:,} of {size.all_files:,} files" if size.all_files > 1 else "the file"
     rows = f"{size.rows:,} rows"
@@ -126,7 +126,7 @@ class _Spec:
         lines = [
             "-- All rows of the files. `milepost lint` explains each statement.",
             f"CREATE STREAMING TABLE {TABLE} AS",
-            f"SELECT\n  {_separated(self._selected())}",
+            "SELECT\n  " + ",\n  ".join(self._selected()),
             f"FROM {in_sql(self._source_name)};",
         ]
         key, time = self._key_and_time()
@@ -277,10 +277,6 @@ def _renamed(names: Sequence[str]) -> dict[str, str]:
 
 def _sql_name(name: str) -> str:
     return in_sql(name) if _PLAIN.fullmatch(name) else f"`{name}`"
-
-
-def _separated(names: Sequence[str]) -> str:
-    return ",\n  ".join(names)
 
 
 def _noted(line: str, note: str, width: int = 0) -> str:

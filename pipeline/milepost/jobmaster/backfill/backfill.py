@@ -129,7 +129,7 @@ class Backfills:
         """Replay recorded input with the current code, and replace the live timeline by the result.
 
         Args:
-            approved: of the plan: `backfills.plan(from_).approved`. decision: for the history.
+            approved: of the plan: `backfills.plan(from_).approved`. decision: who decided and why, for the history.
         Raises: as `Backfill.replay`; before it starts, as `plan`. PlanOutdated: what the plan assumes has changed.
         """
         require_stores(self._context)

@@ -40,7 +40,7 @@ class Session:
         return Actor(kind, self.person or None, dag_id=self.run.dag_id, run_id=self.run.run_id)
 
     def decision(self, why: str) -> Decision:
-        """Return a decision of who acts. why: what was typed, or what made it necessary."""
+        """Return a decision of this session's actor. why: the command, or what made the act necessary."""
         return Decision(self.actor, why)
 
     @classmethod

@@ -60,7 +60,7 @@ class Incarnations:
 
         Args:
             expected_head: cancel only at this checkpoint. session: None for a new one of the command line.
-            decision: for the history.
+            decision: who decided and why, for the history.
         Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: HeadMoved: the head is not the expected one. Also errors of the clean-up; the job is CANCELED
             nevertheless, and the message says so.
@@ -85,7 +85,7 @@ class Incarnations:
         """Open the next incarnation. The outcome is ``started`` or ``already_running``.
 
         Args:
-            decision: for the history.
+            decision: who decided and why, for the history.
         Raises: JobNotRunnable: the job is FAILED. Also errors of the clean-up.
         """
         self.finish_clean_up(session)

@@ -39,7 +39,7 @@ class Lifecycle:
 
         Args:
             expected: abort only this checkpoint; None for any. session: None for a new one of the command line.
-            decision: for the history.
+            decision: who decided and why, for the history.
         Raises: Fenced: the epoch's driver took a new token during each of several attempts.
         """
         session = session or Session.cli()
@@ -91,7 +91,7 @@ class Lifecycle:
         """Clear FAILED after its cause is fixed.
 
         Args:
-            session: None for a new one of the command line. decision: for the history.
+            session: None for a new one of the command line. decision: who decided and why, for the history.
         Raises: JobNotRunnable: the job has ended.
         """
         session = session or Session.cli()

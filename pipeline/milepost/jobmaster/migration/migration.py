@@ -99,7 +99,7 @@ class Migrations:
         """Copy the head's rows to the new table, and switch the sink to it.
 
         Args:
-            plan: approved by a person. decision: for the history.
+            plan: approved by a person. decision: who decided and why, for the history.
         Raises:
             PlanOutdated, CommitConflict: the head has moved since the plan. Busy, JobNotRunnable: an epoch or a switch
                 is in progress. StateCorrupt: a file of the old table is missing. The old table stays current.

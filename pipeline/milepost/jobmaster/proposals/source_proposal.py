@@ -19,7 +19,7 @@ class SourceProposal:
     """A source and where it reads.
 
     Attributes:
-        path: for a spec in a folder directly below that of the caller.
+        path: of the files, as a spec in a subfolder of the caller's folder states it.
     """
 
     path: str

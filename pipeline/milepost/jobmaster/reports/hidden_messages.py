@@ -1,4 +1,4 @@
-"""Messages that may quote values of rows, and the text that stands in their place."""
+"""Replace messages that may quote values of rows."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ HIDDEN_MESSAGE = (
 
 _QUOTING = frozenset(reason.value for reason in QUOTING_REASONS)
 _QUOTING_ERRORS = frozenset({"InvalidRequest"})
-"""Errors of a landing that may quote rows: a source that read values which do not fit its schema."""
+"""Errors of a landing that may quote rows, such as values that do not fit the schema of a source."""
 
 
 def hide_message(reason: str | None, message: str | None) -> str | None:
-    """Return the message of a failure, or a text in its place if such a message may quote values of rows."""
+    """Return the message of a failure, or `HIDDEN_MESSAGE` if a message of this kind may quote values of rows."""
     quotes = reason in _QUOTING or reason in _QUOTING_ERRORS
     return HIDDEN_MESSAGE if quotes and message else message
 
 
 def hide_quotes(text: str) -> str:
-    """Return a text without what follows a reason whose message may quote values: `chk 3: BAD_RECORD: a` loses `a`."""
+    """Replace what follows a reason whose message may quote values: `a` in `chk 3: BAD_RECORD: a`."""
     found = [f"{name}: " for name in (*_QUOTING, *_QUOTING_ERRORS) if f"{name}: " in text]
     first = min(found, key=text.index, default="")
     return f"{text.partition(first)[0]}{first}{HIDDEN_MESSAGE}" if first else text

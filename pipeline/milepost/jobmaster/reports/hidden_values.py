@@ -1,4 +1,4 @@
-"""Documents for users who may not see data values: without the messages that may quote some."""
+"""Remove data values from documents, for users who may not see them."""
 
 from __future__ import annotations
 

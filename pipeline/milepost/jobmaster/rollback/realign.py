@@ -100,7 +100,7 @@ class Realignments:
         """Make the table show the job's head, in one commit.
 
         Args:
-            plan: approved by a person. decision: for the history.
+            plan: approved by a person. decision: who decided and why, for the history.
         Raises:
             Busy: an epoch is running. CommitConflict: the head has moved since the plan.
             StoreUnavailable, …: the decision is recorded, and the sink has yet to follow; the message says so.

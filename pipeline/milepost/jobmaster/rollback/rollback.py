@@ -101,7 +101,7 @@ class Rollbacks:
         Args:
             approved: of the plan: `rollbacks.plan(to).approved`.
             take_over: abort another session's running epoch and fence it.
-            decision: for the history; None: of the session, for no reason that is known.
+            decision: who decided and why, for the history. None: it is not stored, and the history shows the session.
         Raises:
             NotFound: the target is no longer retained. Busy: a lease is alive.
             PlanOutdated: head, tables or sinks differ from the plan. CommitConflict: the head moved during this call.

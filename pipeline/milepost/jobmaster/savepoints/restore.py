@@ -134,7 +134,7 @@ class Restores:
             from_: None continues the head. A checkpoint id rolls back to it first. Otherwise the name of a savepoint of
                 this job, or the location of any savepoint: a URL, or a path (with a ``/``) relative to the spec.
             claim: take ownership of the savepoint. It is deleted once the job and all its tables are restored.
-            session: None for a new one of the command line. decision: for the history.
+            session: None for a new one of the command line. decision: who decided and why, for the history.
         Returns: a `StartedFromSavepoint` if it started from a savepoint.
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """

@@ -204,7 +204,7 @@ class Savepoints:
 
         Args:
             savepoint: first save the checkpoint that the job ends at. If that fails, the job continues.
-            session: None for a new one of the command line. decision: for the history.
+            session: None for a new one of the command line. decision: who decided and why, for the history.
         Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: as `create`. HeadMoved: the head moved during each of several savepoints. Also errors of the clean-up;
             the job is CANCELED nevertheless, and the message says so.

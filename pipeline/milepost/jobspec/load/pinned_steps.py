@@ -1,4 +1,4 @@
-"""Keep the recorded steps of statements that have not been edited, whatever this version compiles them to.
+"""Pin unedited statements to recorded steps, whatever this version compiles them to.
 
 `compiled` of a spec names a compiled spec, such as the one that a checkpoint records. It has the tokens of its
 statements. A statement with the same tokens and the same inputs keeps the operators of that file.
@@ -67,7 +67,7 @@ def pin_steps(job: CompiledJob, value: Mapping[str, Any], name: str, text: str) 
 
 
 def _pin(job: CompiledJob, name: str, operators: list[dict[str, Any]], file: str) -> None:
-    """Give the position of a statement to its recorded operators, and warn that they are another version's."""
+    """Map recorded operators to the position of their statement, and add a warning that another version made them."""
     statement = job.statements[name]
     place = statement.line, statement.column
     uids = tuple(str(operator["uid"]) for operator in operators)

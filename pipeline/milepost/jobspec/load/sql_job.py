@@ -30,7 +30,8 @@ class SqlOrigin:
         source: the statements. spec_text: text of the spec file.
         statements: the statements by name, in the order of the text.
         positions: compiled operator -> (line, column) of the text.
-        own_operators, own_sinks: how many the spec itself has. compiled: file with the compiled spec that it continues.
+        own_operators, own_sinks: how many the spec itself has.
+        compiled: file of the compiled spec whose steps it reuses; None: none.
     """
 
     source: SqlText

@@ -12,9 +12,9 @@ class SqlText:
     """Statements, as they are compiled.
 
     Attributes:
-        file: the file that the spec names. digest: SHA-256 of its text and of `compiled`, as they were read.
+        file: the file that the spec names. digest: hex SHA-256 of its text as it was read, combined with `compiled`.
         parts: (line before its first one, file) of each part of the text, ascending.
-        compiled: text of the compiled spec whose steps continue; "" if the spec names none.
+        compiled: text of the compiled spec whose steps are reused; "" if the spec names none.
     """
 
     # parts ((0, "models/a.sql"), (4, "models/b.sql")): line 7 of the text is line 3 of models/b.sql
@@ -35,7 +35,7 @@ class SqlText:
         return hashlib.sha256((f"{text}\0{compiled}" if compiled else text).encode()).hexdigest()
 
     def with_compiled(self, compiled: str) -> SqlText:
-        """Return the statements with the compiled spec whose steps continue."""
+        """Return the statements with the compiled spec whose steps are reused."""
         return replace(self, compiled=compiled, digest=self.digest_of(self.digest, compiled))
 
     def place(self, line: int, column: int) -> tuple[str, int, int]:

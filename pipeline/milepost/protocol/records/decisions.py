@@ -44,8 +44,8 @@ class Decision:
     """Who decided on an act, and why.
 
     Attributes:
-        why: what was typed, or what made it necessary; "": it is not known.
-        act: what switched the live timeline, for such an event; "" for others.
+        why: the command, or what made the act necessary; "" if unknown.
+        act: value of the `SwitchAct` that switched the live timeline; "" for other events.
     """
 
     actor: Actor
@@ -59,5 +59,5 @@ class Decision:
 
 
 def decision_text(decision: Decision | None) -> str:
-    """Return a decision for people; "" if it is not known."""
+    """Return a decision for people; "" if it is unknown."""
     return "" if decision is None else decision.text

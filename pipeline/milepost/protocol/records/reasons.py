@@ -124,7 +124,7 @@ QUOTING_REASONS: frozenset[CheckpointFailureReason] = frozenset(
         _R.FINALIZE_CHECKPOINT_FAILURE,
     }
 )
-"""Reasons whose details may quote values of rows: the words of a parser, an operator, Spark or a database."""
+"""Reasons whose details may quote values of rows: text of a parser, an operator, Spark, a sink or a database."""
 
 RESERVED_REASONS: dict[CheckpointFailureReason, str] = {
     _R.PERIODIC_SCHEDULER_SHUTDOWN: "Airflow owns the schedule, and a paused DAG creates no run to refuse",

@@ -30,7 +30,7 @@ OPERATION_STATUSES: Release = (4, 2)
 """First version with Spark Connect's call for the states of a session's jobs."""
 
 _NUMBER = "__number"
-"""Column with a number whose hash falls to a row's receiver."""
+"""Column with a number whose hash selects a row's receiver."""
 
 _CANDIDATES_PER_RECEIVER = 16
 """How many numbers are hashed per receiver at first: usually enough to find one for each receiver."""
@@ -58,8 +58,8 @@ def to_arrow_schema(schema: StructType) -> pa.Schema:
 def exchange(frame: DataFrame, receivers: int) -> DataFrame:
     """Send each row of a frame to the task with the number in its column `subtask`, from 0 to `receivers` - 1.
 
-    Spark 4.0 can exchange rows only by the Murmur3 hash of a value. So it is given, for each receiver, a number whose
-    hash falls there. With three receivers::
+    Spark 4.0 can exchange rows only by the Murmur3 hash of a value. So each receiver has a number whose hash selects
+    it. With three receivers::
 
         subtask  number  pmod(hash(number), 3)
         0        2       0

@@ -1,4 +1,4 @@
-"""Sessions of the AWS client for catalogs, with the credentials of the table's store, and what its errors mean."""
+"""Sessions and errors of the AWS client, for catalogs that use the store's credentials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from milepost.protocol.records import StoreConfig
 from milepost.storage import is_loopback
 
 AWS_ERRORS = (BotoCoreError, ClientError)
-"""What the client of AWS raises."""
+"""Base classes of the errors of the AWS client."""
 
 _CONNECT_S, _READ_S = 5, 60
 _ATTEMPTS = 3
@@ -49,10 +49,10 @@ _UNANSWERED = frozenset(
 
 
 def aws_session(access: StoreConfig, uri: str) -> botocore.session.Session:
-    """Return a session with the credentials of a store; without any: those of the standard AWS chain.
+    """Return a session with the credentials of a store, or of the standard AWS chain if the store has none.
 
     Args:
-        uri: of the server, "" for AWS. The environment names no other server, and no proxy for this machine's loopback.
+        uri: of the server, "" for AWS. Endpoints of the environment are ignored, and proxies for a loopback server.
     """
     session = botocore.session.get_session()
     if (credentials := access.credentials) is not None:

@@ -48,8 +48,8 @@ def table(job_page: OpenedJob, sink: str) -> Response:
         report = replace(report, rules=tuple(replace(rule, bounds=None) for rule in report.rules))
     report = report if job_page.shows_values else hide_sample(report)
     health = None if status is None else (status.tables or {}).get(sink)
-    known = None if health is None else health.state
-    view = table_view(report, known, with_values=job_page.shows_values, with_bounds=with_bounds)
+    state = None if health is None else health.state
+    view = table_view(report, state, with_values=job_page.shows_values, with_bounds=with_bounds)
     return job_page.render(
         "table.html",
         None,

@@ -15,9 +15,9 @@ from milepost.protocol.records import NO_CHECKPOINT, ManifestState
 from milepost.protocol.retention import timeline_ancestry
 
 MAX_DAYS, MIN_DAYS, ENOUGH = 3, 2, 1_440
-"""Days of stored figures that are read, newest first. An hourly job has 72 epochs in three of them.
+"""Days of stored figures that are read, newest first: three, or two if they have `ENOUGH` epochs.
 
-Two are read if they have enough epochs. They have a whole day at least, because only the newest one is incomplete.
+An hourly job has 72 epochs in three days. Two days include a whole one, because only the newest is incomplete.
 """
 
 

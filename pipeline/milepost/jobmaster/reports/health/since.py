@@ -1,4 +1,4 @@
-"""Since when a job is in its condition."""
+"""Compute when the condition of a job began."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Since:
     """When something began.
 
     Attributes:
-        checkpoint_id: with which checkpoint; omitted if with none. time: omitted if it is not known.
-        age_ms: how long ago that was, by the store's clock.
+        checkpoint_id: the checkpoint with which it began; omitted if there is none. time: ISO 8601; omitted if unknown.
+        age_ms: milliseconds since `time`, by the store's clock; omitted if `time` is.
     """
 
     checkpoint_id: OmitNone[int] = None
@@ -40,7 +40,7 @@ def failing_since(state: ManifestState | None, aborted: Iterable[EpochRow], now_
     """Return the first failure since the last success or `resume`; None: the last epoch did not fail.
 
     Args:
-        aborted: stored rows of aborted epochs. Without that of the failure, its time is not known.
+        aborted: stored rows of aborted epochs. Without the row of the first failure, its time is unknown.
     """
     if state is None or not state.failures.last_checkpoint:
         return None
@@ -52,7 +52,7 @@ def failing_since(state: ManifestState | None, aborted: Iterable[EpochRow], now_
 def condition_since(
     condition: Condition, context: JobContext, state: ManifestState | None, now_ms: int
 ) -> Since | None:
-    """Return since when the manifest has a condition; None: it does not say, or has no such condition."""
+    """Return when a condition that the manifest has began; None: unknown, or the manifest does not have it."""
     known = _CONDITIONS.get(condition)
     return None if state is None or known is None else known(context, state, now_ms)
 

@@ -170,7 +170,7 @@ def _since(
     failing: Since | None,
     now_ms: int,
 ) -> Since | None:
-    """Return since when a job is in its condition; None: it is not known, or the job is healthy."""
+    """Return when the condition of a job began; None: unknown, or nothing is wrong or in progress."""
     if condition in (Condition.FAILED, Condition.EPOCH_FAILED):
         return failing
     if status.verdict is not None and condition in _QUESTIONS:

@@ -1,4 +1,4 @@
-"""The tables of a job as the manifest and the head's metadata have them: state, rows, late rows and rules of each."""
+"""State, rows, late rows and rules of each table, from manifest and head metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from milepost.epoch import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.health.verdict import Finding, Grade
-from milepost.jobmaster.reports.tables.late_rows import late_on_the_way
+from milepost.jobmaster.reports.tables.late_rows import late_row_nodes
 from milepost.jobmaster.reports.tables.table_report import TableReport, checkpoint_shown, reason_to_wait
 from milepost.jobspec.job import SinkSpec
 from milepost.protocol.records import ManifestState
@@ -16,7 +16,7 @@ from milepost.protocol.records import ManifestState
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """The state of a table. word: for a badge. text: why it is so, or how fresh it is; "" if that is not known."""
+    """The state of a table. word: for a badge. text: the reason, or how fresh the table is; "" if unknown."""
 
     grade: Grade
     word: str
@@ -31,7 +31,7 @@ class TableHealth:
         shows: the checkpoint that readers see; None: nothing yet. waits: why it is not the head, or None.
         rows: of the table at the head. None: unknown.
         rows_exact: False if `rows` also counts replaced and deleted rows, because the table consists of changes.
-        late_rows: of the newest epoch, late at an operator between the sources and the table, so that it lacks them.
+        late_rows: of the newest epoch, late at an operator upstream of the table, so that the table lacks them.
             None: no epoch has completed.
         rules, rules_met: of the quality gate, in the newest epoch with rows for the table; None: there was no verdict.
     """
@@ -61,7 +61,7 @@ def state_of_report(report: TableReport, fresh: Finding | None = None) -> TableS
     """Return the state of a table from its own report.
 
     Args:
-        fresh: how old the tables of the job are; None: unknown, because that needs a look at the sources.
+        fresh: how old the tables of the job are; None: unknown, because the sources were not read.
     """
     results = [rule.results[0] for rule in report.rules if rule.results]
     return _state(report.shows, report.waits, len(results), sum(result.met for result in results), fresh)
@@ -81,21 +81,21 @@ def _table(
     shows = None if shown is None or contents is None else int(shown.checkpoint_id)
     results = next((verdict.expectations for verdict in base.verdict.verdicts if verdict.sink == name), ())
     waits, met = reason_to_wait(state, name), sum(result.success for result in results)
-    on_the_way = late_on_the_way(context, name)
+    late_at = late_row_nodes(context, name)
     return TableHealth(
         state=_state(shows, waits, len(results), met, fresh),
         shows=shows,
         waits=waits,
         rows=None if contents is None else contents.rows,
         rows_exact=exact,
-        late_rows=sum(operator.late_rows for uid, operator in base.operators.items() if uid in on_the_way),
+        late_rows=sum(operator.late_rows for uid, operator in base.operators.items() if uid in late_at),
         rules=len(results) or None,
         rules_met=met if results else None,
     )
 
 
 def _state(shows: int | None, waits: str | None, rules: int, rules_met: int, fresh: Finding | None) -> TableState:
-    """Return the state of a table, the most urgent one: it waits, is empty, breaks rules, or is more or less fresh."""
+    """Return the first state that applies: waits, empty, rules unmet, stale or fresh, published."""
     if waits is not None:
         return TableState(Grade.WARNING, "waits", waits)
     if shows is None:

@@ -192,9 +192,9 @@ def judge_completeness(epochs: Sequence[EpochCounts], bounds: HealthSpec, now_ms
 
 
 def _first_missing(read: Sequence[EpochCounts], recent: Sequence[EpochCounts], bounds: HealthSpec) -> EpochCounts:
-    """Return the first of the newest epochs without interruption of which too many rows are missing, each by itself.
+    """Return where the newest unbroken run of epochs that each miss too many rows begins.
 
-    If none of the recent ones is so by itself, their sum is: it begins with the first of them.
+    If no recent epoch misses too many by itself, the recent ones do so together. Then this is the first of them.
     """
     usual = _usual_shares(read, [*_LEAST_BOUNDS])
 
@@ -313,7 +313,7 @@ def judge_rules(
 
 
 def _warned_since(epochs: Sequence[EpochCounts], now_ms: int) -> Since | None:
-    """Return the first of the newest epochs that had a warning, without one that met all rules between them."""
+    """Return where the newest run of epochs with a warning began. Epochs that the gate skipped do not end it."""
     first = None
     for one in reversed(epochs):
         if one.quality == _WARNING:

@@ -1,4 +1,4 @@
-"""Who made an event of the log, for events that do not store it: from its session, and from its detail."""
+"""Derive the actor of an event that does not store one, from its session and detail."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def act_of_event(version: int, event: Event, *, returns: bool = False) -> Histor
 
 
 def _decision(event: Event) -> tuple[Actor, str]:
-    """Return who made an event and why, as it stores them, or else as its session and its detail say."""
+    """Return actor and reason of an event: those that it stores, otherwise those of its session and detail."""
     decision = getattr(event, "decided_by", None)
     if decision is not None:
         return decision.actor, decision.why

@@ -105,7 +105,7 @@ def log_document(entry: LoggedEvent | Tombstone, *, returns: bool = False) -> di
 
 
 _SHOWN_OTHERWISE = {"at_ms", "decided_by"}
-"""Fields of events that every document has as `time`, `who`, `run` and `why`."""
+"""Fields of events that documents have under other names: `time`, `who`, `run` and `why`."""
 
 
 def _switched(event: TimelineSwitched) -> str:

@@ -7,8 +7,8 @@ from milepost.jobspec.graph import late_outputs
 from milepost.operators.base import BAD
 
 
-def late_on_the_way(context: JobContext, sink: str) -> set[str]:
-    """Return the nodes between the sources and a table. Rows that are late at one of them are not in the table.
+def late_row_nodes(context: JobContext, sink: str) -> set[str]:
+    """Return the uids of the nodes upstream of a table. Rows that are late at one of them are not in the table.
 
     A table of late rows has those of its operator:
 
@@ -19,11 +19,11 @@ def late_on_the_way(context: JobContext, sink: str) -> set[str]:
     read = graph.sink_inputs[sink]
     read = read if read.rejected_by is None else graph.sink_inputs[read.rejected_by]
     late = late_outputs(context.spec).get(read.output)
-    left = [] if read.part == BAD else [read.uid] if late is None else [graph.nodes[read.uid].inputs[late[1]]]
-    found: set[str] = set()
-    while left:
-        uid = left.pop()
-        if uid not in found:
-            found.add(uid)
-            left += graph.nodes[uid].inputs
-    return found
+    unvisited = [] if read.part == BAD else [read.uid] if late is None else [graph.nodes[read.uid].inputs[late[1]]]
+    upstream: set[str] = set()
+    while unvisited:
+        uid = unvisited.pop()
+        if uid not in upstream:
+            upstream.add(uid)
+            unvisited += graph.nodes[uid].inputs
+    return upstream

@@ -18,7 +18,7 @@ from milepost.errors import CheckpointError, NotFound, StateCorrupt, StoreUnavai
 from milepost.jobmaster.figures.epoch_rows import EpochRow
 from milepost.jobmaster.figures.stored_rows import NodeFigures, StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.tables.late_rows import late_on_the_way
+from milepost.jobmaster.reports.tables.late_rows import late_row_nodes
 from milepost.jobmaster.reports.tables.reader_code import reader_code
 from milepost.jobmaster.reports.tables.sample import TableSample, table_sample
 from milepost.jobmaster.reports.tables.table_files import recorded_files
@@ -262,7 +262,7 @@ def _epochs(context: JobContext, state: ManifestState, name: str) -> tuple[list[
         figures = stored.nodes(rows)
     except (NotFound, StoreUnavailable) as error:  # epochs merge these rows at this moment
         return [], [error.message]
-    late_at = late_on_the_way(context, name)
+    late_at = late_row_nodes(context, name)
     shown = ((row, figures.get((row.checkpoint_id, row.timeline), NodeFigures())) for row in reversed(rows))
     return [_epoch(row, nodes, name, late_at) for row, nodes in shown], stored.unreadable
 

@@ -76,7 +76,7 @@ class CheckpointAborted(TaggedRecord):
         counted: whether it counted as a failure. consecutive_failures: including this one.
         tolerated: False if this failure made the job FAILED.
         veto: the failing rows for which the quality gate vetoed the epoch; None: none were stored.
-        decided_by: who decided on it; None: nobody did, or it was not recorded.
+        decided_by: who decided on it, and why; None: no actor did, or it was not recorded.
     """
 
     at_ms: int

@@ -112,7 +112,7 @@ class AbortRequest:
             (a driver that a later try may have replaced).
         swept: another session or a person aborts it; then `token` is required, and is the one that was judged.
         veto: failing rows for which the quality gate vetoed the epoch, stored before this transition.
-        decided_by: who decided on it; None: nobody did, or it is not known.
+        decided_by: who decided on it, and why; None: no actor did, or it is not known.
     """
 
     session_id: SessionId
