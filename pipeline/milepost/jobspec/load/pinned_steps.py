@@ -32,7 +32,8 @@ def pin_steps(job: CompiledJob, value: Mapping[str, Any], name: str, text: str) 
         recorded = read_document(text).value
     except Unreadable as problem:
         return [Problem(("compiled",), f"{name} is not a compiled spec: {problem.message}")]
-    statements, operators = recorded.get("statements"), recorded.get("operators")
+    recorded = recorded if isinstance(recorded, Mapping) else {}
+    statements, operators, sources = (recorded.get(key) for key in ("statements", "operators", "sources"))
     if not isinstance(statements, Mapping) or not isinstance(operators, list):
         missing = "it has no `statements` and `operators`, which `lint --as-yaml` writes"
         return [Problem(("compiled",), f"{name} is not a compiled spec: {missing}")]
@@ -42,6 +43,8 @@ def pin_steps(job: CompiledJob, value: Mapping[str, Any], name: str, text: str) 
             return [Problem(("compiled",), f"{name} is not a compiled spec: an operator is no mapping")]
         own = {key: entry for key, entry in operator.items() if key != "renamed_from"}
         steps.setdefault(str(operator.get("uid")).partition("__")[0], []).append(own)
+    if not isinstance(sources, Mapping):
+        return [Problem(("compiled",), f"{name} is not a compiled spec: it has no `sources`")]
     compiled: dict[str, list[dict[str, Any]]] = {}
     for operator in job.operators:
         compiled.setdefault(str(operator["uid"]).partition("__")[0], []).append(operator)
@@ -53,7 +56,7 @@ def pin_steps(job: CompiledJob, value: Mapping[str, Any], name: str, text: str) 
         if node in declared:
             return before.get(node) == declared[node] and all(map(is_recorded, declared[node]["inputs"]))
         if node not in job.statements:
-            return recorded.get("sources", {}).get(node) == value["sources"].get(node)
+            return sources.get(node) == value["sources"].get(node)
         inputs = {name for one in compiled[node] for name in one["inputs"] if name.partition("__")[0] != node}
         return statements.get(node) == job.statements[node].text and all(map(is_recorded, inputs))
 

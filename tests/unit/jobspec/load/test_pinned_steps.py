@@ -70,7 +70,9 @@ def test_a_statement_is_compiled_if_it_or_what_it_reads_was_edited(keys: dict[st
     [
         ("a: [", "shop.compiled is not a compiled spec: "),
         ("name: shop", "shop.compiled is not a compiled spec: it has no `statements` and `operators`"),
+        ("- 1", "shop.compiled is not a compiled spec: it has no `statements` and `operators`"),
         ("statements: {}\noperators: [x]", "shop.compiled is not a compiled spec: an operator is no mapping"),
+        ("statements: {}\noperators: []\nsources: []", "shop.compiled is not a compiled spec: it has no `sources`"),
         (RECORDED.replace("kind: aggregate", "kind: agregate"), "agregate"),
     ],
 )
