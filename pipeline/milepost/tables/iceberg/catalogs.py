@@ -80,6 +80,12 @@ class CatalogConfig:
                 f"version for `type: {self.kind.value}`. Nothing was read or written.",
                 hint=f"remove it; available: {', '.join(sorted(_OPTIONS[self.kind]))}",
             )
+        if self.options.get(_SIGNED, "true") not in ("true", "false"):  # pyiceberg would take "True" and "1" for true
+            raise InvalidRequest(
+                f"table {self.table_name}: the option {_SIGNED} of its catalog is {self.options[_SIGNED]!r}, expected "
+                "'true' or 'false'. Nothing was read or written.",
+                hint=f'write {_SIGNED}: "true"',
+            )
         if len(self.table) < 2 or not all(self.table):
             raise InvalidRequest(
                 f"an Iceberg table's name has a namespace and a name, got {self.table_name!r}. "

@@ -125,6 +125,11 @@ def test_a_database_of_several_parts_is_refused() -> None:
         replace(GLUE, table=("shop", "daily", "totals"))
 
 
+def test_another_spelling_of_true_is_refused_since_it_would_sign_with_keys_of_the_environment() -> None:
+    with pytest.raises(InvalidRequest, match="expected 'true' or 'false'"):
+        CatalogConfig(CatalogKind.REST, URL, ("shop", "totals"), options={"rest.sigv4-enabled": "True"})
+
+
 def test_requests_to_a_rest_catalog_are_signed_with_the_keys_of_the_store(seaweed_tables: SeaweedTables) -> None:
     server = lake_on_server(seaweed_tables)
     options = {"warehouse": server.config.options["warehouse"], "rest.sigv4-enabled": "true"}
