@@ -17,8 +17,8 @@ HIDDEN_MESSAGE = (
 )
 
 _QUOTING = frozenset(reason.value for reason in QUOTING_REASONS)
-_QUOTING_ERRORS = frozenset({"InvalidRequest"})
-"""Errors of a landing that may quote rows, such as values that do not fit the schema of a source."""
+_QUOTING_ERRORS = frozenset({"InvalidRequest", "SourceUnreachable"})
+"""Errors of a landing that may quote rows: values that do not fit a schema, and exceptions of a user's reader."""
 
 
 def hide_message(reason: str | None, message: str | None) -> str | None:
