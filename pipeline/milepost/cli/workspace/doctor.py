@@ -161,7 +161,7 @@ def _extras() -> Iterator[Check]:
         found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         unsupported = unsupported_libraries(extra)
         wrong = [f"{name} {version}, expected {supported_range(name)}" for name, version in unsupported.items()]
-        faults = [f"{', '.join(missing)} not installed"] * bool(missing) + wrong
+        faults = [f"{', '.join(missing)} not installed", *wrong] if missing else wrong
         ok = not faults or extra != "spark"
         detail = f"{', '.join(faults)}; {install_command(extra)}" if faults else found
         yield _check(f"extra {extra}", ok, detail, warning=bool(faults))

@@ -272,9 +272,10 @@ def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, str, SqlOri
     if origin is None:
         return None, "", "", None, problems
     compiled, problems = validate_spec(value)
-    if compiled is None:  # the compiler validated the operators; the sinks follow from `tables`
-        at = "compiled" if sql.compiled else "tables"
-        return None, "", "", None, [Problem((at,), problem.message) for problem in problems]
+    if compiled is None:  # the compiler validated its own operators; the sinks follow from `tables`
+        at = ["compiled" if problem.path[:1] == ("operators",) else "tables" for problem in problems]
+        problems = [Problem((key,), problem.message) for key, problem in zip(at, problems, strict=True)]
+        return None, "", "", None, problems
     problems = [origin.located(problem, compiled) for problem in structure_problems(compiled)]
     return compiled, hash_spec(compiled), as_yaml(value), origin, problems
 
