@@ -134,8 +134,8 @@ def test_a_run_gets_through_on_the_cores_that_a_driver_which_stands_still_does_n
 
 
 def test_a_run_whose_machine_stands_still_beyond_the_deadline_expires_and_the_next_does_without(one: Running) -> None:
-    """I3, I10: what the machine does when it wakes changes nothing."""
-    one.in_session(SPECULATION)
+    """I3, I10: what the machine does when it wakes changes nothing. No copies of its tasks run elsewhere."""
+    one.in_session({})
     stands_still_beyond_the_deadline(one, PHASES["sent to the second level"])
 
 
