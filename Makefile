@@ -63,7 +63,7 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-check: lint ## lint and the short tests, without Spark and Airflow (2 minutes)
+check: lint ## lint and the short tests, without Spark and Airflow (4 minutes)
 	@$(PYTEST) --ring check $(ARGS)
 
 test: lint ## lint and every test that is not marked deep (13 minutes)
