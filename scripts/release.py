@@ -63,7 +63,7 @@ def release(*, trial: bool) -> list[Path]:
             or metadata that PyPI refuses.
     """
     if changed := _git("status", "--porcelain"):
-        raise NotReleasable(f"these files are not committed, so no commit would be what is built:\n{changed}")
+        raise NotReleasable(f"the release would lack these uncommitted changes; commit or remove them:\n{changed}")
     if not trial:
         check_changelog((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), __version__)
     if not RELEASE.is_built():

@@ -63,8 +63,8 @@ def is_supported(name: str, version: str) -> bool:
     """
     if name not in SUPPORTED:
         return True
-    first, end = map(_numbers, SUPPORTED[name])
-    return first <= _numbers(version) < end
+    first, end = map(release_of, SUPPORTED[name])
+    return first <= release_of(version) < end
 
 
 def unsupported_libraries(extra: str) -> dict[str, str]:
@@ -78,7 +78,7 @@ def unsupported_libraries(extra: str) -> dict[str, str]:
     return {name: version for name, version in found.items() if not is_supported(name, version)}
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def release_of(version: str) -> tuple[int, ...]:
     """Return major and minor number of a version: (4, 1) of "4.1.0-amzn-1"."""
     return tuple(int(digits[0]) for part in version.split(".")[:2] if (digits := re.match(r"\d+", part)))
 

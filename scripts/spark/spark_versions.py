@@ -54,7 +54,7 @@ def unreached() -> str | None:
 
 
 def build_versions() -> None:
-    """Build what is missing; store the reason where no package index answers."""
+    """Build the missing environments. If no package index answers, store the reason."""
     UNREACHED.unlink(missing_ok=True)
     missing = [minor for minor in OLDER if not is_there(minor)]
     if not missing:
@@ -67,7 +67,7 @@ def build_versions() -> None:
     check_disk([OLDER[minor] for minor in missing])
     for minor in missing:
         build(OLDER[minor])
-        # After pip has run, which would take what is linked here for its own.
+        # After pip has run: it would treat the linked packages as its own.
         _link(OLDER[minor]).write_text(_linked(), encoding="utf-8")
 
 

@@ -101,14 +101,18 @@ def test_a_second_build_elsewhere_makes_the_same_bytes(sdist: Path, wheel: Path,
 
 
 def test_the_metadata_says_what_the_project_file_says(wheel: Path) -> None:
-    told = metadata_of(wheel)
+    metadata = metadata_of(wheel)
     extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
     wanted = {Requirement(one) for one in PROJECT["dependencies"]}
     wanted |= {Requirement(f'{one} ; extra == "{extra}"') for extra, ranges in extras.items() for one in ranges}
-    assert {Requirement(one) for one in told.get_all("Requires-Dist", [])} == wanted
-    assert told.get_all("Provides-Extra") == sorted(extras)
-    assert (told["Name"], told["License-Expression"], told["License-File"]) == ("milepost", "Apache-2.0", "LICENSE")
-    assert told["Description-Content-Type"] == "text/markdown" and "# Milepost" in str(told.get_payload())
+    assert {Requirement(one) for one in metadata.get_all("Requires-Dist", [])} == wanted
+    assert metadata.get_all("Provides-Extra") == sorted(extras)
+    assert (metadata["Name"], metadata["License-Expression"], metadata["License-File"]) == (
+        "milepost",
+        "Apache-2.0",
+        "LICENSE",
+    )
+    assert metadata["Description-Content-Type"] == "text/markdown" and "# Milepost" in str(metadata.get_payload())
     points = ConfigParser()
     points.read_string(contents(wheel)[f"{INFO}/entry_points.txt"].decode())
     assert {group: dict(points[group]) for group in points.sections()} == {

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from milepost.cli.workspace.scaffold import in_sql, in_yaml, new_spec, source_of, write_new
+from milepost.cli.workspace.scaffold import in_sql, in_yaml, new_spec, source_of, table_of, write_new
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster import ProposedColumn, ProposedSource, SourceProposal
 from milepost.jobspec.load import lint_report, load_job
 from milepost.language import REMOTE_VARIABLE
-from milepost.views import show_bytes
+from milepost.views import printable, show_bytes
 
 TABLE = "records"
 """Name of the table with all rows."""
@@ -53,7 +53,7 @@ def write_proposed_job(
             path.unlink()
         problems = error.message.partition("\n")[2] or error.message
         raise InvalidRequest(
-            f"a job over {_comment(origin)} would not be valid. Nothing was written.\n{problems}",
+            f"a job over {printable(origin)} would not be valid. Nothing was written.\n{problems}",
             hint="Choose other files, or another name.",
         ) from error
     return [path.relative_to(root) for path in texts]
@@ -133,7 +133,7 @@ class _Spec:
         if key and time:
             lines += [
                 "",
-                f"-- {_comment(key)} is unique in the sample. If later files correct rows, the newest row of each is:",
+                f"-- {printable(key)} is unique in the sample. If later files correct rows, the newest row of each is:",
                 "-- CREATE MATERIALIZED VIEW newest AS",
                 f"-- SELECT * FROM {TABLE}",
                 f"-- QUALIFY row_number() OVER (PARTITION BY {_sql_name(key)} ORDER BY {_sql_name(time)} DESC) = 1;",
@@ -142,7 +142,7 @@ class _Spec:
 
     def _head(self) -> list[str]:
         return [
-            f"# Written by `milepost init {self._name} --from {_comment(self._origin)}`.",
+            f"# Written by `milepost init {self._name} --from {printable(self._origin)}`.",
             f"# Read: {sample_text(self._source)}.",
             "# The schema is a contract: a later value that does not fit its type fails the epoch, and is named.",
             f"name: {in_yaml(self._name)}",
@@ -156,7 +156,7 @@ class _Spec:
         yield f"  {in_yaml(self._source_name)}:"
         yield f"    format: {source.format}"
         yield f"    path: {_yaml(self._path)}"
-        yield from (f"    # {_comment(note)}" for note in source.notes)
+        yield from (f"    # {printable(note)}" for note in source.notes)
         if source.options:
             yield "    options:"
             for option, value in source.options.items():
@@ -172,7 +172,7 @@ class _Spec:
             yield from _column_lines(source.partitions)
         yield from self._event_time_lines()
         if source.bad_records:
-            yield f"    # Unreadable in the sample: {_comment(source.bad_records)}."
+            yield f"    # Unreadable in the sample: {printable(source.bad_records)}."
             yield "    # The table `unreadable` has such records."
             yield "    bad_records: dead_letter"
             yield "    max_bad_ratio: 0.1"
@@ -220,7 +220,7 @@ class _Spec:
         operator = (
             f"{{uid: newest, kind: latest, inputs: [{input_}], key: [{_yaml(key)}], sequence_by: [{_yaml(time)}]}}"
         )
-        about = f"#   {_comment(key)} is unique in the sample. If later files correct rows, the newest row of each is:"
+        about = f"#   {printable(key)} is unique in the sample. If later files correct rows, the newest row of each is:"
         return [about, f"#   - {operator}"], [f"#   - {self._sink('newest', 'newest', 'upsert')}"]
 
     def _unreadable(self) -> list[str]:
@@ -229,7 +229,7 @@ class _Spec:
         return [f"  - {self._sink('unreadable', f'{self._source_name}.bad', 'append')}"]
 
     def _sink(self, name: str, input_: str, mode: str) -> str:
-        path = f"../.milepost/tables/{self._name}/{name}"
+        path = f"../{table_of(self._name, name)}"
         return f"{{name: {name}, input: {in_yaml(input_)}, format: {self._format}, path: {path}, mode: {mode}}}"
 
 
@@ -248,7 +248,7 @@ def _column_lines(columns: Sequence[ProposedColumn]) -> Iterator[str]:
     width = max((len(line) for line in lines.values() if len(line) <= _MAX_NOTE_COLUMN), default=0)
     for column in columns:
         if column.type is None:
-            yield f"      # {_comment(_yaml(column.name))}: not declared: {_comment(column.note)}"
+            yield f"      # {printable(_yaml(column.name))}: not declared: {printable(column.note)}"
         else:
             yield _noted(lines[column.name], column.note, width)
 
@@ -280,12 +280,7 @@ def _sql_name(name: str) -> str:
 
 
 def _noted(line: str, note: str, width: int = 0) -> str:
-    return f"{line:<{width}}  # {_comment(note)}" if note else line
-
-
-def _comment(text: str) -> str:
-    """Return a text on one line, without characters that end a comment."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f"{line:<{width}}  # {printable(note)}" if note else line
 
 
 def _yaml(text: str, *, always: bool = False) -> str:

@@ -84,9 +84,9 @@ Quito,dora,60,2026-01-02T12:20:00Z
 }
 
 
-def table_of(name: str) -> str:
-    """Return the path of the new job's table, relative to the target folder."""
-    return f".milepost/tables/{name}/totals"
+def table_of(job: str, sink: str) -> str:
+    """Return the path of a new job's table, relative to the target folder."""
+    return f".milepost/tables/{job}/{sink}"
 
 
 def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = False) -> list[Path]:
@@ -118,8 +118,8 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = F
         variable=REMOTE_VARIABLE,
         about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
         table_format="delta" if opened else "parquet",
-        table=table_of(name),
-        tables=table_of(name).removesuffix("/totals"),
+        table=table_of(name, "totals"),
+        tables=table_of(name, "totals").removesuffix("/totals"),
         gate=_GATE if gated else _gate_to_come(),
     )
     write_new(texts, landing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,7 +62,7 @@ def init(
     verbose: Verbose = False,
 ) -> None:
     """Write config/NAME.yaml, ready to run, over sample data or your files, or an example of the how-to guides."""
-    from milepost.cli.workspace.scaffold import table_of, write_job
+    from milepost.cli.workspace.scaffold import write_job
 
     output: Output = ctx.obj
     if example is not None:
@@ -89,12 +89,7 @@ def init(
         output.text(f"wrote {path}")
     if "quality" in missing:
         output.note(f"Its quality gate is a comment for now: it needs `{install_command('quality')}`.")
-    first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
-    output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} totals`.")
-    if opened:
-        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table_of(name)}')\"` ({_DUCKDB}).")
-    else:
-        output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
+    _note_next_steps(name, "totals", missing, output)
 
 
 def _init_from(name: str, origin: str, output: Output, *, sql: bool) -> None:
@@ -116,14 +111,21 @@ def _init_from(name: str, origin: str, output: Output, *, sql: bool) -> None:
     undeclared = len(proposal.source.columns) - len(proposal.source.declared)
     left_out = f", {undeclared} not declared" if undeclared else ""
     output.note(f"Read {sample_text(proposal.source)}: {len(proposal.source.declared)} columns declared{left_out}.")
-    output.note(f"{files[0]} has the reason for each. Change what is wrong, then `milepost lint {name}`.")
+    output.note(f"{files[0]} gives a reason for each. Correct it where needed, then `milepost lint {name}`.")
+    _note_next_steps(name, TABLE, missing, output)
+
+
+def _note_next_steps(name: str, table: str, missing: Collection[str], output: Output) -> None:
+    """Print how a new job is run, and how its table is read."""
+    from milepost.cli.workspace.scaffold import table_of
+
     first = f"`{install_command('spark')}`, then " if "spark" in missing else ""
-    output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} {TABLE}`.")
-    table = f".milepost/tables/{name}/{TABLE}"
+    output.note(f"Next: {first}`milepost run {name}`, then `milepost read {name} {table}`.")
     if "delta" in missing:
         output.note(f"Its table is Parquet for now: one that other engines read needs `{install_command('delta')}`.")
     else:
-        output.note(f"Other engines read it too: `duckdb -c \"FROM delta_scan('{table}')\"` ({_DUCKDB}).")
+        scan = f"FROM delta_scan('{table_of(name, table)}')"
+        output.note(f'Other engines read it too: `duckdb -c "{scan}"` ({_DUCKDB}).')
 
 
 def _init_example(name: str | None, example: str, output: Output) -> None:

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from milepost.jobspec.job.catalog_spec import SIGNED as SIGNED
     from milepost.jobspec.job.catalog_spec import CatalogSpec as CatalogSpec
+    from milepost.jobspec.job.catalog_spec import is_on_aws as is_on_aws
     from milepost.jobspec.job.checkpointing_spec import CheckpointingSpec as CheckpointingSpec
     from milepost.jobspec.job.checkpointing_spec import ExponentialDelayRestart as ExponentialDelayRestart
     from milepost.jobspec.job.checkpointing_spec import FailureRateRestart as FailureRateRestart

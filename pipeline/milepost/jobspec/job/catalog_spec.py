@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from milepost.language import SpecModel, Text
+
+SIGNED = "rest.sigv4-enabled"
+"""Option of a REST catalog whose requests are signed as AWS signs them."""
+
+
+def is_on_aws(type_: str, options: Mapping[str, str]) -> bool:
+    """Return whether a catalog is reached by the client of AWS, with the credentials and the region of `store`."""
+    return type_ == "glue" or options.get(SIGNED) == "true"
 
 
 class CatalogSpec(SpecModel):
@@ -31,8 +40,8 @@ class CatalogSpec(SpecModel):
 
     @property
     def is_on_aws(self) -> bool:
-        """Whether it is reached by the client of AWS, with the credentials and the region of `store`."""
-        return self.type == "glue" or self.options.get("rest.sigv4-enabled") == "true"
+        """As the function of this name."""
+        return is_on_aws(self.type, self.options)
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:

@@ -49,7 +49,7 @@ class FoundFiles:
     Attributes:
         pattern: relative to the store's root.
         objects: in ascending order of keys, without empty ones.
-        notes: what is not read, one line each.
+        notes: parts that are not read, one line each.
     """
 
     pattern: str

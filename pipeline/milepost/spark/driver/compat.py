@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas import types as pandas_types
 from pyspark.sql.types import StructType
 
+from milepost.extras import release_of
+
 Release = tuple[int, int]
 
 EXCHANGE_BY_ID: Release = (4, 1)
@@ -34,12 +36,6 @@ _NUMBER = "__number"
 
 _CANDIDATES_PER_RECEIVER = 16
 """How many numbers are hashed per receiver at first: usually enough to find one for each receiver."""
-
-
-def release_of(version: str) -> Release:
-    """Return the minor release of a version: (4, 1) of "4.1.4", also of "4.1.0-amzn-1"."""
-    major, minor, *_ = version.split(".")
-    return int(major), int(minor)
 
 
 def from_arrow_schema(schema: pa.Schema) -> StructType:

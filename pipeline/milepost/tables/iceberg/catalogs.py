@@ -22,6 +22,7 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 from requests import Session
 
 from milepost.errors import InvalidRequest
+from milepost.jobspec.job import SIGNED, is_on_aws
 from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.storage import is_loopback
 from milepost.tables.iceberg.file_io import OPEN_AT, STORE, ReaderFileIO, StoreFileIO, file_io
@@ -40,13 +41,10 @@ class CatalogKind(Enum):
     GLUE = "glue"
 
 
-_SIGNED = "rest.sigv4-enabled"
-
-
 _OPTIONS = {
     CatalogKind.REST: frozenset(
         {"warehouse", "prefix", "token", "credential", "oauth2-server-uri", "scope", "audience", "resource",
-         _SIGNED, "rest.signing-region", "rest.signing-name"}
+         SIGNED, "rest.signing-region", "rest.signing-name"}
     ),
     CatalogKind.SQL: frozenset({"warehouse"}),
     CatalogKind.GLUE: frozenset({"client.region", "glue.id"}),
@@ -80,11 +78,11 @@ class CatalogConfig:
                 f"version for `type: {self.kind.value}`. Nothing was read or written.",
                 hint=f"remove it; available: {', '.join(sorted(_OPTIONS[self.kind]))}",
             )
-        if self.options.get(_SIGNED, "true") not in ("true", "false"):  # pyiceberg would take "True" and "1" for true
+        if self.options.get(SIGNED, "true") not in ("true", "false"):  # pyiceberg would take "True" and "1" for true
             raise InvalidRequest(
-                f"table {self.table_name}: the option {_SIGNED} of its catalog is {self.options[_SIGNED]!r}, expected "
+                f"table {self.table_name}: the option {SIGNED} of its catalog is {self.options[SIGNED]!r}, expected "
                 "'true' or 'false'. Nothing was read or written.",
-                hint=f'write {_SIGNED}: "true"',
+                hint=f'write {SIGNED}: "true"',
             )
         if len(self.table) < 2 or not all(self.table):
             raise InvalidRequest(
@@ -107,7 +105,7 @@ class CatalogConfig:
     @property
     def is_on_aws(self) -> bool:
         """Whether its client is that of AWS, or signs requests as AWS does."""
-        return self.kind is CatalogKind.GLUE or self.options.get(_SIGNED) == "true"
+        return is_on_aws(self.kind.value, self.options)
 
     @property
     def where(self) -> str:

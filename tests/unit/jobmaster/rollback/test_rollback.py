@@ -61,12 +61,12 @@ def head_timelines(job: CountedJob) -> set[str]:
 def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
     job: CountedJob,
 ) -> None:
-    told = job.rollback(2, decision=decided("a wrong file"))
-    timeline = told.timeline
-    assert (told.outcome, told.checkpoint_id, told.from_timeline, told.from_head) == (
+    result = job.rollback(2, decision=decided("a wrong file"))
+    timeline = result.timeline
+    assert (result.outcome, result.checkpoint_id, result.from_timeline, result.from_head) == (
         "rolled_back", 2, "main", 5,
     )  # fmt: skip
-    assert (told.discarded, told.sinks, told.next_step) == ((3, 4, 5), ("seen", "table"), "milepost run small")
+    assert (result.discarded, result.sinks, result.next_step) == ((3, 4, 5), ("seen", "table"), "milepost run small")
     job.assert_tables_equal_the_oracle()
     assert job.live_ids == [1, 2] and head_timelines(job) == {timeline}
     assert job.small.context.head().state.reconciliation is None

@@ -43,7 +43,7 @@ class TableLine:
 
     @property
     def text(self) -> str:
-        """How fresh it is, or what is wrong."""
+        """Its freshness, or its problem."""
         return self.reading.problem if self.table is None else self.table.state.text
 
     def for_programs(self) -> dict[str, Any]:

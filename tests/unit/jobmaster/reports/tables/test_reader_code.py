@@ -40,6 +40,21 @@ def run_code(engine: str, code: str, folder: Path, env: Mapping[str, str] | None
     return sorted(json.loads(done.stdout), key=lambda row: int(row["k"]))
 
 
+@pytest.fixture
+def keys(ministack: S3Server, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The reader's own credentials, in the environment of the job too."""
+    found = {"AWS_ACCESS_KEY_ID": ministack.access_key, "AWS_SECRET_ACCESS_KEY": ministack.secret_key}
+    for name, value in found.items():
+        monkeypatch.setenv(name, value)
+    return found
+
+
+def job_on(server: S3Server, folder: Path, sink: str, epochs: int) -> CountedJob:
+    """Return a job whose store has the server's endpoint. Args: sink: in place of the path and format of `seen`."""
+    store = f"storage: ../store\nstore: {{endpoint_url: {server.endpoint_url}}}"
+    return CountedJob.with_epochs(folder, epochs, {SEEN: sink, "storage: ../store": store})
+
+
 def codes(job: CountedJob, sink: str = "seen") -> Mapping[str, str]:
     return job.master.reports.table(sink).code
 
@@ -59,17 +74,11 @@ def test_an_iceberg_table_of_an_sql_catalog(tmp_path: Path, engine: str) -> None
 
 @pytest.mark.deep
 @pytest.mark.parametrize("engine", ["Polars", "pandas"])
-def test_an_iceberg_table_in_glue(
-    tmp_path: Path, engine: str, ministack: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_iceberg_table_in_glue(tmp_path: Path, engine: str, ministack: S3Server, keys: dict[str, str]) -> None:
     """With the reader's own credentials; the first epoch makes the database."""
-    keys = {"AWS_ACCESS_KEY_ID": ministack.access_key, "AWS_SECRET_ACCESS_KEY": ministack.secret_key}
-    for name, value in keys.items():
-        monkeypatch.setenv(name, value)
     place = f"path: s3://{ministack.shared_bucket}/{tmp_path.name}, table: small.{tmp_path.name.replace('-', '_')}"
     there = f"format: iceberg, {place}, catalog: {{type: glue, uri: {ministack.endpoint_url}}}"
-    edit = {SEEN: there, "storage: ../store": f"storage: ../store\nstore: {{endpoint_url: {ministack.endpoint_url}}}"}
-    job = CountedJob.with_epochs(tmp_path / "job", 2, edit)
+    job = job_on(ministack, tmp_path / "job", there, 2)
     job.rollback(to=1)
     code = codes(job)[engine]
     assert ministack.secret_key not in code
@@ -89,16 +98,10 @@ def test_a_managed_table_is_read_from_a_copy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_delta_table_on_an_endpoint(
-    tmp_path: Path, engine: str, ministack: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_delta_table_on_an_endpoint(tmp_path: Path, engine: str, ministack: S3Server, keys: dict[str, str]) -> None:
     """With the reader's own credentials; the extension that finds them is not installed for DuckDB, so it is given."""
-    keys = {"AWS_ACCESS_KEY_ID": ministack.access_key, "AWS_SECRET_ACCESS_KEY": ministack.secret_key}
-    for name, value in keys.items():
-        monkeypatch.setenv(name, value)
     there = f"format: delta, path: s3://{ministack.shared_bucket}/{tmp_path.name}"
-    edit = {SEEN: there, "storage: ../store": f"storage: ../store\nstore: {{endpoint_url: {ministack.endpoint_url}}}"}
-    job = CountedJob.with_epochs(tmp_path / "job", 1, edit)
+    job = job_on(ministack, tmp_path / "job", there, 1)
     code = codes(job)[engine]
     assert ministack.secret_key not in code
     given = f"KEY_ID '{ministack.access_key}', SECRET '{ministack.secret_key}'"
