@@ -66,7 +66,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "figures",
         "compatibility observers proposals retention",
         "leadership reports",
-        "rollback run metrics landing",
+        "rollback run metrics landing quarantine",
         "backfill migration savepoints",
         "tracing",
         "jobmaster",

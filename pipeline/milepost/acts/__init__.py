@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from milepost.acts.lifecycle import CANCEL as CANCEL
     from milepost.acts.lifecycle import RESUME as RESUME
     from milepost.acts.lifecycle import START as START
+    from milepost.acts.quarantine import KEY as KEY
+    from milepost.acts.quarantine import QUARANTINE as QUARANTINE
+    from milepost.acts.quarantine import RELEASE as RELEASE
+    from milepost.acts.quarantine import SOURCE as SOURCE
     from milepost.acts.registry import ACTS as ACTS
     from milepost.acts.rollback import ROLLBACK as ROLLBACK
     from milepost.acts.rollback import TO as TO

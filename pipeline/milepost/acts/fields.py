@@ -17,7 +17,7 @@ _MOMENT = re.compile(
 _EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z"
 _UTC = "UTC unless it has an offset"
 
-Suggestions = Literal["", "checkpoints", "savepoints", "sinks", "sources"]
+Suggestions = Literal["", "checkpoints", "savepoints", "sinks", "sources", "files"]
 """Kinds of names that shell completion offers."""
 
 
@@ -31,7 +31,8 @@ class Kind:
         type: str, int or bool; a bool is a switch. metavar: the value's name on the command line.
         expected: what the form accepts, as it follows "expected …". accepts: predicate, for values of any type.
         lowest: minimum of a number. examples: example values.
-        suggests: names that shell completion offers. For sinks and landed sources, the form has a list of choices.
+        suggests: names that shell completion offers; `files` are sources of files. For sinks and sources, the form has
+            a list of choices.
         or_moment: whether a command also takes a time, which means the newest checkpoint at or before it.
     """
 
@@ -135,6 +136,8 @@ ID_OR_SAVEPOINT = Kind(
 )
 SINK = Kind(str, "SINK", suggests="sinks")
 SOURCE = Kind(str, "NAME", suggests="sources")
+FILE_SOURCE = Kind(str, "SOURCE", suggests="files")
+OBJECT = Kind(str, "OBJECT")
 RESUME_FROM = Kind(
     str,
     "earliest|latest|TIME",

@@ -8,12 +8,15 @@ from milepost.acts.act import Act
 from milepost.acts.backfill import BACKFILL
 from milepost.acts.landing import LAND
 from milepost.acts.lifecycle import ABORT, CANCEL, RESUME, START
+from milepost.acts.quarantine import QUARANTINE, RELEASE
 from milepost.acts.rollback import ROLLBACK
 from milepost.acts.savepoints import CREATE, DISPOSE
 from milepost.acts.upkeep import FSCK, GC, REALIGN, VERIFY
 
-ACTS: dict[str, Act[Any]] = {
-    act.name: act
-    for act in (ROLLBACK, BACKFILL, CREATE, DISPOSE, RESUME, CANCEL, START, ABORT, LAND, REALIGN, VERIFY, FSCK, GC)
-}
+_IN_ORDER: tuple[Act[Any], ...] = (
+    ROLLBACK, BACKFILL, CREATE, DISPOSE, RESUME, CANCEL, START, ABORT, LAND, QUARANTINE, RELEASE, REALIGN, VERIFY,
+    FSCK, GC,
+)  # fmt: skip
+
+ACTS: dict[str, Act[Any]] = {act.name: act for act in _IN_ORDER}
 """The acts by name, in the order of the form."""

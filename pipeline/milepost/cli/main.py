@@ -16,7 +16,7 @@ from typer.main import get_command_name
 from typer.models import CommandInfo
 
 from milepost import __version__
-from milepost.acts import ABORT, CANCEL, FSCK, GC, REALIGN, RESUME, START, VERIFY
+from milepost.acts import ABORT, CANCEL, FSCK, GC, QUARANTINE, REALIGN, RELEASE, RESUME, START, VERIFY
 from milepost.cli.reading import checkpoints, data, diff, health, jobs, plot, runbook, show, table, why
 from milepost.cli.running import epochs, landing
 from milepost.cli.switching import backfill, migrate, rollback, savepoints
@@ -175,6 +175,8 @@ _GROUPS: dict[str, tuple[Any, ...]] = {
         ActCommand(REALIGN, asks=True, plans=True),
         migrate,
         backfill.COMMAND,
+        ActCommand(QUARANTINE, asks=True, plans=True),
+        ActCommand(RELEASE, asks=True, plans=True),
         ActCommand(FSCK),
         ActCommand(GC, plans=True),
     ),

@@ -55,7 +55,7 @@ class SourceInput:
     Attributes:
         objects: objects to read, in plan order.
         baseline: objects to record as consumed without reading (``start: latest``).
-        skipped: counts by reason: hidden, empty, before_start, ignored_changes, bad_names, not_remembered.
+        skipped: counts by reason: hidden, empty, before_start, ignored_changes, bad_names, not_remembered, quarantined.
         pending_objects, pending_bytes: new objects left for later epochs, because of the limits or to settle.
         oldest_new_ms: last-modified time of the oldest new object, planned or pending. None if there is none.
         bad_names: the first objects that were skipped for their names, each with the reason.
@@ -122,6 +122,7 @@ def source_input(name: str, plan: SourcePlan, planned_ms: int) -> SourceInput:
         "ignored_changes": plan.ignored_changes,
         "bad_names": len(plan.bad_names),
         "not_remembered": len(plan.unknown),
+        "quarantined": len(plan.quarantined),
     }
     named = tuple(f"{bad.name}: {bad.reason}" for bad in plan.bad_names[:NAMED_BAD_NAMES])
     is_landed = plan.log is not None  # landed rows are as new as their landing, whenever they are processed

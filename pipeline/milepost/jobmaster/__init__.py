@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from milepost.jobmaster.metrics.telemetry import Telemetry as Telemetry
     from milepost.jobmaster.proposals.source_proposal import SourceProposal as SourceProposal
     from milepost.jobmaster.proposals.source_proposal import propose_source as propose_source
+    from milepost.jobmaster.quarantine.quarantine import ApprovedQuarantine as ApprovedQuarantine
+    from milepost.jobmaster.quarantine.quarantine import QuarantinePlan as QuarantinePlan
+    from milepost.jobmaster.quarantine.quarantine import QuarantineResult as QuarantineResult
     from milepost.jobmaster.reports.axis.columns import AXIS_COLUMNS as AXIS_COLUMNS
     from milepost.jobmaster.reports.axis.columns import AxisColumn as AxisColumn
     from milepost.jobmaster.reports.axis.columns import Outcome as Outcome

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.metrics.telemetry import Telemetry
     from milepost.jobmaster.migration.migration import Migrations
     from milepost.jobmaster.observers.delivery import Delivery
+    from milepost.jobmaster.quarantine.quarantine import Quarantine
     from milepost.jobmaster.reports.reports import Reports
     from milepost.jobmaster.retention.garbage_collection import Collection
     from milepost.jobmaster.rollback.realign import Realignments
@@ -186,6 +187,12 @@ class JobMaster:
         from milepost.jobmaster.landing.voids import Voids
 
         return Voids(self.context)
+
+    @cached_property
+    def quarantine(self) -> Quarantine:
+        from milepost.jobmaster.quarantine.quarantine import Quarantine
+
+        return Quarantine(self.context)
 
     @cached_property
     def epochs(self) -> Epochs:

@@ -102,7 +102,7 @@ def _table(name: str, table: TableHealth) -> Row:
 
 
 def _source(name: str, source: SourceHealth) -> Row:
-    remarks = [source.overdue or "", source.no_match or "", source.not_remembered or ""]
+    remarks = [source.overdue or "", source.no_match or "", source.not_remembered or "", source.quarantined or ""]
     remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     remarks += [source.skipped_at_start or ""]
     bad, records = source.bad_names, source.bad_records

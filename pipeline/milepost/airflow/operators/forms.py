@@ -31,11 +31,12 @@ def switch(value: bool, title: str, description: str) -> Param:
 
 
 def field_param(field: Field, job: LoadedJob) -> Param:
-    """Return the param of an act's field. The sinks and the landed sources of the job are lists of choices."""
+    """Return the param of an act's field. The sinks and sources of the job are lists of choices."""
     kind = field.kind
     if kind.type is bool:
         return switch(bool(field.default), field.title, field.help)
     named = {"sinks": [sink.name for sink in job.spec.sinks], "sources": sorted(job.spec.landed)}
+    named["files"] = sorted(job.spec.files.keys() & job.spec.streams.keys())
     choices = {"enum": [None, *named[kind.suggests]]} if kind.suggests in named else {}
     description = f"{field.help} Examples: {kind.examples}." if kind.examples else field.help
     json_type = "integer" if kind.type is int else "string"

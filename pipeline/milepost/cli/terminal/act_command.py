@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from milepost.acts import Act, ActContext, ActPlan, Field
-from milepost.cli.terminal.completion import Complete, checkpoint_ids, savepoint_names, sink_names, source_names
+from milepost.cli.terminal.completion import (
+    Complete,
+    checkpoint_ids,
+    file_source_names,
+    savepoint_names,
+    sink_names,
+    source_names,
+)
 from milepost.cli.terminal.confirmation import DryRun, Yes, agreed
 from milepost.cli.terminal.open_job import checkpoint_at, open_job
 from milepost.cli.terminal.options import Job, Json, Verbose
@@ -27,6 +34,7 @@ _COMPLETIONS: dict[str, Complete] = {
     "savepoints": savepoint_names,
     "sinks": sink_names,
     "sources": source_names,
+    "files": file_source_names,
 }
 
 

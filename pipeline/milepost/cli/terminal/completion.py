@@ -37,6 +37,12 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _beginning(incomplete, job.spec.sources if job is not None else ())
 
 
+def file_source_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the sources of files of the job that was typed, without static ones."""
+    job = _typed_job(ctx)
+    return _beginning(incomplete, job.spec.files.keys() & job.spec.streams.keys() if job is not None else ())
+
+
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the stateful operators of the job that was typed."""
     from milepost.operators.base import RowWiseSpec

@@ -230,7 +230,7 @@ class Backfill:
         """Make the fork the live timeline. Returns False if a head has moved since `at` was read."""
         context = self._context
         head = at.state.timeline().head
-        check_equal(consumed_by(context, context.base_metadata(at.state, head)), consumed_by(context, at.tip))
+        check_equal(plan.live.consumed(context.base_metadata(at.state, head)), consumed_by(context, at.tip))
         check_tables_can_follow(context, at.tip)
         self._say("fast-forward")
         decision = switch_decision(SwitchAct.BACKFILL, f"from checkpoint {plan.fork_point}", self._decision)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from milepost.epoch import CheckpointMetadata
 from milepost.errors import CommitConflict
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LogPosition
+from milepost.protocol.records import QuarantinedObject
 from milepost.sources import SourceObject
-from milepost.sources.planning import load
+from milepost.sources.planning import ObjectVersion, load
 
 Version = tuple[str, str, int, int]
 """Key, etag and size of an object, which identify it, and its modification time, by which it is forgotten."""
@@ -22,11 +24,13 @@ class ConsumedInput:
 
     Attributes:
         by: the checkpoint that consumed each version. horizon_ms, position: as in `SourceSnapshot`.
+        left_out: versions that count as not consumed, because they are quarantined.
     """
 
     by: Mapping[Version, int] = field(default_factory=dict)
     horizon_ms: int | None = None
     position: LogPosition | None = None
+    left_out: frozenset[ObjectVersion] = frozenset()
 
     def lacks(self, version: Version) -> bool:
         """Return whether the version was not consumed, and is not one that may have been forgotten."""
@@ -34,7 +38,7 @@ class ConsumedInput:
 
     def may_have_forgotten(self, version: Version) -> bool:
         """Return whether a version is old enough to have been forgotten, so that its absence proves nothing."""
-        return self.horizon_ms is not None and version[-1] < self.horizon_ms
+        return self.horizon_ms is not None and version[-1] < self.horizon_ms and version[:3] not in self.left_out
 
 
 Consumed = Mapping[str, ConsumedInput]
@@ -56,6 +60,24 @@ def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Con
         by = dict(zip(versions, columns["checkpoint_id"], strict=True))
         consumed[name] = ConsumedInput(by, source.horizon_ms, source.position)
     return consumed
+
+
+def without_quarantined(consumed: Consumed, quarantined: Iterable[QuarantinedObject], base: Consumed) -> Consumed:
+    """Return consumed input without the quarantined versions, which a replay leaves out.
+
+    Args:
+        base: consumed by the fork point. What it has read stays in its state, quarantined or not.
+    """
+    left_out: defaultdict[str, set[ObjectVersion]] = defaultdict(set)
+    for one in quarantined:
+        left_out[one.source].add(one.version)
+    return {name: _without(item, left_out[name], base.get(name, NOTHING)) for name, item in consumed.items()}
+
+
+def _without(consumed: ConsumedInput, quarantined: Set[ObjectVersion], base: ConsumedInput) -> ConsumedInput:
+    left_out = frozenset(quarantined - {version[:3] for version in base.by})
+    by = {version: checkpoint for version, checkpoint in consumed.by.items() if version[:3] not in left_out}
+    return replace(consumed, by=by, left_out=left_out)
 
 
 def check_equal(main: Consumed, fork: Consumed) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from milepost.epoch import CheckpointMetadata, watermark_of, watermark_text
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster.backfill.consumed_input import Consumed
-from milepost.jobmaster.backfill.replay import LiveRanges, RecordedRange
+from milepost.jobmaster.backfill.live_ranges import LiveRanges
+from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.backfill.replay_check import check_objects
 from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
@@ -202,7 +203,7 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     _check_continuable(context, state, base, loaded)
     check_switched_tables(context, head, loaded.graph, command)
     check_new_tables(context, None)
-    live = LiveRanges(context, state.live, point, base)
+    live = LiveRanges(context, state, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)
     if not plan.to_replay:
         raise InvalidRequest(

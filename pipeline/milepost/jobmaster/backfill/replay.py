@@ -22,8 +22,6 @@ from milepost.epoch import (
     SourceInput,
     SourceSnapshot,
     decode_input_record,
-    watermark_of,
-    watermark_text,
 )
 from milepost.errors import CommitConflict, InvalidRequest, NotFound, StateCorrupt
 from milepost.jobmaster.backfill.consumed_input import (
@@ -31,14 +29,13 @@ from milepost.jobmaster.backfill.consumed_input import (
     Consumed,
     ConsumedInput,
     Version,
-    consumed_by,
     version_of,
 )
 from milepost.jobmaster.backfill.live_keys import LiveKeys
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LandedRange, LogPosition, joined_ranges
 from milepost.protocol.log import CompletedEpoch, completion_of
-from milepost.protocol.records import CheckpointId, ManifestState, TimelineId
+from milepost.protocol.records import CheckpointId
 from milepost.sources import SourceObject
 from milepost.storage import read_handle
 
@@ -287,47 +284,6 @@ def _broken_log(context: JobContext, source: str, problem: str) -> StateCorrupt:
         hint="restore the job's storage from its newest copy",
         source=source,
     )
-
-
-class LiveRanges:
-    """The ranges that the live timeline has consumed since a checkpoint, extended as it advances.
-
-    Args:
-        point: the checkpoint, 0 for the empty state. base: its metadata.
-    """
-
-    def __init__(
-        self, context: JobContext, live: TimelineId, point: CheckpointId, base: CheckpointMetadata | None
-    ) -> None:
-        self.live = live
-        self.base_consumed = consumed_by(context, base)
-        self._context = context
-        self._head, self._consumed = point, self.base_consumed
-        self._ends = watermark_text(watermark_of(base)) if base is not None else None
-        self._ranges: tuple[RecordedRange, ...] = ()
-
-    def up_to_head(self, state: ManifestState) -> tuple[RecordedRange, ...]:
-        """Return the ranges up to the live head of `state`, in order, empty ones included.
-
-        Raises:
-            CommitConflict: another timeline is live now. Also as `recorded_ranges`.
-        """
-        if state.live != self.live:
-            raise CommitConflict(
-                f"job {state.job}: the live timeline is now {state.live}, not {self.live}, because of a rollback or "
-                "the fast-forward of another fork. It was not changed.",
-                hint="review the plan again, then run the backfill again",
-                live=state.live,
-                planned=self.live,
-            )
-        head = state.timeline().head
-        if head != self._head:
-            passed = lineage_since(self._context, head, self._head)
-            consumed = consumed_by(self._context, self._context.base_metadata(state, head))
-            ranges = recorded_ranges(self._context, passed, self._ends, self._consumed, consumed)
-            self._ranges, self._head, self._consumed = (*self._ranges, *ranges), head, consumed
-            self._ends = passed[-1].watermark or self._ends
-        return self._ranges
 
 
 def left_to_replay(ranges: Sequence[RecordedRange], base: Consumed, tip: Consumed) -> tuple[RecordedRange, ...]:

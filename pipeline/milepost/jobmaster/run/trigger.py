@@ -205,7 +205,9 @@ class Trigger:
         base = None if last_seen is None else context.cached_base(last_seen.state, last_seen.state.timeline().head)
         if last_seen is None or base is None or _has_unfinished_work(last_seen.state):
             return None
-        plans = prefetch(context.store, partial(plan_sources, context, base, up_to), "sources")
+        plans = prefetch(
+            context.store, partial(plan_sources, context, base, last_seen.state.quarantined, up_to), "sources"
+        )
         return _PrefetchedPlans(last_seen.state, plans)
 
     def _open_next(
@@ -228,7 +230,7 @@ class Trigger:
             return NothingToDo("drained", f"job {context.spec.name} is {finished.status}: it was drained")
         code, loaded, changes_state = self._load(call, base)
         self._reconciler.admit(session, state, base)
-        plans = plan_sources(context, base, call.up_to) if prefetched is None else prefetched.plans()
+        plans = plan_sources(context, base, state.quarantined, call.up_to) if prefetched is None else prefetched.plans()
         record = plan_epoch(context, base, loaded.graph, plans, drain=call.drain, changes_state=changes_state)
         if record is None:
             settling = settling_message(context, plans)

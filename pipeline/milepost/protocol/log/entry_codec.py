@@ -34,6 +34,9 @@ _BEFORE_EVENT, _AFTER_EVENT = '{"event":', f',"format":"{FORMAT}"'
 _PACKED = ("aborted_sessions", "checkpoints", "completed_sessions", "garbage", "garbage_lists")
 """State fields whose records are alike, and which are packed for that reason."""
 
+_ABSENT_IF_EMPTY = ("floors", "quarantined")
+"""State fields that most jobs do not need. Older entries do not have them."""
+
 _ABSENT_OF_EVENT: Mapping[str, Mapping[str, Any]] = {
     "CheckpointAborted": {"decided_by": None},
     "JobCanceled": {"decided_by": None},
@@ -57,8 +60,9 @@ def encode_entry(entry: LogEntry) -> bytes:
     value: Any = shorten_handles(to_json(entry))
     value["event"] = _without_absent(value["event"])
     value["state"] |= {name: pack(value["state"][name]) for name in _PACKED}
-    if not value["state"]["floors"]:
-        del value["state"]["floors"]  # jobs without a landed log, and older entries, do not have them
+    for name in _ABSENT_IF_EMPTY:
+        if not value["state"][name]:
+            del value["state"][name]
     return dump({"format": FORMAT, **value})
 
 
@@ -89,7 +93,7 @@ def _decode(body: bytes, what: str) -> LogEntry | Tombstone:
             whole = {name: unpack(state[name]) for name in _PACKED if name in state}
         except ValueError as error:
             raise StateCorrupt(f"{what}: state: {error}. Nothing was changed.") from error
-        value = {**value, "state": {"floors": [], **state, **whole}}
+        value = {**value, "state": {**{name: [] for name in _ABSENT_IF_EMPTY}, **state, **whole}}
     entry = from_json(LogEntry, expand_handles(_with_event(value)), what)
     if entry.version != entry.state.version:
         raise StateCorrupt(

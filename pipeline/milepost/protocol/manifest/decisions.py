@@ -9,7 +9,15 @@ from milepost.protocol.manifest import coordinator
 from milepost.protocol.manifest.timelines import incarnation, timelines
 from milepost.protocol.manifest.transaction import requests
 from milepost.protocol.manifest.transaction.answers import Answer
-from milepost.protocol.manifest.upkeep import after_commit, collection, compaction, garbage, pins, savepoints
+from milepost.protocol.manifest.upkeep import (
+    after_commit,
+    collection,
+    compaction,
+    garbage,
+    pins,
+    quarantine,
+    savepoints,
+)
 from milepost.protocol.records.manifest_state import ManifestState
 
 Request = (
@@ -28,6 +36,8 @@ Request = (
     | requests.StartRequest
     | requests.PinRequest
     | requests.UnpinRequest
+    | requests.QuarantineRequest
+    | requests.ReleaseRequest
     | requests.RollbackRequest
     | requests.ForkRequest
     | requests.FreezeRequest
@@ -61,6 +71,8 @@ _DECISIONS: dict[type, Callable[[Any, Any, int], Answer]] = {
     requests.StartRequest: incarnation.start,
     requests.PinRequest: pins.pin,
     requests.UnpinRequest: pins.unpin,
+    requests.QuarantineRequest: quarantine.quarantine,
+    requests.ReleaseRequest: quarantine.release,
     requests.RollbackRequest: timelines.rollback,
     requests.ForkRequest: timelines.fork,
     requests.FreezeRequest: timelines.freeze,

@@ -52,6 +52,9 @@ def faults(state: ManifestState) -> list[str]:
     sources = [floor.source for floor in state.floors]
     if sources != sorted(set(sources)):
         violations.append(f"L5: floors of sources {sources} must be sorted, one per source")
+    places = [quarantined.place for quarantined in state.quarantined]
+    if places != sorted(set(places)):
+        violations.append(f"quarantined objects {places} must be sorted, one version of each")
     return violations + switch_faults(state) + _garbage_faults(state) + _result_faults(state) + _hold_faults(state)
 
 

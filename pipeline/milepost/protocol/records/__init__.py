@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.object_store import ObjectStore as ObjectStore
     from milepost.protocol.records.object_store import StoreConfig as StoreConfig
     from milepost.protocol.records.own_keys import OwnKey as OwnKey
+    from milepost.protocol.records.quarantined import QuarantinedObject as QuarantinedObject
     from milepost.protocol.records.reasons import QUALITY_GATE_REASONS as QUALITY_GATE_REASONS
     from milepost.protocol.records.reasons import QUOTING_REASONS as QUOTING_REASONS
     from milepost.protocol.records.reasons import CheckpointFailureReason as CheckpointFailureReason

@@ -20,6 +20,7 @@ from milepost.protocol.records.ids import (
 )
 from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.own_keys import OwnPrefix
+from milepost.protocol.records.quarantined import QuarantinedObject
 
 
 class JobStatus(Enum):
@@ -218,6 +219,7 @@ class ManifestState:
         reconciliation: set from a switch of the live timeline until every sink has followed; otherwise None.
         savepoints: sorted by name.
         floors: of the logs of landed sources, sorted by source; a log without one is retained from its first record.
+        quarantined: objects that no epoch reads, sorted by source and key.
         key_hash_secret: keys the key hash of state that starts empty. 32 hexadecimal digits, never shown or logged.
     """
 
@@ -242,6 +244,7 @@ class ManifestState:
     garbage_lists: tuple[GarbageList, ...] = ()
     compacted: int = 0
     floors: tuple[LogFloor, ...] = ()
+    quarantined: tuple[QuarantinedObject, ...] = ()
 
     def timeline(self, timeline_id: TimelineId | None = None) -> Timeline:
         """Return the timeline of that name, or the live one. Raises KeyError when there is none."""

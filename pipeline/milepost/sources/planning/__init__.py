@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from milepost.sources.planning.log_plan import plan_log as plan_log
     from milepost.sources.planning.log_plan import planned_objects as planned_objects
     from milepost.sources.planning.plan import LogInput as LogInput
+    from milepost.sources.planning.plan import ObjectVersion as ObjectVersion
     from milepost.sources.planning.plan import SourcePlan as SourcePlan
     from milepost.sources.planning.plan import SourceRules as SourceRules
     from milepost.sources.planning.plan import plan_source as plan_source

@@ -6,7 +6,7 @@ before. So each version is consumed exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -24,6 +24,9 @@ from milepost.sources.planning.listing import BadName, Listing, escape_name, for
 
 ON_CHANGE = ("fail", "ignore", "reprocess")
 _NAMED_IN_AN_ERROR = 5
+
+ObjectVersion = tuple[str, str, int]
+"""Key, etag and size of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class SourcePlan:
         unknown: objects left out under ``on_change: ignore`` because they are older than the horizon of the consumed
             set, so it is unknown whether they were read.
         bad_names: objects left out under ``on_bad_name: skip``.
+        quarantined: unread objects left out because they are quarantined.
         changed: those of `objects` whose key was consumed before in another version (``reprocess``).
         listed: number of readable objects that match the path now.
         newest_ms: last-modified time of the newest of them.
@@ -121,6 +125,7 @@ class SourcePlan:
     overdue: bool
     forgets: ForgottenRows | None
     log: LogInput | None = None
+    quarantined: tuple[SourceObject, ...] = ()
 
     @property
     def consumed(self) -> tuple[SourceObject, ...]:
@@ -141,6 +146,7 @@ def plan_source(
     now_ms: int,
     *,
     first_epoch: bool = False,
+    quarantined: Collection[ObjectVersion] = (),
 ) -> SourcePlan:
     """Choose the objects that one epoch reads.
 
@@ -150,6 +156,7 @@ def plan_source(
         consumed: consumed set of the checkpoint that the epoch continues.
         now_ms: current time of the clock that stamps the objects.
         first_epoch: whether the source has no consumed set yet.
+        quarantined: versions that are not read. One that `start: latest` skips is skipped like others.
 
     Raises:
         SourceChanged: a consumed object has another version and `on_change` is fail; or it is unknown whether an
@@ -158,6 +165,9 @@ def plan_source(
     """
     _check_rules(name, rules)
     fresh, changed = _diff(listing.objects, consumed.table)
+    skips_all = rules.start == "latest" and first_epoch
+    held = _held(listing.objects, () if skips_all else quarantined) & (fresh | changed)
+    fresh, changed = fresh & ~held, changed & ~held
     if rules.on_change == "fail" and changed.any():
         raise _changed_error(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
     take = fresh | changed if rules.on_change == "reprocess" else fresh
@@ -182,9 +192,10 @@ def plan_source(
     young = take & (ages_ms >= 0) & (ages_ms < rules.settle_ms)  # a timestamp in the future gives no age
     new = [listing.objects[i] for i in np.flatnonzero(take & ~young)]
     pending = [listing.objects[i] for i in np.flatnonzero(young)]
-    oldest_new_ms = min((obj.last_modified_ms for obj in (*new, *pending)), default=None)
+    oldest_new_ms = _oldest((*new, *pending))
+    unread = (*new, *pending, *(listing.objects[i] for i in np.flatnonzero(held)))
     baseline: list[SourceObject] = []
-    if rules.start == "latest" and first_epoch:
+    if skips_all:
         baseline, new = new, []
     count = _within_limits(new, rules.max_files, rules.max_bytes)
     read = tuple(new[:count])
@@ -212,8 +223,19 @@ def plan_source(
         newest_ms=int(modified.max()) if len(modified) else None,
         newest_seen_ms=newest_seen_ms,
         overdue=_is_overdue(rules, newest_seen_ms, now_ms),
-        forgets=_forgotten(listing, consumed, rules, min(now_ms, *seen), oldest_new_ms) if read else None,
+        forgets=_forgotten(listing, consumed, rules, min(now_ms, *seen), _oldest(unread)) if read else None,
+        quarantined=tuple(listing.objects[i] for i in np.flatnonzero(held)),
     )
+
+
+def _held(objects: Sequence[SourceObject], quarantined: Collection[ObjectVersion]) -> np.ndarray:
+    """Return a mask over the listing: the quarantined versions."""
+    versions = frozenset(quarantined)
+    return np.fromiter(((obj.key, obj.etag, obj.size) in versions for obj in objects), bool, len(objects))
+
+
+def _oldest(objects: Iterable[SourceObject]) -> int | None:
+    return min((obj.last_modified_ms for obj in objects), default=None)
 
 
 def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> bool:
@@ -223,16 +245,16 @@ def _is_overdue(rules: SourceRules, newest_seen_ms: int | None, now_ms: int) -> 
 
 
 def _forgotten(
-    listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_new_ms: int | None
+    listing: Listing, consumed: ConsumedSet, rules: SourceRules, newest_ms: int, oldest_unread_ms: int | None
 ) -> ForgottenRows | None:
     """Return the rows to forget, all older than every unread object.
 
-    The horizon must not pass an unread object: it would no longer count as new.
+    The horizon must not pass an unread object, which includes quarantined ones: it would no longer count as new.
     """
     if rules.forget_after_ms is None or not consumed.needs_compaction:
         return None
     before_ms = newest_ms - rules.forget_after_ms
-    before_ms = before_ms if oldest_new_ms is None else min(before_ms, oldest_new_ms)
+    before_ms = before_ms if oldest_unread_ms is None else min(before_ms, oldest_unread_ms)
     forgets = find_forgettable(consumed.table, (obj.key for obj in listing.objects), before_ms)
     if forgets is None or consumed.horizon_ms is None:
         return forgets

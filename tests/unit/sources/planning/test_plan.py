@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from milepost.sources.contract import SourceObject
 from milepost.sources.path_columns import PathColumns
 from milepost.sources.planning.consumed import ConsumedSet, append, load
 from milepost.sources.planning.listing import Listing
-from milepost.sources.planning.plan import SourcePlan, SourceRules, plan_source
+from milepost.sources.planning.plan import ObjectVersion, SourcePlan, SourceRules, plan_source
 from milepost.storage.open import open_store
 from milepost_testkit import wording
 
@@ -43,9 +45,15 @@ def consumed(folder: Path, *epochs: list[SourceObject]) -> ConsumedSet:
 
 
 def planned(
-    found: Listing, done: ConsumedSet, *, now_ms: int = NOW_MS, first_epoch: bool = False, **rules: Any
+    found: Listing,
+    done: ConsumedSet,
+    *,
+    now_ms: int = NOW_MS,
+    first_epoch: bool = False,
+    quarantined: Collection[ObjectVersion] = (),
+    **rules: Any,
 ) -> SourcePlan:
-    return plan_source("f", found, done, SourceRules(**rules), now_ms, first_epoch=first_epoch)
+    return plan_source("f", found, done, SourceRules(**rules), now_ms, first_epoch=first_epoch, quarantined=quarantined)
 
 
 def names(plan: SourcePlan) -> list[str]:
@@ -56,6 +64,42 @@ def test_new_objects_are_found_wherever_their_keys_sort(tmp_path: Path) -> None:
     done = consumed(tmp_path, [obj("b"), obj("d")])
     plan = planned(listing(obj("e"), obj("a"), obj("b"), obj("c"), obj("d")), done)
     assert names(plan) == ["a", "c", "e"]
+
+
+def test_a_quarantined_version_is_not_read_and_another_version_of_it_is(tmp_path: Path) -> None:
+    held = {("b", "1", 10)}
+    plan = planned(listing(obj("a"), obj("b"), obj("c")), ConsumedSet.empty(), quarantined=held)
+    assert (names(plan), plan.quarantined, plan.pending_objects) == (["a", "c"], (obj("b"),), 0)
+    for other in (obj("b", etag="2"), obj("b", size=11)):
+        assert names(planned(listing(other), ConsumedSet.empty(), quarantined=held)) == ["b"]
+    plan = planned(listing(obj("b")), consumed(tmp_path, [obj("b")]), quarantined=held)
+    assert (plan.objects, plan.quarantined) == ((), ()), "it was read before"
+
+
+@pytest.mark.parametrize("on_change", ["fail", "ignore", "reprocess"])
+def test_a_quarantined_version_of_an_object_that_was_read_is_no_change(tmp_path: Path, on_change: str) -> None:
+    done = consumed(tmp_path, [obj("a")])
+    plan = planned(listing(obj("a", etag="2")), done, on_change=on_change, quarantined=[("a", "2", 10)])
+    assert (plan.objects, plan.ignored_changes, plan.quarantined) == ((), 0, (obj("a", etag="2"),))
+
+
+def test_what_start_latest_skips_is_skipped_whether_it_is_quarantined_or_not() -> None:
+    plan = planned(
+        listing(obj("a")), ConsumedSet.empty(), first_epoch=True, start="latest", quarantined=[("a", "1", 10)]
+    )
+    assert (plan.baseline, plan.quarantined) == ((obj("a"),), ())
+
+
+def test_an_unread_object_holds_the_horizon_while_it_is_quarantined(tmp_path: Path) -> None:
+    """Else a release could not tell it from one that was read and forgotten."""
+    read = [obj("gone", modified=100), obj("too", modified=300), obj("z", modified=800)]
+    done = replace(consumed(tmp_path, read), needs_compaction=True)
+    new, bad = obj("new", modified=900), obj("bad", modified=200)
+    rules: dict[str, Any] = {"forget_after_ms": 100, "now_ms": 1_000}
+    free = planned(listing(new, read[-1]), done, **rules).forgets
+    held = planned(listing(bad, new, read[-1]), done, quarantined=[("bad", "1", 10)], **rules).forgets
+    assert free is not None and held is not None
+    assert (free.horizon_ms, held.horizon_ms) == (301, 101)
 
 
 def test_limits_leave_the_rest_for_later_epochs() -> None:

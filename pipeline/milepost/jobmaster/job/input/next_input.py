@@ -33,6 +33,7 @@ from milepost.protocol.landed import (
     live_sequences,
     within_limits,
 )
+from milepost.protocol.records import QuarantinedObject
 from milepost.sources import PathColumns
 from milepost.sources.planning import (
     ConsumedSet,
@@ -89,6 +90,8 @@ def _warn_of_silent_sources(context: JobContext, base: CheckpointMetadata | None
     """Log each source that is overdue, never had an object, or leaves objects out."""
     for name, plan in plans.items():
         has_read = base is not None and name in base.sources and bool(base.sources[name].consumed)
+        if plan.quarantined:
+            _LOG.warning("source %s: %s", name, quarantined_note(plan))
         if plan.unknown:
             _LOG.warning("source %s: %s", name, unknown_objects_note(plan))
         if plan.overdue:
@@ -147,11 +150,16 @@ def idle_sources(inputs: Iterable[SourceInput]) -> frozenset[str]:
     return frozenset(item.name for item in inputs if item.idle)
 
 
-def plan_sources(context: JobContext, base: CheckpointMetadata | None, up_to: LogBounds | None = None) -> SourcePlans:
+def plan_sources(
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    quarantined: Sequence[QuarantinedObject],
+    up_to: LogBounds | None = None,
+) -> SourcePlans:
     """Plan every source but static ones, in name order, within its limits. Reads listings, no data.
 
     Args:
-        up_to: None: all records of landed sources count as input.
+        quarantined: objects that are not read. up_to: None: all records of landed sources count as input.
 
     Raises:
         SourceChanged: a consumed object has another version now, and the source says `on_change: fail`.
@@ -161,14 +169,18 @@ def plan_sources(context: JobContext, base: CheckpointMetadata | None, up_to: Lo
         EnvironmentUnusable: a bucket is missing, or access is denied.
     """
     names = sorted(context.spec.streams)
-    plans = parallel_map(context.store, lambda name: plan_stream(context, base, name, up_to), names)
+    plans = parallel_map(context.store, lambda name: plan_stream(context, base, name, quarantined, up_to), names)
     return dict(zip(names, plans, strict=True))
 
 
 def plan_stream(
-    context: JobContext, base: CheckpointMetadata | None, name: str, up_to: LogBounds | None = None
+    context: JobContext,
+    base: CheckpointMetadata | None,
+    name: str,
+    quarantined: Sequence[QuarantinedObject] = (),
+    up_to: LogBounds | None = None,
 ) -> SourcePlan:
-    """Plan one source. Lists its objects while the consumed set is read. Raises: as `plan_sources`."""
+    """Plan one source. Lists its objects while the consumed set is read. Arguments and errors: as `plan_sources`."""
     if name in context.spec.landed:
         return _plan_landed(context, base, name, None if up_to is None else up_to.get(name))
     config, pattern = context.source(name)
@@ -183,7 +195,8 @@ def plan_stream(
     listed = listing()
     timed = rules.settle_ms or rules.expect_every_ms or rules.forget_after_ms
     now_ms = store.clock_ms() if timed else 0
-    return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None)
+    held = [one.version for one in quarantined if one.source == name]
+    return plan_source(name, listed, consumed, rules, now_ms, first_epoch=snapshot is None, quarantined=held)
 
 
 def _plan_landed(context: JobContext, base: CheckpointMetadata | None, name: str, up_to: int | None) -> SourcePlan:
@@ -245,6 +258,8 @@ def no_input_message(context: JobContext, plans: SourcePlans) -> str:
             words.append(f"source {name}: {left_out(plan)}")
         if plan.empty and plan.listed:
             words.append(f"source {name}: {empty_objects_note(plan.empty)}")
+        if plan.quarantined:
+            words.append(f"source {name}: {quarantined_note(plan)}")
         if plan.unknown:
             words.append(f"source {name}: {unknown_objects_note(plan)}")
         if plan.overdue:
@@ -311,6 +326,12 @@ def unknown_objects_note(plan: SourcePlan) -> str:
     """Format how many objects a plan leaves out because they may have been read, and the first of them."""
     count, first = counted(len(plan.unknown), "object"), plan.unknown[0]
     return f"{count} left out: older than what was forgotten and not remembered, such as {first.key}"
+
+
+def quarantined_note(plan: SourcePlan) -> str:
+    """Format how many unread objects are quarantined, and the first of them."""
+    count, first = counted(len(plan.quarantined), "quarantined object"), plan.quarantined[0]
+    return f"{count} not read, such as {first.key}"
 
 
 def has_due_timer(base: CheckpointMetadata, graph: JobGraph, idle: frozenset[str] = frozenset()) -> bool:

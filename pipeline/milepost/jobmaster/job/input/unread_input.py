@@ -5,6 +5,7 @@ Of a landed source this reads one or two records.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata
@@ -13,11 +14,14 @@ from milepost.jobmaster.job.input.next_input import SourcePlans, plan_stream
 from milepost.jobmaster.job.input.opened_log import open_log
 from milepost.language.times import in_ms
 from milepost.protocol.landed import totals_read
+from milepost.protocol.records import QuarantinedObject
 from milepost.sources.planning import LogInput, SourcePlan, plan_log
 from milepost.storage.concurrency import parallel_map
 
 
-def unread_input(context: JobContext, base: CheckpointMetadata | None) -> SourcePlans:
+def unread_input(
+    context: JobContext, base: CheckpointMetadata | None, quarantined: Sequence[QuarantinedObject]
+) -> SourcePlans:
     """Return a plan of every source but static ones, in name order. Raises: as `plan_sources`.
 
     All unread input of a landed source is pending in its plan, which no epoch can use.
@@ -25,7 +29,9 @@ def unread_input(context: JobContext, base: CheckpointMetadata | None) -> Source
     names = sorted(context.spec.streams)
 
     def plan(name: str) -> SourcePlan:
-        return _unread_log(context, base, name) if name in context.spec.landed else plan_stream(context, base, name)
+        if name in context.spec.landed:
+            return _unread_log(context, base, name)
+        return plan_stream(context, base, name, quarantined)
 
     return dict(zip(names, parallel_map(context.store, plan, names), strict=True))
 

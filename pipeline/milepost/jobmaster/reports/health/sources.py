@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from milepost.codec import OmitNone
-from milepost.epoch import NAMED_BAD_NAMES, CheckpointMetadata, SkippedAtStart, SourceSnapshot, iso_ms, watermark_text
+from milepost.epoch import (
+    NAMED_BAD_NAMES,
+    CheckpointMetadata,
+    SkippedAtStart,
+    SourceSnapshot,
+    counted,
+    iso_ms,
+    watermark_text,
+)
 from milepost.errors import CheckpointError, InputVoided, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.next_input import (
@@ -102,6 +110,7 @@ class SourceHealth:
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
         log: of a landed source; omitted for files.
+        quarantined: how many of its objects are quarantined, and the first of them; omitted: none is.
         skipped_at_start: how many objects `start: latest` skips, and the newest of them; omitted if it skips none.
     """
 
@@ -123,6 +132,7 @@ class SourceHealth:
     not_remembered: str | None
     idle: bool
     log: OmitNone[LogHealth] = None
+    quarantined: OmitNone[str] = None
     skipped_at_start: OmitNone[str] = None
 
 
@@ -145,7 +155,7 @@ class Backlog:
 def backlog(context: JobContext, state: ManifestState | None, base: CheckpointMetadata | None, now_ms: int) -> Backlog:
     """Return the input that the head has not read. Lists each source once."""
     try:
-        plans = unread_input(context, base)
+        plans = unread_input(context, base, () if state is None else state.quarantined)
     except (SourceChanged, SourceReplaced, InputVoided) as error:
         return Backlog(source_changed=_one_line(error))
     except InvalidRequest as error:
@@ -276,11 +286,18 @@ def _sources(
             overdue=overdue(context, name, plan) if plan.overdue else None,
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
             not_remembered=unknown_objects_note(plan) if plan.unknown else None,
+            quarantined=_quarantined(state, name),
             idle=snapshot is not None and snapshot.idle,
             log=_log_health(context, name, plan, holders.get(name), failures.get(name), now_ms),
             skipped_at_start=_skipped_at_start(snapshot, plan),
         )
     return health
+
+
+def _quarantined(state: ManifestState | None, source: str) -> str | None:
+    """Format how many objects of a source are quarantined, and the first of them; None: none is."""
+    keys = [] if state is None else [one.key for one in state.quarantined if one.source == source]
+    return f"{counted(len(keys), 'quarantined object')}, such as {keys[0]}" if keys else None
 
 
 def _skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:

@@ -17,6 +17,8 @@ from milepost.protocol.manifest.transaction import (
     JobCanceled,
     JobResumed,
     JobStarted,
+    ObjectQuarantined,
+    ObjectReleased,
     RealignmentDecided,
     SavepointCreated,
     SavepointDisposed,
@@ -27,7 +29,7 @@ from milepost.protocol.records import IMPORT_SESSION_PREFIX, Actor, CheckpointFa
 
 _OF_PEOPLE = (
     JobCanceled, JobResumed, JobStarted, TimelineSwitched, TimelineForked, ForkDisposed, RealignmentDecided,
-    SavepointCreated, SavepointDisposed,
+    SavepointCreated, SavepointDisposed, ObjectQuarantined, ObjectReleased,
 )  # fmt: skip
 _ABORTS_OF_PEOPLE = (CheckpointFailureReason.ABORTED_BY_USER, CheckpointFailureReason.LEADER_TAKEN_OVER)
 

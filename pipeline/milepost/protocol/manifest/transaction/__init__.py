@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from milepost.protocol.manifest.transaction.events import JobCanceled as JobCanceled
     from milepost.protocol.manifest.transaction.events import JobResumed as JobResumed
     from milepost.protocol.manifest.transaction.events import JobStarted as JobStarted
+    from milepost.protocol.manifest.transaction.events import ObjectQuarantined as ObjectQuarantined
+    from milepost.protocol.manifest.transaction.events import ObjectReleased as ObjectReleased
     from milepost.protocol.manifest.transaction.events import RealignmentDecided as RealignmentDecided
     from milepost.protocol.manifest.transaction.events import SavepointCreated as SavepointCreated
     from milepost.protocol.manifest.transaction.events import SavepointDisposed as SavepointDisposed
@@ -62,11 +64,13 @@ if TYPE_CHECKING:
     from milepost.protocol.manifest.transaction.requests import ListGarbageRequest as ListGarbageRequest
     from milepost.protocol.manifest.transaction.requests import ListProgress as ListProgress
     from milepost.protocol.manifest.transaction.requests import PinRequest as PinRequest
+    from milepost.protocol.manifest.transaction.requests import QuarantineRequest as QuarantineRequest
     from milepost.protocol.manifest.transaction.requests import RealignSinkRequest as RealignSinkRequest
     from milepost.protocol.manifest.transaction.requests import RebindRequest as RebindRequest
     from milepost.protocol.manifest.transaction.requests import ReconcileSinkRequest as ReconcileSinkRequest
     from milepost.protocol.manifest.transaction.requests import RecordCompactionRequest as RecordCompactionRequest
     from milepost.protocol.manifest.transaction.requests import RecordSavepointRequest as RecordSavepointRequest
+    from milepost.protocol.manifest.transaction.requests import ReleaseRequest as ReleaseRequest
     from milepost.protocol.manifest.transaction.requests import ResumeRequest as ResumeRequest
     from milepost.protocol.manifest.transaction.requests import RollbackRequest as RollbackRequest
     from milepost.protocol.manifest.transaction.requests import StartRequest as StartRequest

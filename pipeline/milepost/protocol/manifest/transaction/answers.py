@@ -53,6 +53,8 @@ class Outcome(Enum):
     ALREADY_RECONCILED = "already_reconciled"
     ALREADY_RECORDED = "already_recorded"
     NO_SAVEPOINT = "no_savepoint"
+    ALREADY_QUARANTINED = "already_quarantined"
+    NOT_QUARANTINED = "not_quarantined"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, L
 from milepost.protocol.records.decisions import Decision
 from milepost.protocol.records.ids import CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.manifest_state import Freeze, GarbageList, JobResult, Pin, Savepoint, Timeline
+from milepost.protocol.records.quarantined import QuarantinedObject
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 
@@ -268,6 +269,34 @@ class CheckpointUnpinned(TaggedRecord):
     session_id: SessionId
 
 
+@dataclass(frozen=True, slots=True)
+class ObjectQuarantined(TaggedRecord):
+    """An object of a file source is not read until it is released.
+
+    Attributes:
+        decided_by: who decided on it, and why.
+    """
+
+    at_ms: int
+    object: QuarantinedObject
+    session_id: SessionId
+    decided_by: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReleased(TaggedRecord):
+    """A quarantined object may be read again.
+
+    Attributes:
+        decided_by: who decided on it, and why.
+    """
+
+    at_ms: int
+    object: QuarantinedObject
+    session_id: SessionId
+    decided_by: Decision
+
+
 class SwitchKind(StrEnum):
     """How another timeline became the live one."""
 
@@ -405,6 +434,8 @@ Event = (
     | JobStarted
     | CheckpointPinned
     | CheckpointUnpinned
+    | ObjectQuarantined
+    | ObjectReleased
     | TimelineSwitched
     | TimelineForked
     | ForkDisposed

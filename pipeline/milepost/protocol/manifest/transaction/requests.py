@@ -347,6 +347,32 @@ class UnpinRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantineRequest:
+    """Let no epoch read this version of an object of a file source until it is released.
+
+    Attributes:
+        decided_by: who decided on it, and why, for the history.
+    """
+
+    session_id: SessionId
+    source: str
+    key: str
+    etag: str
+    size: int
+    decided_by: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """Let epochs read a quarantined object again. decided_by: as in `QuarantineRequest`."""
+
+    session_id: SessionId
+    source: str
+    key: str
+    decided_by: Decision
+
+
+@dataclass(frozen=True, slots=True)
 class RollbackRequest:
     """Make a new timeline, which starts at an older checkpoint, the live one. Nothing is destroyed.
 

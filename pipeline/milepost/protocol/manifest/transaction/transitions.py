@@ -32,6 +32,8 @@ from milepost.protocol.manifest.transaction.events import (
     JobResumed,
     JobStarted,
     LogCompacted,
+    ObjectQuarantined,
+    ObjectReleased,
     RealignmentDecided,
     SavepointCreated,
     SavepointDisposed,
@@ -110,6 +112,8 @@ JOB_RULES: tuple[Rule[JobStatus], ...] = (
     *(
         Rule(status, event, status)
         for event in (
+            ObjectQuarantined,
+            ObjectReleased,
             TimelineForked,
             ForkDisposed,
             TimelineFrozen,

@@ -1,0 +1,1 @@
+"""Quarantine objects of file sources, and release them."""

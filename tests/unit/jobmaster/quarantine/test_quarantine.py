@@ -1,0 +1,177 @@
+"""A quarantined object is read by no epoch and no replay until it is released."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from milepost.epoch import EpochPlan
+from milepost.errors import NotFound, PlanOutdated
+from milepost.jobmaster import NothingToDo, QuarantineResult, Session
+from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.rollbacks import decided
+from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
+from milepost_testkit.jobs.sparkless.counted_job import CountedJob
+from milepost_testkit.runners.sparkless_runner import SparklessRunner
+
+WHY = decided("a wrong file")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
+    """Three epochs of one object each. Not to be changed: `job` is a copy of it."""
+    return CountedJob.with_epochs(tmp_path_factory.mktemp("prepared") / "job", 3)
+
+
+@pytest.fixture
+def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
+    return prepared.copy_to(tmp_path / "job")
+
+
+def quarantine(job: CountedJob, number: int) -> QuarantineResult:
+    approved = job.master.quarantine.plan("rows", f"{number:04}.csv").approved
+    return job.master.quarantine.quarantine(Session.cli(), approved, WHY)
+
+
+def release(job: CountedJob, number: int) -> QuarantineResult:
+    approved = job.master.quarantine.plan_release("rows", f"{number:04}.csv").approved
+    return job.master.quarantine.release(Session.cli(), approved, WHY)
+
+
+def assert_tables_have(job: CountedJob, *numbers: int) -> None:
+    assert sorted(job.consumed()) == [f"{number:04}.csv" for number in numbers]
+    job.assert_tables_equal_the_oracle()
+
+
+def test_an_unread_object_is_left_out_until_it_is_released(job: CountedJob) -> None:
+    job.land([4, 5])
+    result = quarantine(job, 4)
+    assert (result.outcome, result.read_by, result.next_step) == ("quarantined", None, "milepost run small")
+    job.run()
+    assert_tables_have(job, 1, 2, 3, 5)
+    waiting = job.run_one()
+    assert isinstance(waiting, NothingToDo)
+    assert waiting.message.endswith("source rows: 1 quarantined object not read, such as 0004.csv")
+    sources = job.master.reports.status().sources
+    assert sources is not None and sources["rows"].unread_objects == 0
+    assert sources["rows"].quarantined == "1 quarantined object, such as 0004.csv"
+    assert release(job, 4).outcome == "released"
+    job.run()
+    assert_tables_have(job, 1, 2, 3, 4, 5)
+
+
+def test_an_object_that_was_read_stays_in_tables_until_a_rollback_and_is_not_read_again(job: CountedJob) -> None:
+    plan = job.master.quarantine.plan("rows", "0002.csv")
+    ways = ("  milepost rollback small --to 1", "  milepost backfill small --from-checkpoint 1")
+    assert (plan.read_by, plan.text[2:4]) == (2, ways)
+    result = quarantine(job, 2)
+    assert (result.read_by, result.next_step) == (2, "milepost rollback small --to 1")
+    assert_tables_have(job, 1, 2, 3)
+    job.rollback(1)
+    job.run()
+    assert_tables_have(job, 1, 3)
+
+
+def test_a_backfill_leaves_it_out_and_an_epoch_reads_it_after_its_release(job: CountedJob) -> None:
+    quarantine(job, 2)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=1)
+    assert_tables_have(job, 1, 3)
+    assert isinstance(job.run_one(), NothingToDo)
+    release(job, 2)
+    job.run()
+    assert_tables_have(job, 1, 2, 3)
+
+
+def test_a_backfill_from_after_it_keeps_its_rows(job: CountedJob) -> None:
+    quarantine(job, 1)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=1)
+    assert_tables_have(job, 1, 2, 3)
+
+
+def test_a_release_during_a_backfill_lets_the_next_epoch_read_it(job: CountedJob) -> None:
+    quarantine(job, 2)
+    back_fill(job.master, SparklessRunner(after=lambda plan: release(job, 2)), from_checkpoint=1)
+    assert_tables_have(job, 1, 3)
+    job.run()
+    assert_tables_have(job, 1, 2, 3)
+
+
+def test_a_quarantine_during_a_backfill_leaves_out_nothing_that_its_plan_reads(job: CountedJob) -> None:
+    """The object counts as read then, and the next backfill leaves it out."""
+    back_fill(job.master, SparklessRunner(after=lambda plan: quarantine(job, 3)), from_checkpoint=1)
+    assert_tables_have(job, 1, 2, 3)
+    back_fill(job.master, SparklessRunner(), from_checkpoint=1)
+    assert_tables_have(job, 1, 2)
+
+
+def test_an_unfinished_backfill_that_read_it_is_not_continued(job: CountedJob) -> None:
+    """Its fork has rows of the object: another one begins."""
+
+    def stop(plan: EpochPlan) -> None:
+        if plan.inputs[0].objects[0].key == "0003.csv":
+            raise KeyboardInterrupt
+
+    with mortal_session() as session, pytest.raises(KeyboardInterrupt):
+        back_fill(job.master, SparklessRunner(stop), session=session, from_checkpoint=1)
+    assert job.master.backfills.plan(from_checkpoint=1).replayed_ranges == 1
+    quarantine(job, 2)
+    assert job.master.backfills.plan(from_checkpoint=1).replayed_ranges == 0
+    back_fill(job.master, SparklessRunner(), from_checkpoint=1)
+    assert_tables_have(job, 1, 3)
+
+
+def test_a_corrected_object_under_the_same_name_is_read(job: CountedJob) -> None:
+    job.land([4])
+    quarantine(job, 4)
+    assert isinstance(job.run_one(), NothingToDo)
+    job.small.land("0004.csv", "k,v\n0,40\n4,40\n-4,40\n")
+    job.run()
+    assert_tables_have(job, 1, 2, 3, 4)
+
+
+def test_an_object_that_was_replaced_after_it_was_read_no_longer_stops_the_job(job: CountedJob) -> None:
+    job.small.land("0002.csv", "k,v\n0,20\n")
+    job.land([4])
+    assert "changed after they were consumed" in str(job.master.reports.status().source_changed)
+    quarantine(job, 2)
+    job.run()
+    assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv", "0004.csv"]
+
+
+def test_a_plan_for_a_version_that_was_replaced_since_changes_nothing(job: CountedJob) -> None:
+    job.land([4])
+    approved = job.master.quarantine.plan("rows", "0004.csv").approved
+    job.small.land("0004.csv", "k,v\n0,40\n4,40\n-4,40\n")
+    with pytest.raises(PlanOutdated, match="was replaced since the plan"):
+        job.master.quarantine.quarantine(Session.cli(), approved, WHY)
+    job.run()
+    assert_tables_have(job, 1, 2, 3, 4)
+
+
+def test_names_that_do_not_exist_are_refused_with_the_ones_that_do(job: CountedJob) -> None:
+    with pytest.raises(NotFound, match=r"source rows has no object 0003\.cvs") as refused:
+        job.master.quarantine.plan("rows", "0003.cvs")
+    assert refused.value.hint.startswith("did you mean 0003.csv")
+    with pytest.raises(NotFound, match="has no source row; sources of files: rows"):
+        job.master.quarantine.plan("row", "0003.csv")
+
+
+def test_a_second_quarantine_and_a_second_release_say_that_there_is_nothing_to_do(job: CountedJob) -> None:
+    assert quarantine(job, 3).outcome == "quarantined"
+    assert quarantine(job, 3).outcome == "already_quarantined"
+    assert job.master.quarantine.plan("rows", "0003.csv").done
+    assert release(job, 3).outcome == "released"
+    plan = job.master.quarantine.plan_release("rows", "0003.csv")
+    assert (plan.done, plan.text) == (True, ("object 0003.csv of source rows is not quarantined; quarantined: none",))
+    assert release(job, 3).outcome == "not_quarantined"
+
+
+def test_the_history_says_who_quarantined_what_and_why(job: CountedJob) -> None:
+    quarantine(job, 3)
+    release(job, 3)
+    released, quarantined = job.master.reports.history_page(limit=2).acts
+    assert quarantined.what == "quarantined object 0003.csv of source rows"
+    assert (released.what, released.why, released.who) == (
+        "released object 0003.csv of source rows", "a wrong file", WHY.actor,
+    )  # fmt: skip
