@@ -35,11 +35,13 @@ from milepost.protocol.manifest.transaction.requests import (
     ListGarbageRequest,
     ListProgress,
     PinRequest,
+    QuarantineRequest,
     RealignSinkRequest,
     RebindRequest,
     ReconcileSinkRequest,
     RecordCompactionRequest,
     RecordSavepointRequest,
+    ReleaseRequest,
     ResumeRequest,
     RollbackRequest,
     StartRequest,
@@ -49,6 +51,7 @@ from milepost.protocol.manifest.transaction.requests import (
     UnpinRequest,
 )
 from milepost.protocol.records.checkpoints import Holder, ObjectHandle, PendingCheckpoint, Run, SubtaskKey
+from milepost.protocol.records.decisions import Actor, Decision
 from milepost.protocol.records.ids import CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.layout import manifest_key, metadata_key
 from milepost.protocol.records.manifest_state import ManifestState
@@ -80,6 +83,9 @@ def airflow_run(run_id: str, run_type: str = "manual", logical_date: str | None 
 
 AIR_1, RUN_1 = "airflow:flights__epoch/manual__1", airflow_run("manual__1")
 AIR_2, RUN_2 = "airflow:flights__epoch/manual__2", airflow_run("manual__2")
+
+
+A_WRONG_FILE = Decision(Actor("cli", "ben"), "a wrong file")
 
 
 @dataclass
@@ -256,6 +262,12 @@ class JobLog:
 
     def unpin(self, session: str, name: str = "reader") -> Answer:
         return self.submit(UnpinRequest(SessionId(session), name))
+
+    def quarantine(self, session: str, key: str, source: str = "rows", etag: str = "1") -> Answer:
+        return self.submit(QuarantineRequest(SessionId(session), source, key, etag, 10, A_WRONG_FILE))
+
+    def release(self, session: str, key: str, source: str = "rows") -> Answer:
+        return self.submit(ReleaseRequest(SessionId(session), source, key, A_WRONG_FILE))
 
     def rollback(
         self, session: str, to: int, expected_head: int | None = None, sinks: tuple[str, ...] = ("lake",)

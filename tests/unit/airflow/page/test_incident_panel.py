@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import html
+import json
+import re
 from pathlib import Path
 
 import pytest
 
+from milepost.acts import QUARANTINE, ActContext
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.access import Rights
 from milepost.errors import CheckpointError, QualityGateFailed, StoreUnavailable
-from milepost.jobmaster import JobMaster
+from milepost.jobmaster import JobMaster, Session
 from milepost.jobmaster.reports.history import rows_before
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
@@ -53,6 +56,27 @@ def test_a_veto_has_its_rules_their_past_the_input_and_the_acts(
     assert "milepost " not in incident, "no command for a shell"
     assert "bad.csv" in incident and "max_value 90" in incident
     assert 'data-about="small__operate"' in incident and "/rewind?job=small" in incident
+
+
+def test_an_object_of_a_refused_epoch_is_quarantined_by_a_button_and_the_next_epoch_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = vetoed(tmp_path)
+    job.land([3])
+    client = client_of(job, monkeypatch)
+    bodies = re.findall(r'data-about="small__operate" data-body="([^"]+)"', client.get(JOB).text)
+    confs = [json.loads(html.unescape(body))["conf"] for body in bodies]
+    assert {"what": "quarantine", "quarantine_source": "rows", "quarantine_object": "bad.csv"} in confs
+    assert "Quarantine" not in panel(client.with_role("viewer").get(JOB).text)
+    form = {"source": "rows", "object": "bad.csv"}
+    approved, session = QUARANTINE.plan(job.master, form).shown, Session.cli()
+    context = ActContext(job.master, session, form, session.decision("by a button"), approved)
+    done = QUARANTINE.carry_out(context)
+    assert done.outcome == "quarantined"
+    job.run()
+    assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv"]
+    job.assert_tables_equal_the_oracle()
+    assert QUARANTINE.undo(approved, QUARANTINE.result(context, done)) == ("release", form)
 
 
 LATEST = {

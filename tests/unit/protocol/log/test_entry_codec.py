@@ -155,6 +155,10 @@ def eventful() -> list[LogEntry]:
     keep()
     log.compact(A, 3)
     keep()
+    log.quarantine(A, "2013/é.csv")
+    keep()
+    log.release(A, "2013/é.csv")
+    keep()
     return entries
 
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from milepost.acts import RESUME, ROLLBACK
+from milepost.acts import KEY, QUARANTINE, RESUME, ROLLBACK, SOURCE
+from milepost.airflow.operators.dag_ids import operate_dag_id
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster import Incident, RowsBefore, Status
-from milepost.views import Meaning, Section, incident_sections
+from milepost.views import Meaning, Section, incident_sections, printable
 
 _HELPING = (RESUME.name, ROLLBACK.name)
+
+_NAMED_OBJECTS = 3
+"""Number of objects that can be quarantined by a button; a form takes the name of any other one."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentPanel:
-    """What the panel shows. acts: resume, rollback, and the suggested act, as far as the user may trigger them.
+    """What the panel shows. acts: resume, rollback, the suggested act, and the quarantine of an object that the
+    failed epoch read, as far as the user may trigger them.
 
     Attributes:
         checkpoint_id: the failed checkpoint, which has a page of its own; None: the head cannot be read.
@@ -46,7 +51,27 @@ def incident_panel(
         return IncidentPanel((failed,), helping, None)
     if incident is None:
         return None
+    helping = (*helping, *_quarantines(job_page, incident))
     return IncidentPanel(_sections(job_page, incident, reading.status), helping, incident.checkpoint_id)
+
+
+def _quarantines(job_page: JobPage, incident: Incident) -> Iterator[PageAct]:
+    """Yield acts that leave an object of the failed epoch out of the next one."""
+    job, operate = job_page.name, operate_dag_id(job_page.name)
+    files = [one for one in incident.read or () if one.records is None and one.objects]
+    if not files or not job_page.dag_id.startswith(f"{job}__") or not job_page.rights.may_trigger(operate):
+        return
+    named = [(one.source, key) for one in files for key in one.first]
+    for source, key in named[:_NAMED_OBJECTS]:
+        fields = {SOURCE: source, KEY: key}
+        label, purpose = (
+            f"Quarantine {printable(key)}",
+            f"No epoch reads this object of source {source} until a release.",
+        )
+        yield PageAct(job, job_page.dag_id, operate, label, purpose, QUARANTINE.name, fields)
+    if sum(one.objects for one in files) > _NAMED_OBJECTS:
+        purpose = "No epoch reads it until a release."
+        yield PageAct(job, job_page.dag_id, operate, "Quarantine another object", purpose, QUARANTINE.name)
 
 
 def _sections(job_page: JobPage, incident: Incident, status: Status | None) -> tuple[Section, ...]:

@@ -84,6 +84,8 @@ def test_an_event_names_the_checkpoints_it_concerns() -> None:
         "JobStarted": (),
         "CheckpointPinned": (2,),
         "CheckpointUnpinned": (2,),
+        "ObjectQuarantined": (),
+        "ObjectReleased": (),
         "TimelineSwitched": (),
         "TimelineForked": (),
         "ForkDisposed": (6,),
