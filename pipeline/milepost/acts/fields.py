@@ -14,6 +14,7 @@ _ID = re.compile(r"[0-9]{1,18}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?"
 )
+_OBJECT = re.compile(r"[^\x00-\x1f\x7f]{1,1024}")
 _EXAMPLES = "2026-07-01 or 2026-07-01T12:00:00Z"
 _UTC = "UTC unless it has an offset"
 
@@ -137,7 +138,12 @@ ID_OR_SAVEPOINT = Kind(
 SINK = Kind(str, "SINK", suggests="sinks")
 SOURCE = Kind(str, "NAME", suggests="sources")
 FILE_SOURCE = Kind(str, "SOURCE", suggests="files")
-OBJECT = Kind(str, "OBJECT")
+OBJECT = Kind(
+    str,
+    "OBJECT",
+    "1 to 1,024 characters, none of which is a control character",
+    lambda value: isinstance(value, str) and _OBJECT.fullmatch(value) is not None,
+)
 RESUME_FROM = Kind(
     str,
     "earliest|latest|TIME",

@@ -53,6 +53,10 @@ REQUIRED = {
     "rollback_to": "41",
     "savepoint_dispose_name": "v1",
     "land_source": "feed",
+    "quarantine_source": "rows",
+    "quarantine_object": "0001.csv",
+    "release_source": "rows",
+    "release_object": "0001.csv",
     "realign_sink": "table",
 }
 
@@ -65,6 +69,11 @@ NAMES = (["v1", "before-the-fix"], ["", "12", "V1", "../x", "a/b", "-a", "a" * 6
 IDS = ([None, 1, 41], [0, -1], ["41", 1.5, True])
 SWITCH: tuple[list[Any], list[Any], list[Any]] = ([True, False], [], ["yes", None])
 
+OBJECTS: tuple[list[Any], list[Any], list[Any]] = (
+    ["0001.csv", "2026/é, 2.csv", "../x; rm"],
+    ["", "a\n", "a\x00b", "é" * 1_025],
+    [1],
+)
 FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "what": (["rollback", "savepoint_create", "gc"], [], ["", "undo", "list", None]),
     "rollback_to": (
@@ -86,6 +95,10 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
     "land_resume_from": (["earliest", "latest", *MOMENTS[0]], ["newest", *MOMENTS[1]], [41]),
     "land_void_from": (["auto", "3", "41"], ["", "newest", "-1", "4" * 19, "41\n"], [41]),
     "land_accept_void": ([True], [], ["yes", None]),
+    "quarantine_source": (["rows"], [], ["", "feed", 1]),
+    "quarantine_object": OBJECTS,
+    "release_source": (["rows"], [], ["", "feed", 1]),
+    "release_object": OBJECTS,
     "realign_sink": (["table"], [], ["", "tables", 1]),
     "verify_checkpoint": IDS,
     "verify_deep": SWITCH,

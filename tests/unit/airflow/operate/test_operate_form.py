@@ -42,6 +42,7 @@ def test_the_form_takes_every_act_with_its_own_fields(job: SparklessJob) -> None
         "name": "v1",
         "sink": "table",
         "source": "feed",
+        "object": "0001.csv",
         "resume_from": "earliest",
     }
     for act in ACTS.values():
