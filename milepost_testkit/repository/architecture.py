@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 
 from milepost_testkit.processes.processes import REPOSITORY
-from milepost_testkit.repository.import_rules import ALLOWED, ALLOWED_INSIDE_FUNCTIONS, FLOORS, room_folder
+from milepost_testkit.repository.floors import FLOORS
+from milepost_testkit.repository.import_rules import ALLOWED, ALLOWED_INSIDE_FUNCTIONS, room_folder
 from scripts.reference.docstrings import module_docstring
 from scripts.reference.markdown import table, with_section
 

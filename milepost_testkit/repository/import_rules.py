@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.floors import FLOORS
 from milepost_testkit.repository.imports import FOLDER, HOUSES, PACKAGE, TESTKIT, Import, exports_of, folder_of
 
 TOOLS = ("scripts", "tests", TESTKIT, "bench", "dags", "plugins")
@@ -56,139 +57,6 @@ ALLOWED_INSIDE_FUNCTIONS: dict[str, set[str]] = {
     "cli": {"spark"},
     "api": {"spark"},
 }
-
-FLOORS: dict[str, tuple[str, ...]] = {
-    "codec": ("packing fields", "readers", "records"),
-    "protocol": ("records", "retention failure subtask landed", "manifest", "log", "exchange"),
-    "state": ("layers", "runs statistics", "buffers cache", "keyed"),
-    "jobmaster": (
-        "job",
-        "figures",
-        "compatibility observers proposals retention",
-        "leadership reports",
-        "rollback run metrics landing quarantine",
-        "backfill migration savepoints",
-        "tracing",
-        "jobmaster",
-    ),
-    "jobmaster.reports": (
-        "hidden_messages job_report jobs tables",
-        "cost",
-        "checkpoint",
-        "health history",
-        "axis flow hidden_values",
-        "reports",
-    ),
-    "views": (
-        "tree",
-        "text",
-        "badge comparison prices progress static_sources subtasks timelines",
-        "checkpoint history incident status table",
-    ),
-    "spark": ("worker", "wire", "task", "driver", "local"),
-    "spark.driver": (
-        "compat",
-        "engines lost_tasks spark_errors",
-        "deadline interrupts sql_projection starvation",
-        "epoch_graph executors gate_job spark_answers",
-        "frame_cache",
-        "runner",
-        "runner_factory",
-    ),
-    "jobspec": ("job", "graph", "column_lineage sql", "load picture"),
-    "jobspec.job": (
-        "catalog_spec event_time_spec",
-        "checkpointing_spec connections health_spec notifier_spec prices_spec sources sql_spec",
-        "spec",
-        "environment",
-    ),
-    "jobspec.job.sources": (
-        "messages",
-        "source_spec",
-        "file_source landed_source",
-        "table_source",
-        "delta_source dlt_source iceberg_source kafka_source milepost_source",
-        "nexmark_source postgres_source python_source",
-        "source_kinds",
-    ),
-    "jobspec.graph": (
-        "event_time fingerprints row_rule_checks sink_input",
-        "message_checks output_checks secret_checks sink_checks static_rules table_checks",
-        "checks",
-        "graph",
-        "compatibility in_flight",
-        "read_columns",
-    ),
-    "jobspec.sql": ("text", "emit names", "joins", "selects", "flows renames", "statements", "queries", "job"),
-    "acts": ("fields", "act", "earlier_try", "landing lifecycle rollback savepoints upkeep", "backfill", "registry"),
-    "airflow": (
-        "connections page_urls spec_cache preload",
-        "task_output",
-        "provider",
-        "operators",
-        "operate",
-        "runs",
-        "dags page",
-    ),
-    "airflow.page": ("frame", "drawings", "jobs", "routes", "pages", "checkpoints_page"),
-    "cli": ("terminal", "running reading workspace", "switching", "main"),
-    "testing": ("case_file", "rows", "local_job", "case_run", "recording"),
-    "sinks": (
-        "parquet_files table_format",
-        "contract",
-        "buckets formats",
-        "staging",
-        "table",
-        "build",
-        "table_copy",
-    ),
-    "sources": (
-        "contract",
-        "path_columns",
-        "bad_input dead_letter_rows dimension event_times kernel",
-        "csv json_lines parquet landed",
-        "messages",
-        "formats planning",
-        "inference",
-    ),
-    "operators": (
-        "base contract",
-        "abilities rows",
-        "aggregation materialized pairs",
-        "aggregate asof deduplicate history join latest lookup materialize over process sql top window",
-        "build kinds",
-    ),
-    "protocol.manifest": ("transaction", "upkeep timelines", "coordinator invariants", "decisions"),
-    TESTKIT: (
-        "processes profiles rows wording",
-        "proxies repository specs stores",
-        "servers tasks",
-        "formats models readers runners",
-        "commands",
-        "jobs",
-        "airflow cluster example_jobs interleavings law machines tpch",
-        "browser chaos",
-    ),
-    f"{TESTKIT}.models": ("data protocol",),
-    f"{TESTKIT}.models.data": (
-        "aggregate_calls captured",
-        "batch",
-        "kinds",
-        "laws",
-        "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
-    ),
-    f"{TESTKIT}.jobs": (
-        "avro_messages backfills debezium_events postgres_landing rollbacks sql_job stored_figures table_job",
-        "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages reference_job",
-        "sparkless",
-        "connected_job message_feed message_fuzz",
-    ),
-    f"{TESTKIT}.tasks": (
-        "clocks faults input_gate operators staging state_lineage subtask_driver",
-        "dataplane task_driver",
-    ),
-}
-"""Room -> its floors from the ground up: the rooms and modules of each. Nothing imports from its own floor or above."""
 
 IMPURE = {
     "asyncio", "concurrent", "ctypes", "fcntl", "http", "io", "logging", "multiprocessing", "os", "pathlib", "random",

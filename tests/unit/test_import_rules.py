@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.repository.floors import FLOORS
 from milepost_testkit.repository.import_rules import (
     ALLOWED,
-    FLOORS,
     around_the_facade,
     around_the_task_sdk,
     below_the_surface,

@@ -10,7 +10,16 @@ from milepost.protocol.landed import SourceBacklog, position_text
 from milepost.views.badge import grade_meaning, job_badge
 from milepost.views.prices import month_cost_text
 from milepost.views.static_sources import STATIC_COLUMNS, static_source_cells
-from milepost.views.text import checkpoint_link, counts, failure_text, show_bytes, show_count, show_time, since_text
+from milepost.views.text import (
+    checkpoint_link,
+    counts,
+    failure_text,
+    printable,
+    show_bytes,
+    show_count,
+    show_time,
+    since_text,
+)
 from milepost.views.tree import UNKNOWN, Fact, Figure, Link, LinkTarget, Row, Section, Table, Text, View
 
 _MINUTE_MS = 60_000
@@ -102,12 +111,14 @@ def _table(name: str, table: TableHealth) -> Row:
 
 
 def _source(name: str, source: SourceHealth) -> Row:
-    remarks = [source.overdue or "", source.no_match or "", source.not_remembered or "", source.quarantined or ""]
+    remarks = [source.overdue or "", source.no_match or "", source.not_remembered or ""]
     remarks += [f"{counted(source.settling, 'object')} may still be written"] if source.settling else []
     remarks += [source.skipped_at_start or ""]
     bad, records = source.bad_names, source.bad_records
     remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
     remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []
+    if (held := source.quarantined) is not None:
+        remarks.append(f"{counted(held.count, 'quarantined object')}, such as {printable(held.first[0])}")
     remarks += ["idle: it does not hold the watermark back"] if source.idle else []
     remarks += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []
     times = (show_time(source.newest_object), show_time(source.newest_event_time))

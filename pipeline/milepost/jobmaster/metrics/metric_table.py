@@ -152,6 +152,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("source", "currentOutputWatermark", _G, _U.MOMENT, "checkpoint.sources.*.watermark_us", "Its watermark.",
            _FLINK),
     Metric("source", "pendingObjects", _G, _U.NONE, "status.sources.*.unread_objects", "Its unread objects."),
+    Metric("source", "quarantinedObjects", _G, _U.NONE, "status.sources.*.quarantined.count",
+           "Its objects that no epoch reads until they are released."),
     Metric("source", "landedRecords", _G, _U.NONE, "status.sources.*.log.records",
            "Records of a landed source since its log began, also those that were deleted."),
     Metric("source", "landedRows", _G, _U.NONE, "status.sources.*.log.rows", "Rows of those."),

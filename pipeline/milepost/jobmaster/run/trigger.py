@@ -21,20 +21,13 @@ from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.job.input.input_notes import SourcePlans, no_input_message, settles_in_ms, settling_message
 from milepost.jobmaster.job.input.next_dimensions import (
     dimension_inputs,
     plan_dimensions,
     settling_static_sources_message,
 )
-from milepost.jobmaster.job.input.next_input import (
-    LogBounds,
-    SourcePlans,
-    no_input_message,
-    plan_epoch,
-    plan_sources,
-    settles_in_ms,
-    settling_message,
-)
+from milepost.jobmaster.job.input.next_input import LogBounds, plan_epoch, plan_sources
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.transactions import BegunTransaction
 from milepost.jobmaster.job.use_case import use_case

@@ -9,7 +9,7 @@ from pathlib import Path
 from milepost.epoch.plan import InputRecord, decode_input_record
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import NothingToDo, Session, Triggered
-from milepost.jobmaster.reports.health.sources import BadNames
+from milepost.jobmaster.reports.health.sources import LeftOutObjects
 from milepost.storage.object_handles import read_handle
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -157,4 +157,4 @@ def test_a_name_that_cannot_be_used_is_left_out_counted_and_named(tmp_path: Path
     assert source.skipped["bad_names"] == 3
     assert [name.split(": ")[0] for name in source.bad_names] == [r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"]
     told = job.master.reports.status().sources["rows"].bad_names
-    assert told == BadNames(3, (r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"))
+    assert told == LeftOutObjects(3, (r"dt=2026-01-02/b\xff.csv", BAD_DATE, "undated.csv"))

@@ -9,6 +9,7 @@ import pytest
 from milepost.epoch import EpochPlan
 from milepost.errors import NotFound, PlanOutdated
 from milepost.jobmaster import NothingToDo, QuarantineResult, Session
+from milepost.jobmaster.reports.health.sources import LeftOutObjects
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
@@ -55,7 +56,7 @@ def test_an_unread_object_is_left_out_until_it_is_released(job: CountedJob) -> N
     assert waiting.message.endswith("source rows: 1 quarantined object not read, such as 0004.csv")
     sources = job.master.reports.status().sources
     assert sources is not None and sources["rows"].unread_objects == 0
-    assert sources["rows"].quarantined == "1 quarantined object, such as 0004.csv"
+    assert sources["rows"].quarantined == LeftOutObjects(1, ("0004.csv",))
     assert release(job, 4).outcome == "released"
     job.run()
     assert_tables_have(job, 1, 2, 3, 4, 5)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from milepost.epoch import DimensionInput, pinned
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import no_match, settling_message
+from milepost.jobmaster.job.input.input_notes import no_match, settling_message
 from milepost.language.times import in_ms
 from milepost.sources import PathColumns
 from milepost.sources.planning import ConsumedSet, SourcePlan, SourceRules, list_objects, plan_source

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from milepost.epoch import CheckpointMetadata
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import SourcePlans, plan_stream
+from milepost.jobmaster.job.input.input_notes import SourcePlans
+from milepost.jobmaster.job.input.next_input import plan_stream
 from milepost.jobmaster.job.input.opened_log import open_log
 from milepost.language.times import in_ms
 from milepost.protocol.landed import totals_read

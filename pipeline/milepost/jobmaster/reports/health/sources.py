@@ -12,22 +12,21 @@ from milepost.epoch import (
     CheckpointMetadata,
     SkippedAtStart,
     SourceSnapshot,
-    counted,
     iso_ms,
     watermark_text,
 )
 from milepost.errors import CheckpointError, InputVoided, InvalidRequest, SourceChanged, SourceReplaced
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.job.input.next_input import (
+from milepost.jobmaster.job.input.input_notes import (
     SourcePlans,
     empty_objects_note,
     left_out,
     no_match,
     overdue,
-    plan_stream,
     skipped_at_start_note,
     unknown_objects_note,
 )
+from milepost.jobmaster.job.input.next_input import plan_stream
 from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
@@ -40,8 +39,8 @@ from milepost.storage.concurrency import parallel_map
 
 
 @dataclass(frozen=True, slots=True)
-class BadNames:
-    """Objects that are left out for their names: their count and the first of them."""
+class LeftOutObjects:
+    """Objects that no epoch reads: their count and the names of the first of them."""
 
     count: int
     first: tuple[str, ...]
@@ -110,7 +109,8 @@ class SourceHealth:
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
         log: of a landed source; omitted for files.
-        quarantined: how many of its objects are quarantined, and the first of them; omitted: none is.
+        bad_names: objects that are left out for their names. quarantined: also those that were read before; omitted if
+            there is none.
         skipped_at_start: how many objects `start: latest` skips, and the newest of them; omitted if it skips none.
     """
 
@@ -125,14 +125,14 @@ class SourceHealth:
     event_time_age_ms: int | None
     no_match: str | None
     never_any: bool
-    bad_names: BadNames
+    bad_names: LeftOutObjects
     bad_records: BadRecords
     overdue: str | None
     horizon: str | None
     not_remembered: str | None
     idle: bool
     log: OmitNone[LogHealth] = None
-    quarantined: OmitNone[str] = None
+    quarantined: OmitNone[LeftOutObjects] = None
     skipped_at_start: OmitNone[str] = None
 
 
@@ -281,7 +281,7 @@ def _sources(
             event_time_age_ms=None if newest_event_us is None else max(0, now_ms - newest_event_us // 1000),
             no_match=None if plan.listed else no_match(context, name, plan),
             never_any=not plan.listed and plan.newest_seen_ms is None,
-            bad_names=BadNames(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
+            bad_names=LeftOutObjects(len(plan.bad_names), tuple(bad.name for bad in plan.bad_names[:NAMED_BAD_NAMES])),
             bad_records=BadRecords(bad.records, bad.total),
             overdue=overdue(context, name, plan) if plan.overdue else None,
             horizon=None if snapshot is None or snapshot.horizon_ms is None else iso_ms(snapshot.horizon_ms),
@@ -294,10 +294,10 @@ def _sources(
     return health
 
 
-def _quarantined(state: ManifestState | None, source: str) -> str | None:
-    """Format how many objects of a source are quarantined, and the first of them; None: none is."""
+def _quarantined(state: ManifestState | None, source: str) -> LeftOutObjects | None:
+    """Return the quarantined objects of a source, also those that were read before; None: there is none."""
     keys = [] if state is None else [one.key for one in state.quarantined if one.source == source]
-    return f"{counted(len(keys), 'quarantined object')}, such as {keys[0]}" if keys else None
+    return LeftOutObjects(len(keys), tuple(keys[:NAMED_BAD_NAMES])) if keys else None
 
 
 def _skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:
