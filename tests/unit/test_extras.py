@@ -74,7 +74,7 @@ def of_spark(library: str) -> object:
     return pytest.param(library, marks=() if library == "pyspark" else (pytest.mark.deep,))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("library", [of_spark(one) for one in sorted({*EXTRAS["spark"]} - {"py4j"})])
 def test_a_run_without_all_of_spark_is_refused_by_the_extra(library: str, jobs: Path) -> None:
     """PySpark itself asks for the others in the midst of an epoch, which would be taken for an error of its SQL."""
@@ -97,7 +97,7 @@ def test_a_bucket_without_boto3_is_refused_by_the_extra(
     assert_refused(milepost(without_extras, jobs, *words), "boto3", "s3")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_triggered(
     without_quality: list[Path], jobs: Path
 ) -> None:
@@ -106,7 +106,7 @@ def test_a_gate_without_great_expectations_is_refused_before_an_epoch_is_trigger
     assert json.loads(listed.stdout)["data"]["checkpoints"] == []
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize(("library", "extra"), [("deltalake", "delta"), ("pyiceberg", "iceberg"), ("boto3", "s3")])
 def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggered(
     library: str, extra: str, jobs: Path
@@ -125,7 +125,7 @@ def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggere
     assert not (jobs / ".milepost").exists(), "nothing was triggered"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_init_writes_a_job_that_runs_with_what_is_installed(
     without_extras: list[Path], without_quality: list[Path], tmp_path: Path
 ) -> None:

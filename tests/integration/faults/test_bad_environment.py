@@ -71,6 +71,7 @@ def test_a_disk_that_does_not_take_what_tasks_are_to_do_is_named_and_loses_nothi
     recovering.recover(failed=False)
 
 
+@pytest.mark.deep
 def test_a_disk_that_fills_while_subtasks_write_is_a_decline_and_no_failure_of_the_job(
     recovering: RecoveringJob,
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_disk_that_fills_while_subtasks_write_is_a_decline_and_no_failure_of_t
     recovering.recover(failed=False)
 
 
+@pytest.mark.deep
 def test_a_disk_that_takes_no_more_of_the_cache_costs_a_read_of_the_store_and_nothing_else(
     recovering: RecoveringJob,
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_disk_that_takes_no_more_of_the_cache_costs_a_read_of_the_store_and_no
     assert job.master().reports.verify(deep=True).discarded == ()
 
 
+@pytest.mark.deep
 def test_a_disk_that_takes_no_more_of_what_a_task_cannot_hold_in_memory_is_a_decline(
     recovering: RecoveringJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,7 @@ def _befalls(recovering: RecoveringJob, fault: Fault) -> None:
     recovering.assert_nothing_happened(aborted=fault.reason)
 
 
+@pytest.mark.deep
 def test_a_tolerated_failure_needs_no_resume(recovering: RecoveringJob) -> None:
     """`tolerable_failures: 1`: the first failed epoch is red, the next run may simply go on."""
     job = recovering.job

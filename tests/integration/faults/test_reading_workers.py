@@ -124,6 +124,7 @@ def test_a_worker_that_dies_over_a_part_of_an_object_is_told_with_the_part(
     assert counted(spec) == {1: 3, 2: 3, 7: 400}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("line", ["first", "last"])
 def test_a_null_where_an_object_belongs_is_a_bad_record_of_a_worker_that_lives(spec: Path, line: str) -> None:
     broken = spec.parent / "landing" / "c.json"

@@ -219,6 +219,7 @@ def test_values_of_windows_are_of_those_that_are_there_when_they_come_again(tmp_
     history.check()
 
 
+@pytest.mark.deep
 def test_a_window_that_one_subtask_has_fired_and_another_takes_over_is_taken_back_once(tmp_path: Path) -> None:
     """Subtasks differ in how far they have fired while rows are in flight: the one that goes on has the least of it."""
     history = History(tmp_path, HOURLY | {"allowed_lateness": "3h"}, PER_HOUR)
@@ -323,6 +324,7 @@ GROUPED = {"uid": "grouped", "kind": "top", "inputs": ["newest"], "key": ["v"], 
 BY_NAME = {"uid": "by_name", "kind": "materialize", "inputs": ["grouped"], "key": ["k"]}
 
 
+@pytest.mark.deep
 def test_a_row_that_moves_between_subtasks_upstream_is_shown_twice_only_while_it_is_in_flight(tmp_path: Path) -> None:
     """`grouped` has a row in a new group before it is retracted from the old one. Only then two rows have a name."""
     history = History(tmp_path, NEWEST, GROUPED, BY_NAME)
@@ -446,6 +448,7 @@ def test_each_epoch_makes_progress_however_little_time_it_has(tmp_path: Path, cu
     history.check()
 
 
+@pytest.mark.deep
 def test_sql_between_updates_and_state_takes_back_the_row_that_it_made(tmp_path: Path) -> None:
     """A filter that flips, a key that is dropped, rows that come of one, and rows that stay beside them."""
     text = "SELECT k, e AS m FROM parts UNION ALL SELECT k, v FROM a"

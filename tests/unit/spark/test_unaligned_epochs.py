@@ -165,6 +165,7 @@ def test_rows_in_flight_keep_the_lateness_they_were_read_with(plane: DataPlane) 
     assert [(row["n"], row["window_start"].hour) for row in plane.table("hourly")] == [(4, 0)]
 
 
+@pytest.mark.deep
 def test_another_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
     """I12: an aligned epoch is a pure function of the plan: equal attempts acknowledge equally."""
     planes = [open_plane(tmp_path, name) for name in ("one", "two")]

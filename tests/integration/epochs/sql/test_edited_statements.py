@@ -60,6 +60,7 @@ def edited(having: str) -> dict[str, str]:
     return {**CHAIN, "busy": BUSY.replace(HAVING, having)}
 
 
+@pytest.mark.deep
 def test_an_edit_downstream_of_an_aggregate_refills_all_that_follows(tmp_path: Path, in_process: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
     job.run(runner)
@@ -76,6 +77,7 @@ def test_an_edit_downstream_of_an_aggregate_refills_all_that_follows(tmp_path: P
     check(job, **edited("HAVING count(*) > 9"))
 
 
+@pytest.mark.deep
 def test_a_refill_needs_no_new_input_and_happens_once(tmp_path: Path, in_process: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
     job.run(runner)
@@ -85,6 +87,7 @@ def test_a_refill_needs_no_new_input_and_happens_once(tmp_path: Path, in_process
     assert isinstance(job.master.epochs.run(Session.cli(), runner), NothingToDo)
 
 
+@pytest.mark.deep
 def test_a_rollback_across_a_refill_restores_tables_and_state_of_the_former_text(
     tmp_path: Path, in_process: Plane
 ) -> None:
@@ -130,6 +133,7 @@ def test_an_aggregate_that_nothing_reads_now_leaves_state_that_continues(tmp_pat
     check(job, **fewer)
 
 
+@pytest.mark.deep
 def test_an_operator_of_the_spec_that_reads_a_refilled_one_is_refilled_with_it(
     tmp_path: Path, in_process: Plane
 ) -> None:
@@ -242,6 +246,7 @@ def test_an_alias_is_no_edit(before: str, after: str, tmp_path: Path, in_process
     job.check("v", before.replace("sum(payments.amount)", "CAST(sum(payments.amount) AS DECIMAL(20, 2))"))
 
 
+@pytest.mark.deep
 def test_a_renamed_relation_of_a_join_keeps_its_state(tmp_path: Path, in_process: Plane) -> None:
     queries = {"card": "SELECT order_id, amount AS cost FROM payments WHERE method = 'card'"}
     join = "SELECT id, {0}.cost FROM orders JOIN {0} ON id = {0}.order_id"
@@ -315,6 +320,7 @@ TWICE = "SELECT customer, n, n * 2 AS twice FROM busy"
 VIEW = f"CREATE TEMPORARY VIEW busy AS {BUSY}"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sql", [sql_of(busy=BUSY), VIEW], ids=["over a table", "over a view"])
 def test_a_table_of_the_spec_over_an_edited_statement_is_replaced(sql: str, tmp_path: Path, in_process: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql, own("y", [selected("y", TWICE, "busy")])), in_process()
@@ -342,6 +348,7 @@ def test_a_statement_over_edited_sql_of_the_spec_is_refused(tmp_path: Path, in_p
     assert job.master.reports.status().incomplete == {"counts": done.checkpoint_id}, "y still lacks rows"
 
 
+@pytest.mark.deep
 def test_an_operator_of_the_spec_over_an_edited_view_of_appended_rows_is_refused_or_counts_from_now_on(
     tmp_path: Path, in_process: Plane
 ) -> None:
@@ -411,6 +418,7 @@ def test_state_of_another_type_does_not_count_from_now_on(
     job.check("counts", "SELECT customer, count(amount) AS n FROM orders GROUP BY customer")
 
 
+@pytest.mark.deep
 def test_another_aggregate_over_current_rows_is_a_refill(tmp_path: Path, in_process: Plane) -> None:
     job, runner = (
         SqlJob(tmp_path, sql_of(busy=BUSY, least="SELECT n, min(most) AS x FROM busy GROUP BY n")),

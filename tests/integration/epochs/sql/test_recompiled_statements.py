@@ -100,7 +100,7 @@ def test_a_pinned_statement_keeps_its_steps_while_another_one_is_edited(tmp_path
     assert steps["paid__join_payments"].within is not None, "an edited statement is compiled"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_backfill_rebuilds_the_state_of_other_steps(tmp_path: Path, in_process: Plane) -> None:
     job, runner = created(tmp_path, in_process)
     back_fill(job.master, runner, from_checkpoint=0)
@@ -109,7 +109,7 @@ def test_a_backfill_rebuilds_the_state_of_other_steps(tmp_path: Path, in_process
     check(job)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_edit_is_not_attributed_to_the_version(tmp_path: Path, in_process: Plane) -> None:
     job, runner = created(tmp_path, in_process)
     job.write(SQL.replace("INTERVAL 40 MINUTES", "INTERVAL 30 MINUTES"))

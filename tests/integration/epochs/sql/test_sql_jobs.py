@@ -253,6 +253,7 @@ def test_an_edit_continues_the_state_only_if_the_table_still_equals_the_query(ed
     assert all("its query changed" in one["detail"] for one in changed)
 
 
+@pytest.mark.deep
 def test_a_backfill_makes_the_table_equal_to_the_edited_query(tmp_path: Path, in_process: Plane) -> None:
     sql = sql_of("paid", "by_method", "sizes")
     job, runner = SqlJob(tmp_path, sql), in_process()

@@ -93,6 +93,7 @@ def test_what_tasks_do_lies_where_this_user_alone_can_enter_and_is_gone_with_the
     assert [*folder.parent.glob("tasks-*")] == []
 
 
+@pytest.mark.deep
 def test_one_runner_makes_one_frame_until_the_job_is_another_and_tables_equal_the_oracle(
     tmp_path: Path, made: list[int]
 ) -> None:

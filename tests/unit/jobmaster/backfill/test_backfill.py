@@ -110,6 +110,7 @@ def plan_version(job: BackfillJob) -> int:
     return job.small.context.head().version
 
 
+@pytest.mark.deep
 def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
     """The timeline that it left is still there, tables included."""
     job.backfill()
@@ -206,6 +207,7 @@ def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
     wording.matches("plan", [line for line in plan.text if "sink extra" in line])
 
 
+@pytest.mark.deep
 def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(job: BackfillJob) -> None:
     """As the refusal says: other aggregates, and even another number of key groups."""
     job.edit("total: sum(v)}", "total: sum(v), most: max(v)}")
@@ -220,6 +222,7 @@ def test_what_a_head_cannot_continue_a_backfill_from_the_empty_state_makes_anew(
     job.assert_table(6, fixed=True)
 
 
+@pytest.mark.deep
 def test_a_checkpoint_may_be_named_as_the_fork_point(job: BackfillJob) -> None:
     assert job.backfill(from_=None, from_checkpoint=1).fork_point == 1
     job.assert_table(DAYS, fixed=True)
@@ -257,6 +260,7 @@ def test_the_schedule_goes_on_meanwhile_and_the_backfill_catches_up(job: Backfil
     assert job.master.reports.job_state().timeline != done.timeline
 
 
+@pytest.mark.deep
 def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: BackfillJob) -> None:
     """The freeze keeps the schedule from triggering; after the fast-forward there is none."""
     refused: list[Busy] = []
@@ -342,7 +346,7 @@ def test_what_an_epoch_skipped_is_not_replayed_with_it(tmp_path: Path) -> None:
     job.assert_table([1, 3], fixed=True)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothing(job: BackfillJob) -> None:
     """A decline on the fork neither fails the job nor moves its tables; the fork goes on where it was."""
 
@@ -393,6 +397,7 @@ def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(jo
     job.assert_table(DAYS, fixed=True)
 
 
+@pytest.mark.deep
 def test_of_two_forks_of_one_backfill_the_one_that_got_further_goes_on(job: BackfillJob) -> None:
     """Two processes may open one each at the same moment; what either has replayed is not replayed once more."""
 
@@ -489,7 +494,7 @@ def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) 
     wording.matches("status", told, replace=wording.LAG)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None:
     """What status says to type must work however long the schedule went on meanwhile."""
     job.edit("last: 50", "last: 1")

@@ -48,6 +48,7 @@ def table_files(jobs: ChainedJobs) -> list[int]:
     return [file.rows for file in sink.files(sink.position().contents)]
 
 
+@pytest.mark.deep
 def test_each_published_row_is_landed_once_although_files_are_joined_and_deleted(jobs: ChainedJobs) -> None:
     for count in (1, 2, 1, 3, 5):
         for key in range(count):
@@ -174,6 +175,7 @@ def test_false_rows_are_found_although_a_joined_file_has_rows_before_and_after_t
     assert f"both have is {second}" in failed.message
 
 
+@pytest.mark.deep
 def test_rows_that_were_published_and_rolled_back_before_a_landing_are_not_landed(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     jobs.land()

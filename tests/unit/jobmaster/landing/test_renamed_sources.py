@@ -58,6 +58,7 @@ def test_a_renamed_source_goes_on_in_its_log(job: LandedJob) -> None:
     assert milepost("status", spec(job)).exit_code == 0
 
 
+@pytest.mark.deep
 def test_the_former_name_is_needed_only_until_a_checkpoint_has_the_new_one(job: LandedJob) -> None:
     job.rename("events")
     job.land_and_run(3)
@@ -67,6 +68,7 @@ def test_the_former_name_is_needed_only_until_a_checkpoint_has_the_new_one(job: 
     job.assert_tables(4)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_rollback_to_before_the_rename_goes_on_in_the_same_log(job: LandedJob, target: int) -> None:
     job.rename("events")
@@ -78,6 +80,7 @@ def test_a_rollback_to_before_the_rename_goes_on_in_the_same_log(job: LandedJob,
     job.assert_tables(3)
 
 
+@pytest.mark.deep
 def test_a_source_can_be_renamed_twice_and_back(job: LandedJob) -> None:
     job.rename("events")
     job.land_and_run(3)
@@ -158,6 +161,7 @@ def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob, 
     job.assert_tables(4, lost=[])
 
 
+@pytest.mark.deep
 def test_a_backfill_replays_what_was_read_under_the_former_name(job: LandedJob) -> None:
     job.land_and_run(3)
     job.rename("events")
@@ -217,6 +221,7 @@ def test_a_source_gets_another_log_under_another_name_once_a_checkpoint_has_read
     assert logs(job) == {"clicks", "feed"}
 
 
+@pytest.mark.deep
 def test_the_floor_of_a_renamed_source_rises(tmp_path: Path) -> None:
     edits = {
         "retained: {last: 50}": "retained: {last: 1}",
@@ -235,6 +240,7 @@ def test_the_floor_of_a_renamed_source_rises(tmp_path: Path) -> None:
     job.assert_tables(6)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("other_name", ["events", "clicks"])
 def test_a_savepoint_of_a_renamed_source_is_restored_elsewhere(job: LandedJob, tmp_path: Path, other_name: str) -> None:
     job.rename("events")

@@ -42,6 +42,7 @@ def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.deep
 def test_tables_of_both_modes_go_on_as_delta_and_engines_read_them(
     job: MigratingJob, reading_engines: ReadingEngines
 ) -> None:
@@ -130,6 +131,7 @@ def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: 
         job.say("seen")
 
 
+@pytest.mark.deep
 def test_a_rollback_beyond_a_migration_undoes_it_and_one_forward_takes_it_up_again(
     job: MigratingJob, reading_engines: ReadingEngines
 ) -> None:
@@ -262,6 +264,7 @@ def test_rows_in_flight_and_state_go_on(job: MigratingJob) -> None:
     wording.matches("history", switches)
 
 
+@pytest.mark.deep
 def test_a_changelog_keeps_its_rows_as_they_are(tmp_path: Path, reading_engines: ReadingEngines) -> None:
     job = MigratingJob.with_epochs(
         tmp_path / "job", 3, {"path: ../lake/table, mode: upsert": "path: ../lake/table, mode: changelog"}
@@ -309,6 +312,7 @@ def test_the_table_that_is_left_says_where_it_was(job: MigratingJob) -> None:
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_going_back_to_the_empty_state_the_old_table_begins_anew_if_the_spec_names_it(job: MigratingJob) -> None:
     """The new one has followed the rollback; the old one, which shows what it was left at, comes back to the spec."""
     job.migrate("seen")
@@ -338,6 +342,7 @@ def test_a_secret_of_a_catalog_is_written_nowhere(job: MigratingJob, monkeypatch
     assert any(b"${env:LAKE_CATALOG}" in path.read_bytes() for path in kept)
 
 
+@pytest.mark.deep
 def test_a_sink_that_was_dropped_over_a_rollback_follows_behind_a_migration_of_another(job: MigratingJob) -> None:
     """The checkpoint of the migration has no part of it: the sink did not follow there, and has missed the switch."""
     text = job.spec_path.read_text()

@@ -65,6 +65,7 @@ def assert_shown(job: CountedJob, database: Database) -> None:
     assert dict(database.run("SELECT k, rows FROM public.totals")) == expected  # type: ignore[arg-type]
 
 
+@pytest.mark.deep
 def test_files_of_a_dropped_sink_are_retained_by_checkpoints_and_then_pruned(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_missing_files_of_a_dropped_sink_are_damage(job: CountedJob) -> None:
     wording.matches("fsck", missing.where)
 
 
+@pytest.mark.deep
 def test_gc_lists_and_deletes_unneeded_files_of_a_dropped_sink(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

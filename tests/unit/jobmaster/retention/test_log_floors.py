@@ -53,6 +53,7 @@ def stored(job: LandedJob) -> tuple[list[int], list[int]]:
     return records, sorted({place[1] for place in places if place is not None})
 
 
+@pytest.mark.deep
 def test_an_epoch_raises_the_floor_to_what_its_retained_checkpoints_have_read(job: LandedJob) -> None:
     assert floor(job) == 7
     assert stored(job) == ([1, 2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 6, 7]), "nothing is deleted within the grace period"
@@ -61,6 +62,7 @@ def test_an_epoch_raises_the_floor_to_what_its_retained_checkpoints_have_read(jo
     assert held_by(job) == (7, "checkpoint 5 (checkpointing.retained)")
 
 
+@pytest.mark.deep
 def test_a_later_epoch_deletes_the_records_below_the_floor(job: LandedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, DAY_MS)
     job.land_and_run(2)
@@ -70,6 +72,7 @@ def test_a_later_epoch_deletes_the_records_below_the_floor(job: LandedJob, monke
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_records_younger_than_retain_stay(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path / "job", {"{last: 50}": "{last: 2}"})
     for _ in range(4):
@@ -78,6 +81,7 @@ def test_records_younger_than_retain_stay(tmp_path: Path) -> None:
     assert held_by(job) == (1, "land.retain (7d), until the next checkpoint is dropped")
 
 
+@pytest.mark.deep
 def test_records_older_than_retain_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = LandedJob.create(tmp_path / "job", {"{last: 50}": "{last: 2}"})
     for _ in range(4):

@@ -104,6 +104,7 @@ def assert_whole(job: CountedJob) -> None:
     assert (report.exit_code, report.missing, report.damaged, report.foreign) == (0, (), (), ())
 
 
+@pytest.mark.deep
 def test_what_compaction_replaced_is_listed_and_then_deleted_once_no_retained_checkpoint_has_it(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +277,7 @@ def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch
     assert {sink: (files(job, sink), lists(job, sink)) for sink in before} == before
 
 
+@pytest.mark.deep
 def test_files_of_discarded_checkpoints_are_pruned_with_the_last_checkpoint_that_needs_them(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,6 +499,7 @@ def test_a_damaged_garbage_list_is_reported_and_its_files_are_listed_again(
     assert_whole(job)
 
 
+@pytest.mark.deep
 def test_epochs_keep_a_file_of_a_retained_checkpoint_that_somebody_copied_to_the_new_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,7 @@ def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None
     assert sorted(job.consumed()) == [f"{n:04}.csv" for n in range(1, 7)]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceberg_10892(job: CountedJob) -> None:
     """apache/iceberg#10892: a sink that takes only ids above the greatest it has ever committed loses what is read
     again after a rewind, without a word. Here the table first shows the old checkpoint, then every epoch after it."""
@@ -336,7 +336,7 @@ def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approv
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job: CountedJob) -> None:
     """I14: checkpoint 6 is complete and unpublished when the job goes back; its commit never fits again."""
     job.land([6])
@@ -379,7 +379,7 @@ def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_where_it_is(job: CountedJob) -> None:
     """What could never follow is refused before the switch, not found out after it."""
     lost = next((job.small.folder / "lake" / "seen" / DATA / f"chk-{2:020d}").rglob("*.parquet"))
@@ -394,7 +394,7 @@ def test_a_table_that_has_lost_a_file_is_not_rolled_back_to_and_the_job_stays_wh
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_back_to_it(job: CountedJob) -> None:
     """What was staged for it stays as long as it is retained, and `fsck` knows why."""
     job.land([6, 7])
@@ -463,6 +463,7 @@ def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.master.savepoints.cancel()
     told = job.rollback(3)
@@ -553,7 +554,7 @@ def test_a_corrupt_state_run_names_it_too_and_the_job_is_not_resumed_but_rolled_
     wording.matches("verify", line, replace=wording.SIZES)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2, {SEEN_SINK: ""})
     job.edit("sinks:\n", "sinks:\n" + SEEN_SINK)
@@ -567,6 +568,7 @@ def test_a_sink_that_was_added_since_is_emptied_and_filled_again(tmp_path: Path)
     job.assert_tables_equal_the_oracle("table")
 
 
+@pytest.mark.deep
 def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_back(job: CountedJob) -> None:
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
@@ -700,7 +702,7 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
     assert job.small.context.head().state.status is JobStatus.RUNNING
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
     """It completed, was left before any sink had it, and retention has taken it: its rows are nobody's (I8)."""
     job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})

@@ -229,6 +229,7 @@ def test_a_savepoint_whose_input_is_damaged_begins_nothing(job: LandedJob, chang
     assert not [*(other.folder / "store").rglob("landed/feed/records/*")]
 
 
+@pytest.mark.deep
 def test_the_restored_job_returns_to_its_savepoint_and_reads_its_own_log_again(job: LandedJob) -> None:
     location, other = saved(job, with_input=True), other_job(job)
     other.master.restores.start(location)

@@ -69,7 +69,7 @@ def saved(prepared: CountedJob, tmp_path: Path) -> Saved:
     return Saved(job, moved(listed, tmp_path / "elsewhere" / "copy"))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved: Saved) -> None:
     """Another name, another parallelism, another root: what both do from there on is the same, row for row."""
     other = OtherJob.beside(saved.job)
@@ -96,7 +96,7 @@ def test_another_job_goes_on_from_a_moved_savepoint_as_the_first_one_does(saved:
     )
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> None:
     other = OtherJob.beside(saved.job)
     result = other.master.restores.start(saved.location, claim=True)
@@ -158,6 +158,7 @@ def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_no
     )
 
 
+@pytest.mark.deep
 def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> None:
     job = saved.job
     job.run(2)
@@ -171,7 +172,7 @@ def test_an_ended_job_starts_from_its_own_savepoint_by_name(saved: Saved) -> Non
     assert not open_forks(job.small.context.head().state)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_job_starts_from_the_end_of_a_drained_one(saved: Saved, tmp_path: Path) -> None:
     """What ended with the last epoch begins anew, as with `start`: the restored job is not taken for drained."""
     saved.job.run(2)
@@ -532,7 +533,7 @@ def firing_of(job: SparklessJob) -> dict[str, tuple[int | None, ...]]:
     return {uid: item.firing for uid, item in job.context.metadata(head).operators.items()}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Path) -> None:
     """The other job has another parallelism, and its own Delta table below another path."""
     delta = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
@@ -548,6 +549,7 @@ def test_a_table_of_buckets_goes_along_and_other_cuts_take_its_rows(tmp_path: Pa
     assert other.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_a_changelog_goes_along(tmp_path: Path) -> None:
     changes = "  - {name: changes, input: latest, format: parquet, path: ../lake/changes, mode: changelog}\n"
     job = CountedJob.with_epochs(tmp_path / "job", 3, {SEEN_SINK: SEEN_SINK + changes})

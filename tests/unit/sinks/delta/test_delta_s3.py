@@ -46,6 +46,7 @@ def table_on(
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("name", "racers"), [("ministack", 6), ("seaweed", 3)])
 def test_of_racers_one_wins_and_engines_read_what_it_wrote(
     name: str, racers: int, request: pytest.FixtureRequest, reading_engines: ReadingEngines
@@ -147,6 +148,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_environment_does_not_count_where_the_store_says_otherwise(
     name: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch

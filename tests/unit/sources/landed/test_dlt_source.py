@@ -107,6 +107,7 @@ def test_the_same_position_gives_the_same_rows_and_the_same_end(feed: Feed) -> N
     assert feed.read({}) == feed.read({})
 
 
+@pytest.mark.deep
 def test_columns_are_those_of_the_schema(feed: Feed) -> None:
     feed.produce({"id": 1, "v": None, "more": 3, "nested": {"a": [1]}})
     types = {**TYPES, "nested": parse_type("string")}

@@ -52,6 +52,7 @@ def test_slices_change_no_row_and_no_state(
     assert_equal(sliced, whole)
 
 
+@pytest.mark.deep
 def test_each_slice_writes_a_run_of_its_own_and_all_together_cover_the_subtask(tmp_path: Path) -> None:
     plane = open_plane(tmp_path, "store")
     plane.epoch(events(3, 0, 200), budget=TINY)
@@ -64,6 +65,7 @@ def test_each_slice_writes_a_run_of_its_own_and_all_together_cover_the_subtask(t
         assert all(one[1] == following[0] for one, following in itertools.pairwise(ranges))
 
 
+@pytest.mark.deep
 def test_slices_that_kept_a_run_share_it_again_in_the_handle(tmp_path: Path) -> None:
     """A base that was written whole counts for all key groups, whatever slices wrote above it."""
     plane = open_plane(tmp_path, "store")
@@ -137,6 +139,7 @@ def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slic
     )
 
 
+@pytest.mark.deep
 def test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without(tmp_path: Path) -> None:
     """Each slice begins with the firing watermark of the checkpoint: what fires in one is as late as in any other."""
     whole, sliced = open_plane(tmp_path, "whole"), open_plane(tmp_path, "sliced")

@@ -26,6 +26,7 @@ spark: {parallelism: 2}
 """
 
 
+@pytest.mark.deep
 def test_a_row_moves_from_key_to_key_and_out_of_the_filter(tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text(SPEC)
     small, large = {"size": "small", "carts": 1, "paid": 3}, {"size": "large", "carts": 1, "paid": 9}

@@ -59,6 +59,7 @@ def codes(job: CountedJob, sink: str = "seen") -> Mapping[str, str]:
     return job.master.reports.table(sink).code
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_local_delta_table(tmp_path: Path, engine: str) -> None:
     job = CountedJob.with_epochs(tmp_path / "it's", 1, {SEEN: "format: delta, path: ../lake/seen"})

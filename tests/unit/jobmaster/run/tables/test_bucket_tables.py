@@ -85,6 +85,7 @@ def test_an_epoch_writes_the_buckets_of_its_keys_alone(job: CountedJob) -> None:
     assert len(after) <= 8 and after & before
 
 
+@pytest.mark.deep
 def test_subtasks_of_another_number_write_the_buckets_that_their_cuts_cross(
     job: CountedJob, reading_engines: ReadingEngines
 ) -> None:
@@ -111,6 +112,7 @@ def test_another_number_of_buckets_takes_effect_file_by_file(
     assert_engines_see_the_oracle(job, reading_engines)
 
 
+@pytest.mark.deep
 def test_an_epoch_goes_on_from_files_that_an_engine_put_together(
     job: CountedJob, reading_engines: ReadingEngines
 ) -> None:

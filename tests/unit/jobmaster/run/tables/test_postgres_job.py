@@ -41,6 +41,7 @@ def assert_equal(job: CountedJob, database: Database, table: str = "public.total
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_table_in_postgres_goes_forth_and_back_with_the_job(job: CountedJob, database: Database) -> None:
     """I14: at each step SQL's answer is DuckDB's."""
     assert_equal(job, database)
