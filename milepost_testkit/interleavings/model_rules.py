@@ -35,7 +35,7 @@ from milepost_testkit.interleavings.model_world import (
     references,
     run_key,
 )
-from milepost_testkit.jobs.job_log import PLAN, TIMEOUT_MS, holder
+from milepost_testkit.jobs.job_log import PLAN, TIMEOUT_MS, decided, holder
 
 NOW_MS = 1_000_000
 KEEP_ONE = RetentionPolicy(1)
@@ -112,7 +112,7 @@ def request_of(rules: Rules, state: ManifestState, process: Process, goal: str) 
         case "forget":
             return GarbageDeletedRequest(session, tuple(str(one) for one in process.seen), 0)
         case _:
-            return CancelRequest(session, "a person says so")
+            return CancelRequest(session, decided("a person says so"))
 
 
 def _subsume_request(rules: Rules, state: ManifestState, session: SessionId) -> SubsumeRequest:

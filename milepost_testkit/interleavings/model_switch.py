@@ -21,6 +21,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost_testkit.interleavings.model_explorer import Explorer
 from milepost_testkit.interleavings.model_rules import Decide, Rules
 from milepost_testkit.interleavings.model_world import Process, World, check_files, require, run_key
+from milepost_testkit.jobs.job_log import decided
 from milepost_testkit.models.protocol.stored_job import lineage
 
 PERSON = "cli:person"
@@ -161,9 +162,9 @@ class SwitchExplorer(Explorer):
         if goal == "rollback":
             head = state.head()
             to = CheckpointId(0) if head is None else head.parent
-            return RollbackRequest(session, to, state.timeline().head, ("lake",), "a wrong rule")
+            return RollbackRequest(session, to, state.timeline().head, ("lake",), decided("a wrong rule"))
         if goal == "realign":
-            return RealignSinkRequest(session, "lake", state.timeline().head, "a restore")
+            return RealignSinkRequest(session, "lake", state.timeline().head, decided("a restore"))
         if goal == "reconcile":
             return ReconcileSinkRequest(session, int(process.seen[0]), "lake")
         return super()._request(state, process, goal)

@@ -88,6 +88,11 @@ AIR_2, RUN_2 = "airflow:flights__epoch/manual__2", airflow_run("manual__2")
 A_WRONG_FILE = Decision(Actor("cli", "ben"), "a wrong file")
 
 
+def decided(why: str) -> Decision:
+    """A person's decision on an act."""
+    return Decision(Actor("cli", "ann"), why)
+
+
 @dataclass
 class JobLog:
     """The log of one job. Each method submits one request of one session at the current time.
@@ -241,10 +246,10 @@ class JobLog:
         return self.submit(FoldGarbageRequest(SessionId(session), plan, all_keys, list_sha256))
 
     def resume(self, session: str) -> Answer:
-        return self.submit(ResumeRequest(SessionId(session)))
+        return self.submit(ResumeRequest(SessionId(session), decided("the disk is empty again")))
 
-    def cancel(self, session: str, detail: str = "canceled by a person") -> Answer:
-        return self.submit(CancelRequest(SessionId(session), detail))
+    def cancel(self, session: str, why: str = "not needed") -> Answer:
+        return self.submit(CancelRequest(SessionId(session), decided(why)))
 
     def finish(self, session: str, final: int | None = None, detail: str = "everything is read") -> Answer:
         final_id = self.state.timeline().head if final is None else CheckpointId(final)
@@ -255,7 +260,7 @@ class JobLog:
         return self.submit(CleanRequest(SessionId(session), target))
 
     def start(self, session: str) -> Answer:
-        return self.submit(StartRequest(SessionId(session)))
+        return self.submit(StartRequest(SessionId(session), decided("more input")))
 
     def pin(self, session: str, checkpoint_id: int, name: str = "reader", hold_ms: int = MINUTE_MS) -> Answer:
         return self.submit(PinRequest(SessionId(session), name, CheckpointId(checkpoint_id), hold_ms))
@@ -273,7 +278,7 @@ class JobLog:
         self, session: str, to: int, expected_head: int | None = None, sinks: tuple[str, ...] = ("lake",)
     ) -> Answer:
         expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
-        request = RollbackRequest(SessionId(session), CheckpointId(to), expected, sinks, "a wrong rule")
+        request = RollbackRequest(SessionId(session), CheckpointId(to), expected, sinks, decided("a wrong rule"))
         return self.submit(request)
 
     def fork(self, session: str, at: int) -> TimelineId:
@@ -293,8 +298,11 @@ class JobLog:
         heads = {timeline.timeline_id: timeline.head for timeline in self.state.timelines}
         main = heads[self.state.live] if expected_main_head is None else CheckpointId(expected_main_head)
         tip = heads.get(TimelineId(fork), CheckpointId(0)) if expected_fork_head is None else expected_fork_head
-        request = FastForwardRequest(SessionId(session), TimelineId(fork), main, CheckpointId(tip), sinks, "replayed")
-        return self.submit(request)
+        return self.submit(
+            FastForwardRequest(
+                SessionId(session), TimelineId(fork), main, CheckpointId(tip), sinks, decided("replayed")
+            )
+        )
 
     def dispose_fork(self, session: str, fork: str) -> Answer:
         return self.submit(DisposeForkRequest(SessionId(session), TimelineId(fork)))
@@ -312,7 +320,7 @@ class JobLog:
 
     def realign(self, session: str, sink: str = "lake", expected_head: int | None = None) -> Answer:
         expected = self.state.timeline().head if expected_head is None else CheckpointId(expected_head)
-        return self.submit(RealignSinkRequest(SessionId(session), sink, expected, "a restore"))
+        return self.submit(RealignSinkRequest(SessionId(session), sink, expected, decided("a restore")))
 
     def record_savepoint(
         self, session: str, checkpoint_id: int, name: str = "before", location: str | None = None, **changes: Any

@@ -136,7 +136,7 @@ class Backfills:
         plan = prepare(self._context, approved.request())
         approved.require_same(plan.taken_for_granted(self._context))
         say = progress or _quiet
-        decision = decision or Decision(session.actor)
+        decision = decision or session.decision()
         run = Backfill(self._context, self._epochs, self._leadership, session, runner, say, decision)
         fork, tip = run.replay(plan)
         say("sinks follow")

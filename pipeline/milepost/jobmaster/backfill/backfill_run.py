@@ -240,7 +240,6 @@ class Backfill:
             expected_main_head=head,
             expected_fork_head=at.fork.head,
             sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
-            detail=decision.text,
             decided_by=decision,
         )
         try:

@@ -39,8 +39,12 @@ class Session:
         kind = "cli" if self.run.dag_id is None else "airflow"
         return Actor(kind, self.person or None, dag_id=self.run.dag_id, run_id=self.run.run_id)
 
-    def decision(self, why: str) -> Decision:
-        """Return a decision of this session's actor. why: the command, or what made the act necessary."""
+    def decision(self, why: str = "") -> Decision:
+        """Return a decision of this session's actor, which is that of every act whose caller passes none.
+
+        Args:
+            why: the command, or what made the act necessary; "" if unknown.
+        """
         return Decision(self.actor, why)
 
     @classmethod

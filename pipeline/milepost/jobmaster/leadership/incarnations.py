@@ -67,7 +67,7 @@ class Incarnations:
         """
         session = session or Session.cli()
         self._context.head()
-        request = CancelRequest(session.session_id, decision.text, decision)
+        request = CancelRequest(session.session_id, decision)
 
         def check(state: ManifestState) -> None:
             head = state.timeline().head
@@ -89,8 +89,7 @@ class Incarnations:
         Raises: JobNotRunnable: the job is FAILED. Also errors of the clean-up.
         """
         self.finish_clean_up(session)
-        decision = decision or Decision(session.actor)
-        decided = self._context.transact(StartRequest(session.session_id, decision.text, decision))
+        decided = self._context.transact(StartRequest(session.session_id, decision or session.decision()))
         started = isinstance(decided.outcome, Transition)
         return outcome_of(decided.state, "started" if started else "already_running")
 

@@ -60,7 +60,6 @@ from milepost.protocol.records import (
     CheckpointFailureReason,
     CheckpointId,
     CompletedCheckpoint,
-    Decision,
     FencingToken,
     Leader,
     ManifestState,
@@ -189,7 +188,7 @@ class Leadership:
             self.complete(session, pending, EpochReport(*finished), swept=True)
         elif isinstance(decision, Abandon):
             taken_over = decision.reason is CheckpointFailureReason.LEADER_TAKEN_OVER
-            taken_by = Decision(session.actor) if taken_over else None
+            taken_by = session.decision() if taken_over else None
             detail = decision.detail if taken_by is None else f"{decision.detail} by {taken_by.text}"
             _LOG.info("checkpoint %s is aborted: %s", decision.checkpoint_id, detail)
             tolerable = context.spec.checkpointing.tolerable_failures

@@ -43,7 +43,7 @@ class Lifecycle:
         Raises: Fenced: the epoch's driver took a new token during each of several attempts.
         """
         session = session or Session.cli()
-        decision = decision or session.decision("abort")
+        decision = decision or session.decision()
         state = self._incarnations.finish_clean_up(session)
         for _ in range(_TRIES):
             pending = state.timeline().pending
@@ -96,8 +96,8 @@ class Lifecycle:
         """
         session = session or Session.cli()
         self._incarnations.finish_clean_up(session)
-        decision = decision or Decision(session.actor)
-        decided = self._context.transact(ResumeRequest(session.session_id, decision.text, decision))
+        decision = decision or session.decision()
+        decided = self._context.transact(ResumeRequest(session.session_id, decision))
         return Resumed(isinstance(decided.outcome, Transition), decided.state.status.value)
 
     def _last_completed(self, session: Session) -> CheckpointId:

@@ -51,7 +51,6 @@ from milepost.protocol.records import (
     PendingCheckpoint,
     SessionId,
     TimelineId,
-    decision_text,
 )
 from milepost.protocol.retention import open_forks
 from milepost.quality import GateVerdict
@@ -131,8 +130,7 @@ class Migrations:
                 expected_main_head=head.checkpoint_id,
                 expected_fork_head=completed.checkpoint_id,
                 sinks=tuple(sorted(sink.name for sink in context.spec.sinks)),
-                detail=decision_text(decision),
-                decided_by=decision,
+                decided_by=decision or session.decision(),
             )
             context.transact(request)
         self._reconciler.finish(session)

@@ -17,7 +17,7 @@ from milepost.jobmaster.job.table_contents import contents_at, sink_for
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.leadership.reconciliation import SinkReconciler
 from milepost.protocol.manifest.transaction import RealignSinkRequest
-from milepost.protocol.records import CheckpointId, Decision, JobStatus, ManifestState, decision_text
+from milepost.protocol.records import CheckpointId, Decision, JobStatus, ManifestState
 from milepost.sinks import SinkChange
 from milepost.tables.records import TableAddress, TableContents, identity_of
 
@@ -111,8 +111,8 @@ class Realignments:
             return RealignedSink("nothing_to_realign", plan.job, plan.sink, plan.head, next_step)
         require_stores(self._context)
         self._context.reserve(plan.sink, plan.address)
-        text, head = decision_text(decision), CheckpointId(plan.head)
-        self._context.transact(RealignSinkRequest(session.session_id, plan.sink, head, text, decision))
+        decided_by, head = decision or session.decision(), CheckpointId(plan.head)
+        self._context.transact(RealignSinkRequest(session.session_id, plan.sink, head, decided_by))
         self._reconciler.finish(session)
         return RealignedSink("realigned", plan.job, plan.sink, plan.head, next_step)
 

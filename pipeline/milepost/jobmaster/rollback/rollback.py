@@ -31,7 +31,7 @@ from milepost.jobmaster.rollback.rewind_points import RewindPoint, rewind_points
 from milepost.jobmaster.rollback.target import require_retained, resolve_target
 from milepost.protocol.manifest.timelines import job_phase
 from milepost.protocol.manifest.transaction import RollbackRequest, TimelineSwitched, Transition
-from milepost.protocol.records import ENDED_STATUSES, CheckpointId, Decision, ManifestState, decision_text
+from milepost.protocol.records import ENDED_STATUSES, CheckpointId, Decision, ManifestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Rollbacks:
         Args:
             approved: of the plan: `rollbacks.plan(to).approved`.
             take_over: abort another session's running epoch and fence it.
-            decision: who decided and why, for the history. None: it is not stored, and the history shows the session.
+            decision: who decided and why, for the history.
         Raises:
             NotFound: the target is no longer retained. Busy: a lease is alive.
             PlanOutdated: head, tables or sinks differ from the plan. CommitConflict: the head moved during this call.
@@ -123,8 +123,7 @@ class Rollbacks:
             target,
             CheckpointId(approved.head),
             tuple(sorted(sink.name for sink in context.spec.sinks)),
-            decision_text(decision),
-            decision,
+            decision or session.decision(),
         )
         decided = context.transact(request)
         followed = self._reconciler.finish(session, decided.state)

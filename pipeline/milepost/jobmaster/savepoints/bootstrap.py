@@ -41,7 +41,7 @@ from milepost.jobmaster.savepoints.state_table import read_table
 from milepost.jobspec.graph import state_signatures
 from milepost.operators import ONLY_TABLE, STATEFUL_KINDS, StatefulOperator
 from milepost.operators.base import StatefulSpec
-from milepost.protocol.records import Decision, OperatorUid, PendingCheckpoint, TimelineId
+from milepost.protocol.records import OperatorUid, PendingCheckpoint, TimelineId
 from milepost.quality import GateVerdict
 from milepost.spill import SpilledRows, ordered_rows
 from milepost.state.keyed import STATE_COPIES, merge_handles, restore_state, row_bytes, slices_within
@@ -136,7 +136,7 @@ class Bootstrap:
 
         made = Provenance(plan, code.hash, context.job.spec_hash)
         of = f"tables: {', '.join(sorted(tables))}"
-        decision = switch_decision(SwitchAct.BOOTSTRAP, of, Decision(session.actor))
+        decision = switch_decision(SwitchAct.BOOTSTRAP, of, session.decision())
         with import_checkpoint(context, self._leadership, session, made, write) as completed:
             head = 0 if state is None else int(state.timeline().head)
             self._rollbacks.run(session, ApprovedRollback(int(completed.checkpoint_id), head, {}), decision=decision)

@@ -139,7 +139,7 @@ class Restores:
         Raises: as `rollback`, `restore`. InvalidRequest: the job has not ended.
         """
         session = session or Session.cli()
-        decision = decision or Decision(session.actor)
+        decision = decision or session.decision()
         if from_ is None or str(from_).isdecimal():
             if claim:
                 raise InvalidRequest("`--claim` needs a savepoint with `--from`. Nothing was changed.")
@@ -182,7 +182,7 @@ class Restores:
             StoreUnavailable, …: while copying, nothing was changed. After that, a sink has yet to follow; the message
                 says so.
         """
-        restored, own, saved = self._restored(session, location, claim, Decision(session.actor))
+        restored, own, saved = self._restored(session, location, claim, session.decision())
         return Restored(restored, self._claim(own, saved) if claim else None)
 
     def _restored(

@@ -210,7 +210,7 @@ class Savepoints:
             the job is CANCELED nevertheless, and the message says so.
         """
         session = session or Session.cli()
-        decision = decision or session.decision("cancel")
+        decision = decision or session.decision()
         if not savepoint:
             return self._incarnations.cancel(session=session, decision=decision)
         for _ in range(_TRIES):

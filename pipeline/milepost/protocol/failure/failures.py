@@ -40,10 +40,8 @@ def printable_detail(detail: str) -> str:
     return detail if len(detail) <= MAX_DETAIL_CHARACTERS else detail[: MAX_DETAIL_CHARACTERS - 1] + "…"
 
 
-def printable_decision(decision: Decision | None) -> Decision | None:
+def printable_decision(decision: Decision) -> Decision:
     """Return a decision whose texts can be stored."""
-    if decision is None:
-        return None
     actor = decision.actor
     shown = Actor(actor.kind, *map(_printable, (actor.person, actor.approved_by, actor.dag_id, actor.run_id)))
     return replace(decision, actor=shown, why=printable_detail(decision.why))

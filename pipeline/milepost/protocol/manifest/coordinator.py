@@ -320,12 +320,13 @@ def abort(state: ManifestState, request: AbortRequest, now_ms: int) -> Answer:
     owned = own_pending(state, session_id, request.checkpoint_id, "abort")
     if request.token is not None:
         check_token(owned[1], request.token, "abort", request.swept)
+    decided_by = None if request.decided_by is None else printable_decision(request.decided_by)
     event, after_abort = abort_pending(
         state, owned, request.session_id, request.reason, request.detail, request.tolerable_failures, now_ms
     )
     return advance(
         state,
-        replace(event, veto=request.veto, decided_by=printable_decision(request.decided_by)),
+        replace(event, veto=request.veto, decided_by=decided_by),
         timelines=after_abort.timelines,
         failures=after_abort.failures,
         garbage=after_abort.garbage,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from milepost.protocol.records.checkpoints import SubtaskKey as SubtaskKey
     from milepost.protocol.records.decisions import Actor as Actor
     from milepost.protocol.records.decisions import Decision as Decision
-    from milepost.protocol.records.decisions import decision_text as decision_text
     from milepost.protocol.records.disks import unusable_disk_error as unusable_disk_error
     from milepost.protocol.records.ids import IMPORT_SESSION_PREFIX as IMPORT_SESSION_PREFIX
     from milepost.protocol.records.ids import JOB_NAME_PATTERN as JOB_NAME_PATTERN

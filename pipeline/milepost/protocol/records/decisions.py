@@ -56,8 +56,3 @@ class Decision:
     def text(self) -> str:
         """The decision for people: `ben (command line): milepost rollback --to 3`."""
         return f"{self.actor.text}: {self.why}" if self.why else self.actor.text
-
-
-def decision_text(decision: Decision | None) -> str:
-    """Return a decision for people; "" if it is unknown."""
-    return "" if decision is None else decision.text

@@ -45,7 +45,7 @@ from milepost.protocol.records.object_store import StoreConfig
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.storage.log.manifest_log import ManifestLog
 from milepost.storage.open import open_store
-from milepost_testkit.jobs.job_log import JobLog
+from milepost_testkit.jobs.job_log import JobLog, decided
 from milepost_testkit.servers.s3_servers import Seaweed
 from milepost_testkit.stores.manifest_logs import create_job, new_log
 
@@ -116,7 +116,7 @@ class Racer:
         return self.ask(lambda _: request)
 
     def cancel(self) -> str:
-        return self.ask(lambda _: CancelRequest(self.session, "enough"))
+        return self.ask(lambda _: CancelRequest(self.session, decided("enough")))
 
     def finish(self) -> str:
         request = FinishRequest(self.session, self.head().timeline().head, "all of it")

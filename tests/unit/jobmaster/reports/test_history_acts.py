@@ -81,6 +81,17 @@ def test_who_acted_is_what_the_event_stores_whatever_its_reason_says(tmp_path: P
     assert switch.act == "rollback"
 
 
+def test_an_act_without_a_decision_is_one_of_the_sessions_actor(tmp_path: Path) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 2)
+    session = Session.airflow("small__operate", "r1", "manual", None, None, "bea")
+    job.master.rollbacks.run(session, job.master.rollbacks.plan(1).approved)
+    job.master.savepoints.cancel(session=session)
+    job.master.restores.start(session=session)
+    log = job.small.context.log
+    events = [log.entry(version).event for version in range(1, job.small.context.head().version + 1)]
+    assert [event.decided_by for event in events if hasattr(event, "decided_by")] == [Decision(session.actor)] * 3
+
+
 @pytest.mark.parametrize("name", ["ben", "a/b", "x\x1b[2J", "", "n" * 200])
 def test_the_session_of_a_command_line_names_its_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names come from the environment, so they must not change how a session is read."""

@@ -146,12 +146,12 @@ def cancel(state: ManifestState, request: CancelRequest, now_ms: int) -> Answer:
                 (timeline, timeline.pending, timeline.leader),
                 request.session_id,
                 CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN,
-                request.detail,
+                request.decided_by.text,
                 0,
                 now_ms,
             )
             aborted.append(event)
-    result = _dirty_result(state, JobStatus.CANCELED, request.detail, now_ms)
+    result = _dirty_result(state, JobStatus.CANCELED, request.decided_by.text, now_ms)
     return advance(
         state,
         JobCanceled(now_ms, result, tuple(aborted), request.session_id, printable_decision(request.decided_by)),
@@ -254,7 +254,7 @@ def start(state: ManifestState, request: StartRequest, now_ms: int) -> Answer:
             incarnation,
             state.timeline().head,
             request.session_id,
-            printable_detail(request.detail),
+            printable_detail(request.decided_by.text),
             printable_decision(request.decided_by),
         ),
         incarnation=incarnation,
@@ -279,7 +279,7 @@ def resume(state: ManifestState, request: ResumeRequest, now_ms: int) -> Answer:
             state.failures.last_reason,
             state.failures.last_detail,
             request.session_id,
-            printable_detail(request.detail),
+            printable_detail(request.decided_by.text),
             printable_decision(request.decided_by),
         ),
         failures=Failures(last_success=state.failures.last_success),

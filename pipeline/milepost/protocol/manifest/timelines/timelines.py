@@ -280,7 +280,7 @@ def realign_sink(state: ManifestState, request: RealignSinkRequest, now_ms: int)
         replace(checkpoint, unconfirmed=tuple(sink for sink in checkpoint.unconfirmed if sink != request.sink))
         for checkpoint in state.checkpoints
     )
-    detail, decided_by = printable_detail(request.detail), printable_decision(request.decided_by)
+    detail, decided_by = printable_detail(request.decided_by.text), printable_decision(request.decided_by)
     return advance(
         state,
         RealignmentDecided(now_ms, request.sink, live.head, detail, request.session_id, decided_by),
@@ -317,7 +317,7 @@ def _switch(
         to=started.head,
         discarded=tuple(checkpoint_id for checkpoint_id in ids if checkpoint_id not in remaining),
         sinks=sinks,
-        detail=printable_detail(request.detail),
+        detail=printable_detail(request.decided_by.text),
         session_id=request.session_id,
         decided_by=printable_decision(request.decided_by),
     )

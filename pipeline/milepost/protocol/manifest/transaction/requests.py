@@ -269,12 +269,11 @@ class ResumeRequest:
     """A person declares that the cause of FAILED is fixed.
 
     Attributes:
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
-    detail: str = ""
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +281,11 @@ class CancelRequest:
     """A person ends the incarnation now: pending checkpoints are aborted and their leaders fenced.
 
     Attributes:
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
-    detail: str
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +314,11 @@ class StartRequest:
     """A person opens the next incarnation of a job that has ended; it continues from the head.
 
     Attributes:
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
-    detail: str = ""
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,15 +377,14 @@ class RollbackRequest:
         to: any retained checkpoint of any timeline; 0 for the empty state.
         expected_head: the live head at the time of the decision.
         sinks: every sink of the spec: all of them must follow.
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
     to: CheckpointId
     expected_head: CheckpointId
     sinks: tuple[str, ...]
-    detail: str
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +417,7 @@ class FastForwardRequest:
     Attributes:
         expected_main_head, expected_fork_head: the heads that were compared and have consumed the same input.
         sinks: every sink of the spec: all of them must follow.
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
@@ -429,8 +425,7 @@ class FastForwardRequest:
     expected_main_head: CheckpointId
     expected_fork_head: CheckpointId
     sinks: tuple[str, ...]
-    detail: str
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,14 +451,13 @@ class RealignSinkRequest:
 
     Attributes:
         expected_head: the live head at the time of the decision.
-        detail: who and why, for people. decided_by: the same, for the history.
+        decided_by: who decided on it, and why. The event's `detail` is its text.
     """
 
     session_id: SessionId
     sink: str
     expected_head: CheckpointId
-    detail: str
-    decided_by: Decision | None = None
+    decided_by: Decision
 
 
 @dataclass(frozen=True, slots=True)

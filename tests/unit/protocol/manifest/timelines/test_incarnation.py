@@ -82,4 +82,4 @@ def test_a_detail_of_any_length_is_cut_and_never_fails() -> None:
     log = JobLog()
     log.cancel(A, "\udcff" + "x" * 5_000)
     assert len(log.state.results[0].detail) == 2_000
-    assert log.state.results[0].detail.startswith("\\udcff")
+    assert log.state.results[0].detail.startswith("ann (command line): \\udcff")

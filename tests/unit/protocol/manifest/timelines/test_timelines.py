@@ -20,7 +20,7 @@ from milepost.protocol.manifest.transaction.events import RealignmentDecided, Sw
 from milepost.protocol.records.ids import CheckpointId, SessionId, session_digest
 from milepost.protocol.records.manifest_state import JobStatus, Reconciliation, TimelineRole
 from milepost.protocol.records.reasons import CheckpointFailureReason
-from milepost_testkit.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, assert_refused, epochs
+from milepost_testkit.jobs.job_log import AIR_1, RUN_1, A, B, JobLog, assert_refused, decided, epochs
 
 
 def roles(log: JobLog) -> dict[str, str]:
@@ -39,7 +39,8 @@ def test_a_rollback_starts_a_new_live_timeline_and_destroys_nothing() -> None:
     assert isinstance(answer, Transition)
     assert answer.event == TimelineSwitched(
         log.now_ms, SwitchKind.ROLLBACK, before.live, before.timeline().head, log.state.live, log.state.timeline().head,
-        tuple(one.checkpoint_id for one in before.checkpoints[2:]), ("early", "lake"), "a wrong rule", B,  # type: ignore[arg-type]
+        tuple(one.checkpoint_id for one in before.checkpoints[2:]), ("early", "lake"),  # type: ignore[arg-type]
+        "ann (command line): a wrong rule", B, decided("a wrong rule"),  # type: ignore[arg-type]
     )  # fmt: skip
     live = log.state.timeline()
     assert (live.timeline_id, live.parent, live.head) == (f"t{log.state.version}", ("main", 2), 2)
@@ -248,7 +249,9 @@ def test_an_externally_moved_table_follows_the_live_head_under_its_own_decision(
     before = log.state
     answer = log.realign(B, "lake")
     assert isinstance(answer, Transition)
-    assert answer.event == RealignmentDecided(log.now_ms, "lake", CheckpointId(3), "a restore", SessionId(B))
+    assert answer.event == RealignmentDecided(
+        log.now_ms, "lake", CheckpointId(3), "ann (command line): a restore", SessionId(B), decided("a restore")
+    )
     version = before.version + 1
     due = Reconciliation(version, before.live, CheckpointId(3), ("lake",), ("lake",))
     assert log.state == replace(before, version=version, reconciliation=due)
