@@ -282,7 +282,7 @@ class CsvReader:
 
     def _header(self, key: str, body: ObjectBody) -> _Header | None:
         """Return the object's columns, or None when it has no content. Raises BadRecord."""
-        lines = Lines(key, ObjectStream(key, body, encoding=self._encoding, beginning=True))
+        lines = Lines(key, ObjectStream(key, body.beginning(), encoding=self._encoding))
         first = self._text.header(lines)
         if first is None:
             return None

@@ -57,12 +57,12 @@ class TextHead:
 
 def first_bytes(store: ObjectStore, obj: SourceObject) -> bytes:
     """Return the first bytes of a file, decompressed. Raises InvalidRequest: it cannot be decompressed."""
-    return _read(store, obj, 64)[0]
+    return _read(obj.key, _body(store, obj).beginning(), 64)[0]
 
 
 def read_head(store: ObjectStore, obj: SourceObject) -> TextHead:
     """Return the beginning of a text file. Raises InvalidRequest: it is not text in UTF-8 or UTF-16."""
-    content, is_whole = _read(store, obj, HEAD_BYTES)
+    content, is_whole = _read(obj.key, _body(store, obj), HEAD_BYTES)
     encoding = "utf-16" if content.startswith(_UTF16) else "utf-8"
     try:
         text = codecs.getincrementaldecoder(encoding)("strict").decode(content, final=is_whole)
@@ -78,14 +78,18 @@ def read_head(store: ObjectStore, obj: SourceObject) -> TextHead:
     return TextHead(obj.key, text, encoding, is_whole)
 
 
-def _read(store: ObjectStore, obj: SourceObject, most: int) -> tuple[bytes, bool]:
+def _body(store: ObjectStore, obj: SourceObject) -> ObjectBody:
+    return ObjectBody(obj.size, lambda: RangeReader(store, obj))
+
+
+def _read(key: str, body: ObjectBody, most: int) -> tuple[bytes, bool]:
     """Return up to `most` bytes of a file, decompressed, and whether these are all."""
-    stream = ObjectStream(obj.key, ObjectBody(obj.size, lambda: RangeReader(store, obj)), beginning=most < HEAD_BYTES)
+    stream = ObjectStream(key, body)
     content = io.BytesIO()
     try:
         while content.tell() <= most and (chunk := stream.read(most + 1 - content.tell())):
             content.write(chunk)
     except BadObject as error:
         raise refused(f"{error}.", "Remove it, or write it again.") from error
-    body = content.getvalue()
-    return body[:most], len(body) <= most
+    read = content.getvalue()
+    return read[:most], len(read) <= most

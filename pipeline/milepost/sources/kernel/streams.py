@@ -49,13 +49,24 @@ class ObjectBody:
         self.in_memory = isinstance(content, bytes)
         self._content = content
 
-    def stream(self, *, beginning: bool = False) -> pa.NativeFile:
-        """Open the body for reading forward, block by block. beginning: only the first lines will be read."""
+    def beginning(self) -> ObjectBody:
+        """Return this body for reading only its first lines, which takes small requests."""
+        opened = self._content
+        if isinstance(opened, bytes):
+            return self
+
+        def content() -> RangeReader:
+            raw = opened()
+            raw.small_reads_from = 0
+            return raw
+
+        return ObjectBody(self.size, content)
+
+    def stream(self) -> pa.NativeFile:
+        """Open the body for reading forward, block by block."""
         if isinstance(self._content, bytes):
             return pa.BufferReader(self._content)
-        raw = self._content()
-        raw.small_reads_from = 0 if beginning else None
-        return pa.PythonFile(io.BufferedReader(raw, _BLOCK), mode="r")
+        return pa.PythonFile(io.BufferedReader(self._content(), _BLOCK), mode="r")
 
     def part(self, start: int, stop: int) -> pa.NativeFile:
         """Open the lines that begin in a byte range of a text, for reading forward."""
@@ -142,7 +153,6 @@ class ObjectStream(ForwardFile):
         quotes: occurrences of `quote` so far.
 
     Args:
-        beginning: only the first lines will be read.
         lines: byte range of an uncompressed UTF-8 text: only lines that begin in it are read; None: all.
     """
 
@@ -153,7 +163,6 @@ class ObjectStream(ForwardFile):
         *,
         encoding: str = "utf-8",
         quote: str = "",
-        beginning: bool = False,
         lines: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
@@ -162,7 +171,7 @@ class ObjectStream(ForwardFile):
         self._size = body.size
         self._quote = quote.encode()
         self._codec = next((codec for suffix, codec in CODECS.items() if key.endswith(suffix)), None)
-        raw = body.stream(beginning=beginning) if lines is None else body.part(*lines)
+        raw = body.stream() if lines is None else body.part(*lines)
         try:
             self._source = raw if self._codec is None else pa.CompressedInputStream(raw, self._codec)
         except (*DATA_ERRORS, OSError) as error:
