@@ -106,7 +106,7 @@ class ActResult:
         outcome: one word. text: lines for people.
         checkpoint_id, timeline: head of the live timeline, if `follows`.
         follows: whether tables were reconciled with the head, so that each emits an asset event.
-        left: checkpoint that was the head before the act moved the job; None: unknown, or it moved nothing.
+        previous_head: checkpoint that was the head before the act moved the job; None: unknown, or it moved nothing.
     """
 
     outcome: str
@@ -114,13 +114,14 @@ class ActResult:
     checkpoint_id: int = 0
     timeline: str = ""
     follows: bool = False
-    left: OmitNone[int] = None
+    previous_head: OmitNone[int] = None
 
     @classmethod
     def from_xcom(cls, value: object, what: str) -> ActResult:
         """Return the result of an XCom, also of an earlier version. Raises StateCorrupt, as `from_json`."""
-        whole = {"left": None, **value} if isinstance(value, Mapping) else value
-        return from_json(cls, whole, what, hint="trigger a new run")
+        if isinstance(value, Mapping):
+            value = {"previous_head": value.get("left")} | {name: it for name, it in value.items() if name != "left"}
+        return from_json(cls, value, what, hint="trigger a new run")
 
 
 @dataclass(frozen=True, slots=True)

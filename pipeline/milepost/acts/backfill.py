@@ -77,12 +77,13 @@ def _result(context: ActContext, done: BackfillResult) -> ActResult:
         f"job {done.job} continues {at}; timeline {done.from_timeline} stays until retention removes it",
         f"sinks that show it: {', '.join(done.sinks) or 'none'}",
     )
-    return ActResult(done.outcome, text, done.checkpoint_id, done.timeline, follows=True, left=done.left)
+    head = done.previous_head
+    return ActResult(done.outcome, text, done.checkpoint_id, done.timeline, follows=True, previous_head=head)
 
 
 def _undo(plan: ShownPlan, result: ActResult) -> tuple[str, Form] | None:
     """Return the rollback to the head of the replaced timeline."""
-    return None if result.left is None else (ROLLBACK.name, {TO: str(result.left)})
+    return None if result.previous_head is None else (ROLLBACK.name, {TO: str(result.previous_head)})
 
 
 BACKFILL = Act(

@@ -23,5 +23,5 @@ def find_earlier_switch(context: ActContext) -> ActResult | None:
         if entry["event"] == "TimelineSwitched" and entry["session_id"] == context.session.session_id:
             head, timeline = entry["checkpoint_id"], entry["timeline"]
             text = f"already done by an earlier try: checkpoint {head} became the head of timeline {timeline}"
-            return ActResult(entry["kind"], (text,), head, timeline, follows=True, left=entry["from_head"])
+            return ActResult(entry["kind"], (text,), head, timeline, follows=True, previous_head=entry["from_head"])
     return None

@@ -49,7 +49,7 @@ class BackfillResult:
     """What a backfill did.
 
     Attributes:
-        from_timeline: the replaced timeline. left: its head, 0 for none.
+        from_timeline: the replaced timeline. previous_head: its head, 0 for none.
         timeline: the live timeline after it. checkpoint_id: its head.
     """
 
@@ -57,7 +57,7 @@ class BackfillResult:
     job: str
     fork_point: int
     from_timeline: str
-    left: int
+    previous_head: int
     timeline: str
     checkpoint_id: int
     epochs: tuple[ReplayedEpoch, ...]
@@ -174,7 +174,7 @@ def _result(context: JobContext, plan: BackfillPlan, fork: TimelineId, tip: Chec
         job=state.job,
         fork_point=int(plan.fork_point),
         from_timeline=plan.state.live,
-        left=next((int(one.head) for one in state.timelines if one.timeline_id == plan.state.live), 0),
+        previous_head=next((int(one.head) for one in state.timelines if one.timeline_id == plan.state.live), 0),
         timeline=fork,
         checkpoint_id=int(tip),
         epochs=tuple(

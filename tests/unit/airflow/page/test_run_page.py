@@ -105,7 +105,7 @@ FROM_START = {"from": None, "to": None, "from_checkpoint": 0, "ranges_per_epoch"
         ("cancel", {"savepoint": False}, ActResult("canceled"), ("start", {})),
         ("savepoint_create", {"name": "v1", "at": 1, "with_input": False}, ActResult("created"), ("v1",)),
         ("resume", {}, ActResult("resumed"), None),
-        ("backfill", FROM_START, ActResult("fast_forwarded", left=2), ("rollback", {"to": "2"})),
+        ("backfill", FROM_START, ActResult("fast_forwarded", previous_head=2), ("rollback", {"to": "2"})),
         ("backfill", FROM_START, ActResult("fast_forwarded"), None),
     ],
 )
@@ -121,7 +121,9 @@ def test_an_act_names_the_act_that_undoes_it(
 
 def test_the_result_of_an_earlier_version_has_no_undo_of_a_backfill(pages: PageClient, job: CountedJob) -> None:
     before = to_json(ActResult("fast_forwarded", ("job small continues",), 4, "t9", follows=True))
-    assert "left" not in before
+    assert "previous_head" not in before
+    named = ActResult.from_xcom(before | {"previous_head": 2}, "the XCom")
+    assert named.previous_head == 2 and named == ActResult.from_xcom(before | {"left": 2}, "an earlier XCom")
     plan = to_json(planned(job, "backfill", **FROM_START))
     xcoms = {("plan", "return_value"): plan, ("act", "return_value"): before}
     keep_run(OPERATE, state="success", xcoms=xcoms)
