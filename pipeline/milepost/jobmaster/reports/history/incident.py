@@ -15,17 +15,21 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
 from milepost.jobmaster.reports.history.history import History
 from milepost.jobmaster.reports.tables.table_report import (
+    CheckpointVerdict,
     RuleResult,
     reason_to_wait,
     results_of,
     rule_bounds,
     verdicts_of,
 )
-from milepost.protocol.records import ManifestState
+from milepost.protocol.records import QUALITY_GATE_REASONS, ManifestState
 from milepost.quality import columns_of
+from milepost.storage.concurrency import prefetch
 
 PREVIOUS = 5
 """Earlier results of a rule."""
+
+_GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +104,25 @@ def incident_of(context: JobContext) -> Incident | None:
     head = context.log.head()
     if head is None or head.state.failures.last_reason is None or not head.state.failures.last_checkpoint:
         return None
-    failed = History(context).show(int(head.state.failures.last_checkpoint), state=head.state, details=False)
-    return _incident(context, head.state, failed)
+    state = head.state
+    await_verdicts = prefetch(context.store, lambda: _earlier_verdicts(context, state), "verdicts")
+    failed = History(context).show(int(state.failures.last_checkpoint), state=state, details=False)
+    return _incident(context, state, failed, await_verdicts())
 
 
-def _incident(context: JobContext, state: ManifestState, failed: CheckpointReport) -> Incident:
+def _earlier_verdicts(context: JobContext, state: ManifestState) -> Mapping[str, Sequence[CheckpointVerdict]]:
+    """Return the earlier verdicts on each table, if the quality gate stopped the epoch."""
+    if state.failures.last_reason not in _GATE_REASONS:
+        return {}
+    return {sink.name: verdicts_of(context, state, sink.name, PREVIOUS) for sink in context.spec.sinks}
+
+
+def _incident(
+    context: JobContext,
+    state: ManifestState,
+    failed: CheckpointReport,
+    verdicts: Mapping[str, Sequence[CheckpointVerdict]],
+) -> Incident:
     veto: Mapping[str, Any] = failed.veto if isinstance(failed.veto, Mapping) else {}
     newest = state.head()
     read = veto.get("read")
@@ -118,7 +136,7 @@ def _incident(context: JobContext, state: ManifestState, failed: CheckpointRepor
         meaning=failed.meaning,
         remedy=failed.remedy,
         spec_changed=failed.spec_hash is not None and failed.spec_hash != context.job.spec_hash,
-        rules=tuple(_rules(context, state, veto.get("refusals", ()))),
+        rules=tuple(_rules(context, veto.get("refusals", ()), verdicts)),
         read=None
         if read is None
         else tuple(
@@ -133,7 +151,11 @@ def _incident(context: JobContext, state: ManifestState, failed: CheckpointRepor
     )
 
 
-def _rules(context: JobContext, state: ManifestState, refusals: Sequence[Mapping[str, Any]]) -> Iterator[RefusingRule]:
+def _rules(
+    context: JobContext,
+    refusals: Sequence[Mapping[str, Any]],
+    verdicts: Mapping[str, Sequence[CheckpointVerdict]],
+) -> Iterator[RefusingRule]:
     inputs = context.graph.sink_inputs
     seen: dict[tuple[str, str, str | None], int] = {}
     for refusal in refusals:
@@ -149,7 +171,7 @@ def _rules(context: JobContext, state: ManifestState, refusals: Sequence[Mapping
         ]
         # Rules of one type on the same columns cannot be distinguished if only some of them refused.
         bounds = rule_bounds(matching[same]) if len(matching) > same else None
-        previous = results_of(verdicts_of(context, state, name, PREVIOUS), kind, column, same)
+        previous = results_of(verdicts.get(name, ()), kind, column, same)
         yield RefusingRule(
             sink=name,
             type=kind,

@@ -312,11 +312,13 @@ def _is_same(one: Expectation, other: Expectation) -> bool:
     return one.type == other.type and columns_of(one) == columns_of(other)
 
 
-_Verdict = tuple[int, str, tuple[ExpectationResult, ...]]
+CheckpointVerdict = tuple[int, str, tuple[ExpectationResult, ...]]
 """Checkpoint, when it completed, and the results of its rules."""
 
 
-def results_of(verdicts: Iterable[_Verdict], type_: str, column: str | None, same: int) -> Iterator[RuleResult]:
+def results_of(
+    verdicts: Iterable[CheckpointVerdict], type_: str, column: str | None, same: int
+) -> Iterator[RuleResult]:
     """Yield the results of a rule. same: number of rules before it with the same type and columns."""
     for checkpoint_id, completed, results in verdicts:
         matching = [result for result in results if (result.type, result.column) == (type_, column)]
@@ -325,7 +327,9 @@ def results_of(verdicts: Iterable[_Verdict], type_: str, column: str | None, sam
             yield RuleResult(checkpoint_id, completed, result.success, result.observed, result.exception)
 
 
-def verdicts_of(context: JobContext, state: ManifestState | None, name: str, most: int | None = None) -> list[_Verdict]:
+def verdicts_of(
+    context: JobContext, state: ManifestState | None, name: str, most: int | None = None
+) -> list[CheckpointVerdict]:
     """Return the verdicts of the newest retained checkpoints on a table, newest first. Damaged ones are left out."""
     if state is None:
         return []
