@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from milepost.protocol.records.log_positions import is_below_floor as is_below_floor
     from milepost.protocol.records.manifest_state import ENDED_STATUSES as ENDED_STATUSES
     from milepost.protocol.records.manifest_state import CleanUp as CleanUp
+    from milepost.protocol.records.manifest_state import Failures as Failures
     from milepost.protocol.records.manifest_state import Garbage as Garbage
     from milepost.protocol.records.manifest_state import GarbageList as GarbageList
     from milepost.protocol.records.manifest_state import JobStatus as JobStatus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from milepost.codec import OmitNone
 from milepost.epoch import CheckpointMetadata, counted, iso_ms
@@ -18,6 +19,7 @@ from milepost.jobmaster.reports.health.conditions import Condition
 from milepost.jobmaster.reports.health.past_epochs import PastEpochs, past_epochs
 from milepost.jobmaster.reports.health.since import Since, condition_since, failing_since
 from milepost.jobmaster.reports.health.sources import (
+    Backlog,
     SourceHealth,
     backlog,
     failed_landing,
@@ -39,7 +41,7 @@ from milepost.jobmaster.reports.health.verdict import (
 )
 from milepost.jobmaster.reports.job_report import JobReport, ResultReport, ended_step, report_job
 from milepost.protocol.manifest.transaction import LeaseFacts, LeaseStatus, active_freeze, lease_status
-from milepost.protocol.records import CheckpointFailureReason, CleanUp, JobStatus, ManifestState
+from milepost.protocol.records import CheckpointFailureReason, CleanUp, Failures, JobStatus, ManifestState
 from milepost.runbook import address
 from milepost.storage.concurrency import prefetch
 
@@ -113,39 +115,23 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
     now_ms = context.store.clock_ms()
     state = head.state if head is not None else None
     base = context.base_metadata(state, state.timeline().head) if state is not None else None
-    newest = state.head() if state is not None else None
     await_past = prefetch(
         context.store, lambda: PastEpochs() if state is None else past_epochs(context, state), "past-epochs"
     )
     unread = backlog(context, state, base, now_ms)
     nothing_lands = overdue_source(unread.sources or {})
-    static = static_sources(context, base, now_ms)
     past = await_past()
     failing = failing_since(state, past.aborted, now_ms)
     verdict = None if state is None else _verdict(context, state, base, nothing_lands, past.completed, failing, now_ms)
     status = extend_record(
         Status,
         report_job(context.spec.name, state),
-        head=newest.checkpoint_id if newest is not None else None,
-        last_success=iso_ms(newest.completed_time_ms) if newest is not None else None,
-        pending=_pending_id(state),
-        lease_over=_lease_over(context, state, now_ms),
-        unread_objects=unread.unread_objects,
-        unread_bytes=unread.unread_bytes,
-        lag_ms=unread.lag_ms,
-        source_changed=unread.source_changed,
-        bad_name=unread.bad_name,
-        sources=unread.sources,
-        static_sources=static,
+        **_checkpoint_fields(context, state, now_ms),
+        **_input_fields(unread),
+        **_failure_fields(state),
+        static_sources=static_sources(context, base, now_ms),
         spec_refused=_spec_refused(context, base),
-        in_flight_bytes=base.in_flight_bytes if base is not None else 0,
-        last_failure=state.failures.last_reason if state is not None else None,
-        last_failure_detail=state.failures.last_detail if state is not None else None,
-        failed_in_a_row=state.failures.consecutive if state is not None else 0,
-        triggered_checkpoints=int(state.next_checkpoint_id) - 1 if state is not None else 0,
-        unconfirmed=tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})) if state else (),
-        frozen=_freeze_report(state, now_ms),
-        unfinished_backfills=unfinished_backfills(context, state) if state is not None else (),
+        in_flight_bytes=0 if base is None else base.in_flight_bytes,
         incomplete=incomplete_statements(context.job.spec, context.graph, base) or None,
         tables=tables_of(context, state, base, None if verdict is None else verdict.fresh),
         verdict=verdict,
@@ -160,6 +146,45 @@ def status_of(context: JobContext, max_lag_ms: int | None) -> Status:
         next_step=step,
         since=_since(context, state, status, condition, failing, now_ms),
     )
+
+
+def _checkpoint_fields(context: JobContext, state: ManifestState | None, now_ms: int) -> dict[str, Any]:
+    """Return the fields of `Status` about checkpoints and timelines."""
+    newest = None if state is None else state.head()
+    return {
+        "head": None if newest is None else newest.checkpoint_id,
+        "last_success": None if newest is None else iso_ms(newest.completed_time_ms),
+        "pending": _pending_id(state),
+        "lease_over": _lease_over(context, state, now_ms),
+        "triggered_checkpoints": 0 if state is None else int(state.next_checkpoint_id) - 1,
+        "unconfirmed": ()
+        if state is None
+        else tuple(sorted({sink for item in state.unconfirmed() for sink in item.unconfirmed})),
+        "frozen": _freeze_report(state, now_ms),
+        "unfinished_backfills": () if state is None else unfinished_backfills(context, state),
+    }
+
+
+def _input_fields(unread: Backlog) -> dict[str, Any]:
+    """Return the fields of `Status` about unread input."""
+    return {
+        "unread_objects": unread.unread_objects,
+        "unread_bytes": unread.unread_bytes,
+        "lag_ms": unread.lag_ms,
+        "source_changed": unread.source_changed,
+        "bad_name": unread.bad_name,
+        "sources": unread.sources,
+    }
+
+
+def _failure_fields(state: ManifestState | None) -> dict[str, Any]:
+    """Return the fields of `Status` about failed epochs."""
+    failures = Failures() if state is None else state.failures
+    return {
+        "last_failure": failures.last_reason,
+        "last_failure_detail": failures.last_detail,
+        "failed_in_a_row": failures.consecutive,
+    }
 
 
 def _since(
