@@ -19,9 +19,6 @@ TABLE = "records"
 """Name of the table with all rows."""
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NO_TEXT = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null"])
-"""Words that some YAML parsers do not read as text."""
-
 _NO_NAME = re.compile(r"[ ,;{}()\n\t=]+")
 """Characters that Delta does not allow in column names."""
 
@@ -111,7 +108,7 @@ class _Spec:
             operators = operators or ["# operators:"]
             operators += key[0]
         lines = [*self._head(), *self._source_lines(), *operators, *([""] if operators else []), "sinks:"]
-        lines += [f"  - {self._sink(TABLE, input_, 'append')}", *(key[1] if key else []), *self._unreadable()]
+        lines += [f"  - {self._sink(TABLE, in_yaml(input_), 'append')}", *(key[1] if key else []), *self._unreadable()]
         return _joined([*lines, "", *_spark()])
 
     def of_statements(self) -> str:
@@ -155,7 +152,7 @@ class _Spec:
         yield "sources:"
         yield f"  {in_yaml(self._source_name)}:"
         yield f"    format: {source.format}"
-        yield f"    path: {_yaml(self._path)}"
+        yield f"    path: {in_yaml(self._path)}"
         yield from (f"    # {printable(note)}" for note in source.notes)
         if source.options:
             yield "    options:"
@@ -164,7 +161,7 @@ class _Spec:
         yield "    schema:"
         yield from _column_lines(source.columns)
         if optional := [column.name for column in source.declared if column.is_optional]:
-            names = ", ".join(map(_yaml, optional))
+            names = ", ".join(map(in_yaml, optional))
             yield _noted(f"    optional_columns: [{names}]", "null where a file or a line lacks them")
         if source.partitions:
             if any(column.type for column in source.partitions):
@@ -197,7 +194,7 @@ class _Spec:
             "  # Tables of other engines allow no spaces and none of the characters ,;{}()= in names.",
             *lost,
             f"  - {{uid: renamed, kind: sql, inputs: [{in_yaml(self._source_name)}],",
-            f"     sql: {_yaml(sql, always=True)}}}",
+            f"     sql: {in_yaml(sql)}}}",
         ]
 
     def _selected(self) -> list[str]:
@@ -218,7 +215,7 @@ class _Spec:
         if key is None or time is None:
             return None
         operator = (
-            f"{{uid: newest, kind: latest, inputs: [{input_}], key: [{_yaml(key)}], sequence_by: [{_yaml(time)}]}}"
+            f"{{uid: newest, kind: latest, inputs: [{input_}], key: [{in_yaml(key)}], sequence_by: [{in_yaml(time)}]}}"
         )
         about = f"#   {printable(key)} is unique in the sample. If later files correct rows, the newest row of each is:"
         return [about, f"#   - {operator}"], [f"#   - {self._sink('newest', 'newest', 'upsert')}"]
@@ -230,7 +227,7 @@ class _Spec:
 
     def _sink(self, name: str, input_: str, mode: str) -> str:
         path = f"../{table_of(self._name, name)}"
-        return f"{{name: {name}, input: {in_yaml(input_)}, format: {self._format}, path: {path}, mode: {mode}}}"
+        return f"{{name: {name}, input: {input_}, format: {self._format}, path: {path}, mode: {mode}}}"
 
 
 def _spark() -> list[str]:
@@ -243,12 +240,12 @@ def _spark() -> list[str]:
 def _column_lines(columns: Sequence[ProposedColumn]) -> Iterator[str]:
     """Yield a line for each column, with its note in a column of its own unless the line is long."""
     lines = {
-        column.name: f"      {_yaml(column.name)}: {_type(column)}" for column in columns if column.type is not None
+        column.name: f"      {in_yaml(column.name)}: {_type(column)}" for column in columns if column.type is not None
     }
     width = max((len(line) for line in lines.values() if len(line) <= _MAX_NOTE_COLUMN), default=0)
     for column in columns:
         if column.type is None:
-            yield f"      # {printable(_yaml(column.name))}: not declared: {printable(column.note)}"
+            yield f"      # {printable(in_yaml(column.name))}: not declared: {printable(column.note)}"
         else:
             yield _noted(lines[column.name], column.note, width)
 
@@ -283,21 +280,13 @@ def _noted(line: str, note: str, width: int = 0) -> str:
     return f"{line:<{width}}  # {printable(note)}" if note else line
 
 
-def _yaml(text: str, *, always: bool = False) -> str:
-    """Return a text as YAML reads it back."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _NO_TEXT and not always:
-        return text
-    quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
-
-
 def _value(value: Any) -> str:
     """Return a value of the spec as YAML on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_value(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    return _yaml(value) if isinstance(value, str) else json.dumps(value)
+    return in_yaml(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _joined(lines: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,6 +69,10 @@ quality:
 _TAKEN = ("known", "totals", "city", "minutes", "longest", "records", "newest", "renamed")
 """Names of operators and columns of such a job."""
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NO_TEXT = frozenset(["true", "false", "yes", "no", "on", "off", "y", "n", "null"])
+"""Words that some YAML parsers do not read as text."""
+
 _DAYS = {
     "2026-01-01.csv": """\
 city,visitor,minutes,at
@@ -114,7 +119,7 @@ def write_job(name: str, root: Path, *, gated: bool, opened: bool, sql: bool = F
         quoted=in_yaml(name),
         source_key=in_yaml(source),
         table_in_sql=in_sql(source),
-        path=json.dumps(f"{data.name}/*.csv"),
+        path=in_yaml(f"{data.name}/*.csv"),
         variable=REMOTE_VARIABLE,
         about_table="" if opened else _NOT_OPEN.format(command=f"`{install_command('delta')}`"),
         table_format="delta" if opened else "parquet",
@@ -165,9 +170,12 @@ def source_of(job: str) -> str:
     return f"{name[:60]}_in" if name in _TAKEN else name
 
 
-def in_yaml(name: str) -> str:
-    """Return a name for YAML, quoted if it means another value."""
-    return f'"{name}"' if name in ("true", "false", "null") else name
+def in_yaml(text: str) -> str:
+    """Return a text as YAML, also within a flow collection. It is quoted unless it is a name."""
+    if _NAME.fullmatch(text) and text.lower() not in _NO_TEXT:
+        return text
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
 
 
 def in_sql(name: str) -> str:
