@@ -36,7 +36,6 @@ from milepost.jobspec.sql.names import (
     Relation,
     Scope,
     by_name_or_position,
-    merged_name,
     select_outputs,
 )
 from milepost.jobspec.sql.renames import first_name
@@ -50,6 +49,7 @@ from milepost.jobspec.sql.selects import (
     check_over_clauses,
     columns_outside,
     compared,
+    ranked_subquery,
     read_grouping,
     read_ranking,
     resolve_all,
@@ -69,7 +69,6 @@ from milepost.jobspec.sql.text import (
 )
 from milepost.language import check_node_name, did_you_mean
 from milepost.operators.base import APPEND, RETRACTIONS
-from milepost.operators.over import RANKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +190,7 @@ class QueryCompiler:
         correlation: Correlation | None = None,
     ) -> str:  # fmt: skip
         """Add the steps of a SELECT, whose names begin with `prefix` or `name`; return the last, `name`."""
-        select = scalars_joined(subqueries_joined(self._ranked_subquery(select)))
+        select = scalars_joined(subqueries_joined(ranked_subquery(select)))
         check_over_clauses(select)
         prefix = prefix or name
         scope = self._scope(prefix, select, names)
@@ -279,27 +278,8 @@ class QueryCompiler:
             if item.scalar is not None:
                 scope.scalars[item.scalar.name] = (index, VALUE)
             for column in item.using:
-                self._merge(scope, index, column, item)
+                scope.merge(index, column)
         return scope
-
-    def _merge(self, scope: Scope, index: int, column: Tokens, item: FromItem) -> None:
-        """Make one column of those that USING names."""
-        folded = column.name().casefold()
-        owners = [
-            (number, one.folded[folded]) for number, one in enumerate(scope.relations[:index]) if folded in one.folded
-        ]
-        if not owners or folded not in scope.relations[index].folded:
-            raise column.problem(f"USING needs the column {column.name()} on both sides")
-        if len(owners) > 1 and folded not in scope.merged:
-            raise column.problem(f"{column.name()} is a column of several relations on the left; write ON")
-        relation = scope.relations[index]
-        relation.using[folded] = scope.merged.get(folded, owners[0])
-        if item.join == "right":
-            scope.merged[folded] = index, relation.folded[folded]
-        elif item.join == "full":
-            scope.merged[folded] = index, merged_name(relation.folded[folded])
-        else:
-            scope.merged.setdefault(folded, owners[0])
 
     def _relation(self, prefix: str, item: FromItem, names: Names, read: Sequence[str], scope: Scope) -> Relation:
         """Return a relation, and compile it first if it is a query. Aliases name its steps only if they must.
@@ -343,27 +323,6 @@ class QueryCompiler:
         full = f"{self.statement.name}.{named}" if is_own else named
         begin = first_name(full, self.renamed).rpartition(".")[2] if is_own or is_only else named
         return Relation(item, alias, label, table.node, list(rows.columns), table.is_static, pairs=pairs, prefix=begin)
-
-    def _ranked_subquery(self, select: Select) -> Select:
-        """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""
-        if len(select.relations) != 1 or not select.relations[0].is_query or not select.where:
-            return select
-        item = select.relations[0]
-        inner = read_query(item.tokens)
-        if len(inner.selects) != 1 or inner.selects[0].qualify is not None:
-            return select
-        ranks = {one.alias.casefold() for one in inner.selects[0].items
-                 if one.alias and one.tokens.word(0).lower() in RANKS}  # fmt: skip
-        kept: list[Tokens] = []
-        moved: Tokens | None = None
-        for run in select.where:
-            at = 2 if run.kind(1) == "DOT" else 0
-            is_rank = len(run) > at and run.name(at).casefold() in ranks
-            if is_rank and moved is None:
-                moved = run
-            else:
-                kept.append(run)
-        return replace(select, relations=[replace(item, qualify=moved)], where=kept)
 
     def _distinct(self, name: str, node: str, at: Tokens) -> str:
         """Add the step that compares whole rows, and the last one."""

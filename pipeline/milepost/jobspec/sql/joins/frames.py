@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.emit import Column, Emitter, described
-from milepost.jobspec.sql.joins.join_times import Within, check_match, read_within, reversed_bound
+from milepost.jobspec.sql.joins.join_times import check_match
 from milepost.jobspec.sql.joins.joined_keys import unique_columns
+from milepost.jobspec.sql.joins.matches import Match, MatchReader, Pair
 from milepost.jobspec.sql.joins.scalar_filters import scalar_filters
 from milepost.jobspec.sql.joins.sides import (
     RIGHT_UNMATCHED,
@@ -18,7 +19,7 @@ from milepost.jobspec.sql.joins.sides import (
     left_side,
     own_name,
 )
-from milepost.jobspec.sql.names import Reference, Scope, comparison, equality, merged_name
+from milepost.jobspec.sql.names import Reference, Scope, equality, merged_name
 from milepost.jobspec.sql.text import (
     AGGREGATES,
     VALUE,
@@ -34,28 +35,6 @@ from milepost.operators.base import APPEND
 
 _INNER = ("comma", "inner")
 _PADDED = ("left", "asof left", "explode", "scalar")
-
-
-@dataclass(frozen=True, slots=True)
-class _Match:
-    """What matching rows have in common: equal pairs, comparisons, and time bounds.
-
-    Attributes:
-        compared: (left expression, symbol, right expression). of_left: conditions over the left side of a right join.
-    """
-
-    pairs: list[tuple[Tokens | Reference, Tokens | Reference]]
-    compared: list[tuple[Tokens, str, Tokens]]
-    within: Within | None
-    of_left: list[Tokens]
-
-    @property
-    def sides(self) -> list[tuple[Tokens | Reference, Tokens | Reference]]:
-        return [(left, right) for left, _, right in self.compared]
-
-    @property
-    def symbols(self) -> list[str]:
-        return [symbol for _, symbol, _ in self.compared]
 
 
 @dataclass
@@ -151,69 +130,22 @@ class FrameCompiler:
         elif item.join in _INNER:
             conditions = [run for run in frame.where if self._applies(run, joined, index)]
             frame.where = [run for run in frame.where if run not in conditions]
-        pairs: list[tuple[Tokens | Reference, Tokens | Reference]] = []
+        pairs: list[Pair] = []
         for column in item.using:
             name = column.name().casefold()
             pairs.append((relation.using[name], (index, relation.folded[name])))
         if item.equals is not None:
             pairs.append((item.equals, (index, relation.columns[0])))
         pairs += [(run, (index, column)) for run, column in relation.pairs]
-        within = self._within(frame, joined, index, how, conditions, has_pairs=bool(pairs))
-        compared: list[tuple[Tokens, str, Tokens]] = []
-        of_left: list[Tokens] = []
-        for run in conditions:
-            owners = {number for number, _ in self.scope.references(run)}
-            pair = equality(self.scope, run, joined, index)
-            if within is not None and run.start in within.runs:
-                pairs += [pair] if pair is not None and len(conditions) == 1 else []
-            elif pair is not None:
-                pairs.append(pair)
-            elif owners <= {index} and not relation.is_static and how not in RIGHT_UNMATCHED:
-                pushed.append(run)
-            elif how == "right" and owners <= joined:
-                of_left.append(run)
-            elif how == "inner":
-                frame.where.append(run)
-            elif within is None and (sides := comparison(self.scope, run, joined, index)) is not None:
-                compared.append(sides)
-            else:
-                over = {"full": "", "right": ", and conditions over the left relations"}
-                raise run.problem(f"this condition of the {how} join is not available in this version: expected "
-                                  "comparisons of both sides, time bounds"
-                                  f"{over.get(how, ', and conditions over the right relation')}")  # fmt: skip
+        match = MatchReader(self.emitter, self.scope, frame, joined, index, how, self.warnings).read(conditions, pairs)
+        frame.where += match.of_rows
         if relation.is_static:
-            self._lookup(frame, index, how, pairs)
+            self._lookup(frame, index, how, match.pairs)
         else:
-            self._stateful(frame, index, how, _Match(pairs, compared, within, of_left), pushed)
+            self._stateful(frame, index, how, match, [*pushed, *match.of_right])
         self.scope.shown = None
         if item.scalar is not None and not item.scalar.is_null_if_empty:
             self._value(item.scalar, frame, index)
-
-    def _within(
-        self, frame: Frame, joined: set[int], index: int, how: str, conditions: Sequence[Tokens], *, has_pairs: bool
-    ) -> Within | None:
-        """Return the time bounds of a join, or None. A warning names the order of relations that would have some.
-
-        A left column bounds only joins that the operator can have: with an equality, and without other comparisons.
-        """
-        if how.startswith("asof"):
-            return None
-        read = self.emitter, self.scope, frame, index, conditions
-        within, relation = read_within(*read, how), self.scope.relations[index]
-        if how == "inner" and within is None and (bound := reversed_bound(*read)) is not None:
-            message = f"this join stores all rows; name {relation.alias} first, so that {bound} bounds them"
-            self.warnings.append((relation.item.keyword, message))
-        if within is None or not within.is_of_row:
-            return within
-        others = [run for run in conditions if run.start not in within.runs]
-        is_keyed = has_pairs or any(equality(self.scope, run, joined, index) for run in others)
-        return within if is_keyed and all(self._takes(run, how, joined, index) for run in others) else None
-
-    def _takes(self, run: Tokens, how: str, joined: set[int], index: int) -> bool:
-        """Return whether a join with time bounds can have a condition."""
-        owners = {number for number, _ in self.scope.references(run)}
-        of_one_side = owners <= joined if how == "right" else owners <= {index} and how != "full"
-        return how == "inner" or of_one_side or equality(self.scope, run, joined, index) is not None
 
     def _value(self, scalar: Scalar, frame: Frame, index: int) -> None:
         """Add the step that computes a query's value from its aggregates. Those of no rows are null, and counts 0."""
@@ -252,9 +184,7 @@ class FrameCompiler:
             frame.node = self.emitter.sql(uid, frame.node, [*columns, *computed], conditions, at)
         return [side.name for side in sides]
 
-    def _lookup(
-        self, frame: Frame, index: int, how: str, pairs: Sequence[tuple[Tokens | Reference, Tokens | Reference]]
-    ) -> None:
+    def _lookup(self, frame: Frame, index: int, how: str, pairs: Sequence[Pair]) -> None:
         relation = self.scope.relations[index]
         keyword = relation.item.keyword
         if how not in ("inner", "left"):
@@ -288,7 +218,7 @@ class FrameCompiler:
         """Return the columns of a relation that are read outside of its join."""
         return {reference for reference in self.outside if reference[0] == index}
 
-    def _stateful(self, frame: Frame, index: int, how: str, match: _Match, pushed: Sequence[Tokens]) -> None:
+    def _stateful(self, frame: Frame, index: int, how: str, match: Match, pushed: Sequence[Tokens]) -> None:
         relation = self.scope.relations[index]
         at, keyword = relation.item.tokens, relation.item.keyword
         left_rows, right_rows = self.emitter.read(frame.node), self.emitter.read(relation.node)

@@ -77,6 +77,25 @@ class Scope:
     shown: int | None = None
     """The number of the hidden relation whose join condition is being resolved."""
 
+    def merge(self, index: int, column: Tokens) -> None:
+        """Make one column of those that USING names. Raises SqlProblem: a side does not have exactly one."""
+        folded = column.name().casefold()
+        owners = [
+            (number, one.folded[folded]) for number, one in enumerate(self.relations[:index]) if folded in one.folded
+        ]
+        if not owners or folded not in self.relations[index].folded:
+            raise column.problem(f"USING needs the column {column.name()} on both sides")
+        if len(owners) > 1 and folded not in self.merged:
+            raise column.problem(f"{column.name()} is a column of several relations on the left; write ON")
+        relation = self.relations[index]
+        relation.using[folded] = self.merged.get(folded, owners[0])
+        if relation.item.join == "right":
+            self.merged[folded] = index, relation.folded[folded]
+        elif relation.item.join == "full":
+            self.merged[folded] = index, merged_name(relation.folded[folded])
+        else:
+            self.merged.setdefault(folded, owners[0])
+
     def sees(self, index: int) -> bool:
         """Return whether expressions see a relation."""
         return not self.relations[index].is_hidden or self.shown == index

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.selects.over import check_over as check_over
     from milepost.jobspec.sql.selects.over import check_over_clauses as check_over_clauses
     from milepost.jobspec.sql.selects.ranking import RankCompiler as RankCompiler
+    from milepost.jobspec.sql.selects.ranking import ranked_subquery as ranked_subquery
     from milepost.jobspec.sql.selects.ranking import read_ranking as read_ranking
     from milepost.jobspec.sql.selects.resolution import columns_outside as columns_outside
     from milepost.jobspec.sql.selects.resolution import resolve_all as resolve_all

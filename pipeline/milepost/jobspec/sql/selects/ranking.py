@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from milepost.jobspec.sql.emit import Column, Emitter
 from milepost.jobspec.sql.names import Output, Scope, by_name_or_position
 from milepost.jobspec.sql.selects.grouping import ALL_ROWS
-from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, read_order, read_over
+from milepost.jobspec.sql.text import Fragment, Select, Tokens, conjuncts, read_order, read_over, read_query
 from milepost.operators.base import APPEND
+from milepost.operators.over import RANKS
 from milepost.operators.top import MOST_ROWS
 
 _EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
@@ -46,6 +47,28 @@ class Ranking:
         if self.is_limit:
             return by_name_or_position(run, outputs, scope, prefers_input=False)
         return None
+
+
+def ranked_subquery(select: Select) -> Select:
+    """Move `WHERE rank <= n` over a subquery with row_number() into the subquery, as QUALIFY."""
+    if len(select.relations) != 1 or not select.relations[0].is_query or not select.where:
+        return select
+    item = select.relations[0]
+    inner = read_query(item.tokens)
+    if len(inner.selects) != 1 or inner.selects[0].qualify is not None:
+        return select
+    ranks = {one.alias.casefold() for one in inner.selects[0].items
+             if one.alias and one.tokens.word(0).lower() in RANKS}  # fmt: skip
+    kept: list[Tokens] = []
+    moved: Tokens | None = None
+    for run in select.where:
+        at = 2 if run.kind(1) == "DOT" else 0
+        is_rank = len(run) > at and run.name(at).casefold() in ranks
+        if is_rank and moved is None:
+            moved = run
+        else:
+            kept.append(run)
+    return replace(select, relations=[replace(item, qualify=moved)], where=kept)
 
 
 def read_ranking(select: Select, outputs: Sequence[Output]) -> Ranking | None:
