@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from milepost.storage.copying import OnCopied as OnCopied
     from milepost.storage.copying import copy_objects as copy_objects
     from milepost.storage.copying import create_same as create_same
-    from milepost.storage.fallback_view import with_fallback as with_fallback
-    from milepost.storage.immutable_view import immutable_objects as immutable_objects
     from milepost.storage.keys import LocalRoot as LocalRoot
     from milepost.storage.keys import is_loopback as is_loopback
     from milepost.storage.keys import parse_root as parse_root
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from milepost.storage.object_handles import stored_file as stored_file
     from milepost.storage.object_handles import write_content_addressed as write_content_addressed
     from milepost.storage.open import open_store as open_store
-    from milepost.storage.prefixed_store import PrefixedStore as PrefixedStore
-    from milepost.storage.referenced_view import with_references as with_references
     from milepost.storage.requests import NO_REQUESTS as NO_REQUESTS
     from milepost.storage.requests import REQUEST_COUNTER as REQUEST_COUNTER
     from milepost.storage.requests import StoreRequests as StoreRequests
@@ -49,5 +45,9 @@ if TYPE_CHECKING:
     from milepost.storage.scratch_disk import scratch_file as scratch_file
     from milepost.storage.tls import failed_before_connecting as failed_before_connecting
     from milepost.storage.version_search import latest_version as latest_version
+    from milepost.storage.views import PrefixedStore as PrefixedStore
+    from milepost.storage.views import immutable_objects as immutable_objects
+    from milepost.storage.views import with_fallback as with_fallback
+    from milepost.storage.views import with_references as with_references
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

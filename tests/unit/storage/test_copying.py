@@ -21,7 +21,7 @@ from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.storage import copying, object_handles
 from milepost.storage.copying import MAX_OBJECT_BYTES, Copy, copy_objects, create_same
 from milepost.storage.open import open_store
-from milepost.storage.prefixed_store import PrefixedStore
+from milepost.storage.views.prefixed_store import PrefixedStore
 from milepost_testkit import wording
 from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 from milepost_testkit.stores.hooked_store import HookedStore, PiecesOnly
