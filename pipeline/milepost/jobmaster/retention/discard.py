@@ -11,7 +11,7 @@ from functools import partial
 
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.job_tables import staging_tables
+from milepost.jobmaster.retention.tables import staging_tables
 from milepost.protocol.records import CheckpointId, FencingToken, PendingCheckpoint
 from milepost.sinks import Sink
 from milepost.storage import AbortNotice, write_notice

@@ -30,7 +30,7 @@ from milepost.jobmaster.retention.landed_logs import LandedLogs
 from milepost.jobmaster.retention.log_compaction import compact_all
 from milepost.jobmaster.retention.reachability import JobReach, TableReach, walk_job
 from milepost.jobmaster.retention.subsumption import MAX_FAILED_DROPS, delete_entries, delete_listed
-from milepost.jobmaster.retention.table_pruning import PrunePlan, TablePruning, execute, plan_pruning
+from milepost.jobmaster.retention.tables import PrunePlan, TablePruning, execute, plan_pruning
 from milepost.protocol.manifest.transaction import ForgetCollectedRequest, ListGarbageRequest, ListProgress
 from milepost.protocol.manifest.upkeep import MAX_LISTED, horizon, listable
 from milepost.protocol.records import CheckpointId, FencingToken, Garbage, GarbageList, SessionId

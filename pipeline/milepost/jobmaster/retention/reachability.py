@@ -17,11 +17,18 @@ from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.savepoint_document import decode_document
 from milepost.jobmaster.job.table_contents import unchecked_tables
-from milepost.jobmaster.retention.dropped_sinks import DroppedSink, ListedTable, list_dropped_sinks
 from milepost.jobmaster.retention.garbage_lists import listed_garbage
-from milepost.jobmaster.retention.job_tables import job_tables
 from milepost.jobmaster.retention.landed_logs import LandedLogs
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare, retained_chain
+from milepost.jobmaster.retention.tables import (
+    DroppedSink,
+    ListedTable,
+    OpenedTable,
+    TableNeeds,
+    TableShare,
+    job_tables,
+    list_dropped_sinks,
+    retained_chain,
+)
 from milepost.jobmaster.retention.vetoes import is_expired
 from milepost.protocol.landed import LogPosition, floor_of
 from milepost.protocol.log import aborted_by, completion_of

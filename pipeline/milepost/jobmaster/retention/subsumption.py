@@ -18,11 +18,9 @@ from milepost.jobmaster.figures.update import FiguresUpdate
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.retention.discard import discard
 from milepost.jobmaster.retention.garbage_lists import delete_unnamed_lists, fold_garbage, read_list, write_if_large
-from milepost.jobmaster.retention.job_tables import prefetch_job_tables
 from milepost.jobmaster.retention.log_compaction import compact_some, record_backlog
 from milepost.jobmaster.retention.log_floors import propose_floors
-from milepost.jobmaster.retention.orphan_tables import orphan_table_records
-from milepost.jobmaster.retention.table_pruning import pruning_due
+from milepost.jobmaster.retention.tables import orphan_table_records, prefetch_job_tables, pruning_due
 from milepost.protocol.manifest.transaction import (
     CheckpointsSubsumed,
     ConfirmSinksRequest,

@@ -52,7 +52,7 @@ from milepost.jobmaster.retention.subsumption import (
     plan_subsumption,
     subsume_old,
 )
-from milepost.jobmaster.retention.table_pruning import prune_tables
+from milepost.jobmaster.retention.tables import prune_tables
 from milepost.jobmaster.retention.vetoes import collect_vetoes
 from milepost.jobmaster.run.attempt import run_opened_epoch
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch, assert_leads_after_rebind, reopen_epoch, require_token

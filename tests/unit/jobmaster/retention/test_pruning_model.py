@@ -12,9 +12,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from milepost.jobmaster.retention.job_tables import JobTable
-from milepost.jobmaster.retention.table_pruning import PrunePlan, execute, plan_pruning
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds, TableShare
+from milepost.jobmaster.retention.tables.table_pruning import PrunePlan, execute, plan_pruning
+from milepost.jobmaster.retention.tables.table_references import OpenedTable, TableNeeds, TableShare
+from milepost.jobmaster.retention.tables.tables_of_job import JobTable
 from milepost.protocol.records.checkpoints import CompletedCheckpoint, Holder, ObjectHandle, PendingCheckpoint, Run
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, Epoch, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.layout import checkpoint_prefix

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Collection, Iterable
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.job_tables import JobTable
-from milepost.jobmaster.retention.table_references import TableShare
+from milepost.jobmaster.retention.tables.table_references import TableShare
+from milepost.jobmaster.retention.tables.tables_of_job import JobTable
 from milepost.protocol.log import event_name
 from milepost.protocol.manifest.transaction import CheckpointCompleted, RealignmentDecided, TimelineSwitched
 from milepost.protocol.records import ManifestState

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.job_tables import JobTable
+from milepost.jobmaster.retention.tables.tables_of_job import JobTable
 from milepost.protocol.records import CheckpointId, ManifestState
 from milepost.protocol.retention import may_be_listed
 from milepost.sinks import Sink, TableObject, TablePosition

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 from milepost.errors import CheckpointError
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, list_dropped_sinks
-from milepost.jobmaster.retention.job_tables import job_tables, unregister_table
-from milepost.jobmaster.retention.orphan_tables import empty_orphan_table, is_needed
-from milepost.jobmaster.retention.table_references import OpenedTable, TableNeeds
+from milepost.jobmaster.retention.tables.dropped_sinks import DroppedFiles, DroppedSink, ListedTable, list_dropped_sinks
+from milepost.jobmaster.retention.tables.orphan_tables import empty_orphan_table, is_needed
+from milepost.jobmaster.retention.tables.table_references import OpenedTable, TableNeeds
+from milepost.jobmaster.retention.tables.tables_of_job import job_tables, unregister_table
 from milepost.protocol.records import SINKS_PREFIX, ManifestState, SessionId
 from milepost.protocol.retention import is_scan_due, may_prune, minimum_grace_ms
 from milepost.sinks import HousekeptSink

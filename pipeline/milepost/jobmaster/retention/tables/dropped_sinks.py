@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.retention.table_references import (
+from milepost.jobmaster.retention.tables.table_references import (
     OpenedTable,
     TableNeeds,
     TableReference,
