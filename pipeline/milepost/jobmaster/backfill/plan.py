@@ -16,10 +16,9 @@ from milepost.jobmaster.backfill.consumed_input import Consumed
 from milepost.jobmaster.backfill.live_ranges import LiveRanges
 from milepost.jobmaster.backfill.replay import RecordedRange
 from milepost.jobmaster.backfill.replay_check import check_objects
-from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable
 from milepost.jobmaster.compatibility.spec_check import check_compatible
-from milepost.jobmaster.compatibility.table_columns import check_switched_tables
+from milepost.jobmaster.compatibility.tables import check_new_tables, check_switched_tables
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.false_rows import require_true_rows

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from milepost.jobmaster.compatibility.filled_sinks import can_be_filled
 from milepost.jobmaster.compatibility.source_changes import changed_sources
-from milepost.jobmaster.compatibility.table_locations import OTHER_TABLE, OTHER_TABLE_OR_MIGRATION, migration_command
+from milepost.jobmaster.compatibility.tables import (
+    OTHER_TABLE,
+    OTHER_TABLE_OR_MIGRATION,
+    can_be_filled,
+    migration_command,
+)
 from milepost.jobspec.graph import (
     FROM_NOW_ON,
     NEW_TABLE,

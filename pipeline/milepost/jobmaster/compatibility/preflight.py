@@ -23,16 +23,19 @@ from milepost.jobmaster.compatibility.edits import (
     without_refilled,
 )
 from milepost.jobmaster.compatibility.expected_operators import expected_operator
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks, missed_rows, seeded_operators
 from milepost.jobmaster.compatibility.non_restored_state import renamed_operators
-from milepost.jobmaster.compatibility.renamed_tables import describe_renamed_table
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
 from milepost.jobmaster.compatibility.source_changes import describe_sources
-from milepost.jobmaster.compatibility.table_columns import changed_types, missing_columns
-from milepost.jobmaster.compatibility.table_locations import (
+from milepost.jobmaster.compatibility.tables import (
     OTHER_TABLE,
     OTHER_TABLE_OR_MIGRATION,
+    changed_types,
+    describe_renamed_table,
+    filled_sinks,
+    missed_rows,
+    missing_columns,
     resolved_path_note,
+    seeded_operators,
 )
 from milepost.jobmaster.job.code import LoadedCode
 from milepost.jobmaster.job.context import JobContext

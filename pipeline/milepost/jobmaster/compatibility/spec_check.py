@@ -8,10 +8,9 @@ from milepost.epoch import CheckpointMetadata
 from milepost.errors import InvalidRequest
 from milepost.jobmaster.compatibility.advice import advice
 from milepost.jobmaster.compatibility.edits import without_refilled
-from milepost.jobmaster.compatibility.filled_sinks import begins_from_state
 from milepost.jobmaster.compatibility.preflight import REFILLED, REFUSED, preflight
 from milepost.jobmaster.compatibility.rows_in_flight import refusals
-from milepost.jobmaster.compatibility.table_locations import check_locations
+from milepost.jobmaster.compatibility.tables import begins_from_state, check_locations
 from milepost.jobmaster.job.code import JobCode, LoadedCode
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.graph import FROM_NOW_ON, NON_RESTORED, UNCHANGED

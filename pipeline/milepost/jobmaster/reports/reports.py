@@ -343,8 +343,8 @@ class Reports:
         return check_job(self._context)
 
     def check_sink_columns(self) -> tuple[str, ...]:
-        """Refuse columns that a sink's format cannot hold; see `compatibility.sink_columns`. Contacts no store."""
-        from milepost.jobmaster.compatibility.sink_columns import check_sink_columns
+        """Refuse columns that a sink's format cannot hold; see `compatibility.tables`. Contacts no store."""
+        from milepost.jobmaster.compatibility.tables import check_sink_columns
 
         return check_sink_columns(self._context)
 
@@ -367,8 +367,8 @@ class Reports:
 
     @suggest_rollback
     def refused_tables(self) -> list[CheckpointError]:
-        """Return why sinks cannot create their new tables; see `compatibility.new_tables`."""
-        from milepost.jobmaster.compatibility.new_tables import refused_tables
+        """Return why sinks cannot create their new tables; see `compatibility.tables`."""
+        from milepost.jobmaster.compatibility.tables import refused_tables
 
         return list(refused_tables(self._context, self._base()))
 

@@ -29,9 +29,8 @@ from milepost.epoch import (
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CheckpointError, InvalidRequest
 from milepost.jobmaster.compatibility.edits import changes_tables, with_incomplete, without_refilled
-from milepost.jobmaster.compatibility.filled_sinks import seeded_operators
 from milepost.jobmaster.compatibility.rows_in_flight import restored_firing
-from milepost.jobmaster.compatibility.table_locations import check_locations
+from milepost.jobmaster.compatibility.tables import check_locations, seeded_operators
 from milepost.jobmaster.compatibility.watermark_reset import reset_watermarks
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.table_files import files_of

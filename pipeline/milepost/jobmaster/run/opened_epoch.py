@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from milepost.epoch import CheckpointMetadata, InputRecord, decode_input_record
 from milepost.errors import NEW_RUN, NEWER_TRY, Fenced
-from milepost.jobmaster.compatibility.filled_sinks import filled_sinks
+from milepost.jobmaster.compatibility.tables import filled_sinks
 from milepost.jobmaster.job.code import JobCode, LoadedCode, check_recorded_spec, read_recorded_code
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session

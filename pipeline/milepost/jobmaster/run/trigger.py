@@ -14,9 +14,9 @@ from typing import Any
 from milepost.epoch import CheckpointMetadata, InputRecord
 from milepost.epoch.timing import PlanTimes, StepClock
 from milepost.errors import CommitConflict, Fenced, InvalidRequest
-from milepost.jobmaster.compatibility.new_tables import check_new_tables
 from milepost.jobmaster.compatibility.rows_in_flight import check_continuable, is_drained
 from milepost.jobmaster.compatibility.spec_check import OnReport, check_compatible
+from milepost.jobmaster.compatibility.tables import check_new_tables
 from milepost.jobmaster.job.broken_head import suggest_rollback
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline, require_stores
 from milepost.jobmaster.job.code import JobCode, LoadedCode, read_code

@@ -190,7 +190,7 @@ def test_a_type_that_only_spark_can_resolve_is_refused_before_the_switch(
     job.land("1.csv", "k,v\n1,2\n")
     assert milepost("run", spec).exit_code == 0
     edit_spec(spec, {"total: sum(v)": "total: avg(v)"})
-    monkeypatch.setattr("milepost.jobmaster.compatibility.table_columns.resolved_type", lambda *_: None)
+    monkeypatch.setattr("milepost.jobmaster.compatibility.tables.table_columns.resolved_type", lambda *_: None)
     typed = milepost("backfill", spec, *AFRESH, "--yes")
     assert typed.exit_code == 2
     wording.matches("backfill", typed.error)
