@@ -93,7 +93,7 @@ class _Spec:
 
     def __init__(self, name: str, origin: str, proposal: SourceProposal, table_format: str) -> None:
         self._name, self._origin, self._path = name, origin, proposal.path
-        self._source, self._format = proposal.source, table_format
+        self._conn_id, self._source, self._format = proposal.conn_id, proposal.source, table_format
         self._source_name = source_of(name)
         self._columns = [*proposal.source.declared, *(one for one in proposal.source.partitions if one.type)]
         self._renamed = _renamed([column.name for column in self._columns])
@@ -138,12 +138,17 @@ class _Spec:
         return _joined(lines)
 
     def _head(self) -> list[str]:
+        used, store = "", []
+        if self._conn_id is not None:
+            used = f" --conn-id {self._conn_id}"
+            store = [f"store: {{conn_id: {_yaml(self._conn_id)}}}"]
         return [
-            f"# Written by `milepost init {self._name} --from {printable(self._origin)}`.",
+            f"# Written by `milepost init {self._name} --from {printable(self._origin)}{used}`.",
             f"# Read: {sample_text(self._source)}.",
             "# The schema is a contract: a later value that does not fit its type fails the epoch, and is named.",
             f"name: {in_yaml(self._name)}",
             "storage: ../.milepost/storage            # or s3://bucket/prefix",
+            *store,
             "",
         ]
 

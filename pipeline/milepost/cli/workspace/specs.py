@@ -58,6 +58,14 @@ def init(
             "--from", metavar="PATH", help="Read files: a file, a folder, or a quoted pattern, local or on S3."
         ),
     ] = None,
+    conn_id: Annotated[
+        str | None,
+        typer.Option(
+            "--conn-id",
+            metavar="ID",
+            help="With --from: the Connection of the S3 server, from AIRFLOW_CONN_<ID>; default: the AWS chain.",
+        ),
+    ] = None,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
@@ -65,6 +73,8 @@ def init(
     from milepost.cli.workspace.scaffold import write_job
 
     output: Output = ctx.obj
+    if conn_id is not None and origin is None:
+        raise InvalidRequest("--conn-id names the S3 server of --from, which is missing. Nothing was written.")
     if example is not None:
         if origin is not None:
             raise InvalidRequest("--from is for a new job, and --example writes an existing one. Nothing was written.")
@@ -79,7 +89,7 @@ def init(
             hint=f"Use `milepost init visits`, or an example: {', '.join(example_names())}.",
         )
     if origin is not None:
-        return _init_from(name, origin, output, sql=sql)
+        return _init_from(name, origin, output, conn_id=conn_id, sql=sql)
     missing = [extra for extra in ("spark", "quality", "delta") if missing_libraries(extra)]
     opened = "delta" not in missing
     files = write_job(name, Path.cwd(), gated="quality" not in missing, opened=opened, sql=sql)
@@ -92,7 +102,7 @@ def init(
     _note_next_steps(name, "totals", missing, output)
 
 
-def _init_from(name: str, origin: str, output: Output, *, sql: bool) -> None:
+def _init_from(name: str, origin: str, output: Output, *, conn_id: str | None, sql: bool) -> None:
     from milepost.cli.workspace.proposed_job import TABLE, sample_text, source_document, write_proposed_job
     from milepost.cli.workspace.scaffold import new_spec
     from milepost.jobmaster import propose_source
@@ -100,7 +110,7 @@ def _init_from(name: str, origin: str, output: Output, *, sql: bool) -> None:
     missing = [extra for extra in ("spark", "delta") if missing_libraries(extra)]
     root = Path.cwd()
     new_spec(name, root, *([f"{name}.sql"] if sql else []))  # before files are read
-    proposal = propose_source(origin, root)
+    proposal = propose_source(origin, root, conn_id)
     table_format = "parquet" if "delta" in missing else "delta"
     files = write_proposed_job(name, root, origin, proposal, table_format=table_format, sql=sql)
     if output.json:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from milepost.jobspec.job.connections import PostgresAccess as PostgresAccess
     from milepost.jobspec.job.connections import RegistryAccess as RegistryAccess
     from milepost.jobspec.job.connections import connection_of as connection_of
+    from milepost.jobspec.job.connections import environment_connection as environment_connection
     from milepost.jobspec.job.connections import s3_access as s3_access
+    from milepost.jobspec.job.connections import s3_store as s3_store
     from milepost.jobspec.job.connections import spark_server as spark_server
     from milepost.jobspec.job.environment import referenced_variables as referenced_variables
     from milepost.jobspec.job.environment import resolve_sink as resolve_sink

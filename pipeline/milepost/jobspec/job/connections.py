@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from milepost.errors import EnvironmentUnusable
 from milepost.language import SparkRemote, parse_remote
-from milepost.protocol.records import Credentials, endpoint_problem
+from milepost.protocol.records import Credentials, StoreConfig, endpoint_problem
 
 _HOST = re.compile(r"[A-Za-z0-9.\-\[\]:_]+(/[^@?#\s]*)?")
 _NOTHING_DONE = "Nothing was run or changed."
@@ -208,6 +208,19 @@ def s3_access(connection: Connection) -> S3Access:
         raise _unusable(connection, f"endpoint_url: {problem}")
     keys = Credentials(connection.login, connection.password, token or None) if connection.login else None
     return S3Access(endpoint or None, extra.get("region_name", "") or "us-east-1", keys)
+
+
+def s3_store(url: str, connection: Connection) -> StoreConfig:
+    """Return how to reach a store on S3 with a Connection. Raises as `s3_access`."""
+    access = s3_access(connection)
+    return StoreConfig(
+        url=url,
+        endpoint_url=access.endpoint_url,
+        region=access.region,
+        endpoint_origins=(f"Connection {connection.conn_id}",),
+        conn_id=connection.conn_id,
+        credentials=access.credentials,
+    )
 
 
 def spark_server(connection: Connection) -> SparkRemote:

@@ -22,7 +22,7 @@ from milepost.jobspec.job.connections import (
     environment_connection,
     postgres_access,
     registry_access,
-    s3_access,
+    s3_store,
     spark_server,
 )
 from milepost.jobspec.job.environment import referenced_variables, resolve_spec, resolve_text
@@ -144,15 +144,7 @@ class LoadedJob:
         """
         conn_id = self.spec.store.conn_id
         if conn_id is not None and url.startswith("s3:"):
-            access = s3_access(self.find_connection(conn_id))
-            return StoreConfig(
-                url=url,
-                endpoint_url=access.endpoint_url,
-                region=access.region,
-                endpoint_origins=(f"Connection {conn_id}",),
-                conn_id=conn_id,
-                credentials=access.credentials,
-            )
+            return s3_store(url, self.find_connection(conn_id))
         endpoint = resolve_text(self.spec.store.endpoint_url, os.environ, "store.endpoint_url")
         problem = endpoint_problem(endpoint)
         if problem:

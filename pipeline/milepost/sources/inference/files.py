@@ -39,6 +39,13 @@ _OTHER_FILES = {
     b"BZh": "compressed by bzip2, and its name does not end in .bz2",
 }
 """First bytes of a file that no source reads -> what it is."""
+_TABLES = {
+    "_delta_log/": "a Delta table",
+    "metadata/version-hint.text": "an Iceberg table",
+    "metadata/00000-": "an Iceberg table",
+    "_milepost/": "a table that Milepost publishes",
+}
+"""Keys below a folder that is a table -> what it is. Not every data file below it belongs to its current rows."""
 _TYPES_IN_KEYS = (parse_type("int64"), parse_type("date"))
 
 
@@ -71,9 +78,10 @@ def find_files(store: ObjectStore, path: str, named: str) -> FoundFiles:
         path: relative to the store's root; "" is the root.
         named: the path as the caller wrote it, for messages.
     Raises:
-        NotFound: there is none. InvalidRequest: they are empty, or of several formats.
+        NotFound: there is none. InvalidRequest: they are empty, of several formats, or those of a table.
     """
     is_pattern = "*" in path
+    _require_no_table(store, path.partition("*")[0].rpartition("/")[0] if is_pattern else path.rstrip("/"), named)
     listing = list_objects(store, path) if path else None
     if not is_pattern and (listing is None or not (listing.objects or listing.empty or listing.bad_names)):
         return _in_folder(store, path.rstrip("/"), named)
@@ -86,6 +94,16 @@ def find_files(store: ObjectStore, path: str, named: str) -> FoundFiles:
     if len(kinds := {kind for obj in listing.objects if (kind := _FORMATS.get(extension(obj.key)))}) > 1:
         raise _several(named, listing.objects, kinds)
     return FoundFiles(path, listing.objects, notes)
+
+
+def _require_no_table(store: ObjectStore, folder: str, named: str) -> None:
+    prefix = f"{folder}/" if folder else ""
+    for key, what in _TABLES.items():
+        if next(iter(store.list(f"{prefix}{key}")), None) is not None:
+            raise refused(
+                f"the files of {named} belong to {what}: some may have been replaced or deleted since.",
+                "Read it as a table: docs/how-to/read-tables.md has its source.",
+            )
 
 
 def _in_folder(store: ObjectStore, folder: str, named: str) -> FoundFiles:

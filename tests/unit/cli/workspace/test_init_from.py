@@ -263,6 +263,11 @@ def test_a_few_unreadable_records_become_dead_letters_with_a_table() -> None:
         ({}, "~/a.csv"),
         ({}, "s3://"),
         ({}, "gs://bucket/a.csv"),
+        ({}, "kafka://broker:9092/orders"),
+        ({}, "postgresql://shop/orders"),
+        ({"d/_delta_log/00000000000000000000.json": "{}\n", "d/a.parquet": b"PAR1"}, "d"),
+        ({"d/metadata/00000-a.metadata.json": "{}\n", "d/data/a.parquet": b"PAR1"}, "d/"),
+        ({"d/_milepost/owner.json": "{}\n", "d/a.parquet": b"PAR1"}, "d/*.parquet"),
         ({}, "d/${env:HOME}.csv"),
     ],
 )
@@ -348,3 +353,28 @@ def test_files_on_s3_are_sampled_and_named_by_their_url(ministack: S3Server, mon
         Path("config/orders.yaml").unlink()
     init(f"s3://{bucket}/init/day=2026-01-01/a.csv")
     assert [row["id"] for row in first_epoch()] == [1]
+
+
+def test_a_connection_has_the_credentials_and_the_spec_names_it(
+    ministack: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"endpoint_url": ministack.endpoint_url}
+    connection = {"conn_type": "aws", "login": ministack.access_key, "password": ministack.secret_key, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+    bucket = ministack.shared_bucket
+    ministack.client.put_object(Bucket=bucket, Key="connected/a.csv", Body="id,v\n7,x\n")
+    init(f"s3://{bucket}/connected", "--conn-id", "lake")
+    assert "store: {conn_id: lake}" in spec_text()
+    assert "milepost init orders --from s3://" in spec_text() and "--conn-id lake`" in spec_text()
+    assert ministack.secret_key not in spec_text()
+    assert [row["id"] for row in first_epoch()] == [7]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--from", "d", "--conn-id", "lake"), ("--conn-id", "lake"), ("--from", "s3://bucket/d", "--conn-id", "lake")],
+)
+def test_a_connection_that_would_not_be_used_or_is_not_there_is_refused(words: tuple[str, ...]) -> None:
+    refused = milepost("init", "orders", *words)
+    assert_clear_error(refused, 8 if "s3://bucket/d" in words else 2, golden="init")
+    assert not Path("config").exists()
