@@ -14,11 +14,13 @@ import signal
 import sys
 from typing import NoReturn
 
+from milepost.supported_python import python_problem
+
 _NEW_OBJECTS = 50_000
 """Allocations between two garbage collections. Imports create many objects that stay, and hardly any garbage."""
 
 
-_INTERRUPTED = 130
+_INTERRUPTED, _UNUSABLE = 130, 8
 
 
 class _End:
@@ -48,6 +50,10 @@ class _NoPandas:
 
 def main() -> None:
     """Run the command line, and end the process."""
+    problem = python_problem()
+    if problem is not None:
+        sys.stderr.write(f"Error: {problem}\n")
+        sys.exit(_UNUSABLE)
     gc.set_threshold(_NEW_OBJECTS, 10, 10)
     end = _End()
     reads = False

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from milepost.__main__ import main
 from milepost.cli.workspace.doctor import environment_checks
 from milepost.cli.workspace.scaffold import write_job
 from milepost.errors import EnvironmentUnusable
@@ -167,6 +168,21 @@ def test_the_dags_of_a_job_are_refused_with_an_unsupported_pyspark(monkeypatch: 
     with wording.raises(EnvironmentUnusable) as refused:
         import_module("milepost.airflow.dags")
     assert "running the epochs of these DAGs needs pyspark >=99.1,<100" in refused.value.message
+
+
+def test_an_unsupported_python_is_refused_in_one_sentence_by_commands_and_dags(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 14, 0, "final", 0))
+    monkeypatch.setattr(sys, "executable", "/opt/python")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    problem = "Milepost needs Python 3.11 to 3.13, and /opt/python is 3.14.0: install it in a supported one."
+    assert (ended.value.code, capsys.readouterr().err) == (8, f"Error: {problem}\n")
+    monkeypatch.delitem(sys.modules, "milepost.airflow.dags", raising=False)
+    with wording.raises(EnvironmentUnusable) as refused:
+        import_module("milepost.airflow.dags")
+    assert refused.value.message == problem
 
 
 def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path], tmp_path: Path) -> None:

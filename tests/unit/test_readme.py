@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from milepost.cli.main import app
 from milepost.jobspec.load.load import from_text
 from milepost.jobspec.load.sql_text import SqlText
+from milepost.supported_python import FIRST, LAST
 from milepost_testkit.processes.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -86,6 +87,7 @@ def test_the_readme_names_the_versions_of_the_project_file() -> None:
     assert named <= ranges
     lowest, highest = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
     assert f"Python 3.{lowest} to 3.{int(highest) - 1}" in said
+    assert ((3, int(lowest)), (3, int(highest) - 1)) == (FIRST, LAST)
 
 
 def test_the_extras_of_the_quickstart_are_there() -> None:

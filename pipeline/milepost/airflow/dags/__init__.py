@@ -5,9 +5,13 @@ Airflow parses only files that contain `airflow` and `dag`. `from milepost.airfl
 
 from typing import TYPE_CHECKING
 
+from milepost.errors import EnvironmentUnusable
 from milepost.exports import lazy_exports
 from milepost.extras import require, require_supported
+from milepost.supported_python import python_problem
 
+if (problem := python_problem()) is not None:
+    raise EnvironmentUnusable(problem)
 require("airflow", "making DAGs")
 require_supported("spark", "running the epochs of these DAGs")
 
