@@ -30,15 +30,16 @@ which order they are written, and what may go when.
 
 def stored_page() -> str:
     """Return where each stored object lies, and the formats by name."""
-    rows = sorted((f"`{name}`", what) for name, what in _formats())
+    rows = sorted((f"`{name}`", what) for name, what in stored_formats())
     return "\n".join([
         "# What is stored\n",
         note("the modules that write it"),
         STORED,
         "## Below the job's folder\n",
-        _code(JOB_KEYS),
+        f"```text\n{key_lines(JOB_KEYS)}\n```\n",
         "## Below a sink's path\n",
-        f"All that Milepost writes is below `_milepost/`; beside it lies a format's own log.\n\n{_code(TABLE_KEYS)}",
+        "All that Milepost writes is below `_milepost/`; beside it lies a format's own log.\n",
+        f"```text\n{key_lines(TABLE_KEYS)}\n```\n",
         "## Formats\n",
         table(("format", "what it is"), rows),
         "",
@@ -53,13 +54,14 @@ def process_page() -> str:
     return f"# Process functions\n\n{note(f'`milepost/{PROCESS}`')}\n{first}\n{blocks.rstrip()}\n"
 
 
-def _code(module: str) -> str:
+def key_lines(module: str) -> str:
+    """Return the lines of a layout's docstring that describe keys, one per line."""
     block = _INDENTED.search(module_docstring(PRODUCT / module) + "\n")
     assert block is not None, module
-    return f"```text\n{textwrap.dedent(block[0]).rstrip()}\n```\n"
+    return textwrap.dedent(block[0]).rstrip()
 
 
-def _formats() -> Iterator[tuple[str, str]]:
+def stored_formats() -> Iterator[tuple[str, str]]:
     """Yield each stored format, and the first sentence of the record, or of the module, that has it."""
     for file in sorted(PRODUCT.rglob("*.py")):
         tree = ast.parse(file.read_text(encoding="utf-8"))

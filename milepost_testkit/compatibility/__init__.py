@@ -1,0 +1,1 @@
+"""Storages of released versions, which every later version must continue."""
