@@ -94,7 +94,7 @@ def grow_old(job: StoredJob) -> None:
     for epoch in range(OLD):
         with pytest.MonkeyPatch.context() as patch:
             later(patch, (2 * epoch - 48) * HOUR_MS)
-            patch.setattr("milepost.protocol.manifest.upkeep.garbage.MAX_STATE_ENTRIES", 40 if epoch == OLD - 1 else 4)
+            patch.setattr("milepost.protocol.manifest.upkeep.garbage.MAX_STATE_ENTRIES", 4)
             patch.setattr("milepost.protocol.manifest.upkeep.garbage.MAX_LISTS", 1)
             patch.setattr("milepost.sinks.staging.compaction.COMPACT_FILES", 2)
             patch.setattr("milepost.sinks.staging.small_files.GROWTH", 2)

@@ -120,7 +120,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "formats models readers runners",
         "commands",
         "jobs",
-        "airflow cluster example_jobs interleavings law machines tpch",
+        "airflow cluster compatibility example_jobs interleavings law machines tpch",
         "browser chaos",
     ),
     f"{TESTKIT}.models": ("data protocol",),

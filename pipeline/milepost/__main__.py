@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from milepost.supported_python import python_problem
+from milepost import python_problem
 
 _NEW_OBJECTS = 50_000
 """Allocations between two garbage collections. Imports create many objects that stay, and hardly any garbage."""

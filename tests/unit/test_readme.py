@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from milepost import FIRST_PYTHON, LAST_PYTHON
 from milepost.cli.main import app
 from milepost.jobspec.load.load import from_text
 from milepost.jobspec.load.sql_text import SqlText
-from milepost.supported_python import FIRST, LAST
 from milepost_testkit.processes.processes import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -87,7 +87,7 @@ def test_the_readme_names_the_versions_of_the_project_file() -> None:
     assert named <= ranges
     lowest, highest = re.findall(r"3\.(\d+)", PROJECT["requires-python"])
     assert f"Python 3.{lowest} to 3.{int(highest) - 1}" in said
-    assert ((3, int(lowest)), (3, int(highest) - 1)) == (FIRST, LAST)
+    assert ((3, int(lowest)), (3, int(highest) - 1)) == (FIRST_PYTHON, LAST_PYTHON)
 
 
 def test_the_extras_of_the_quickstart_are_there() -> None:

@@ -5,12 +5,12 @@ Airflow parses only files that contain `airflow` and `dag`. `from milepost.airfl
 
 from typing import TYPE_CHECKING
 
+import milepost
 from milepost.errors import EnvironmentUnusable
 from milepost.exports import lazy_exports
 from milepost.extras import require, require_supported
-from milepost.supported_python import python_problem
 
-if (problem := python_problem()) is not None:
+if (problem := milepost.python_problem()) is not None:
     raise EnvironmentUnusable(problem)
 require("airflow", "making DAGs")
 require_supported("spark", "running the epochs of these DAGs")

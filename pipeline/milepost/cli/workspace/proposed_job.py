@@ -141,7 +141,7 @@ class _Spec:
         used, store = "", []
         if self._conn_id is not None:
             used = f" --conn-id {self._conn_id}"
-            store = [f"store: {{conn_id: {_yaml(self._conn_id)}}}"]
+            store = [f"store: {{conn_id: {in_yaml(self._conn_id)}}}"]
         return [
             f"# Written by `milepost init {self._name} --from {printable(self._origin)}{used}`.",
             f"# Read: {sample_text(self._source)}.",
