@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from importlib.util import find_spec
 
+from milepost import python_problem
 from milepost.errors import EnvironmentUnusable
 
 EXTRAS: dict[str, dict[str, str]] = {
@@ -109,6 +110,13 @@ def require(extra: str, what: str) -> None:
             extra=extra,
         )
     require_supported(extra, what)
+
+
+def require_python() -> None:
+    """Raise EnvironmentUnusable in an unsupported Python."""
+    problem = python_problem()
+    if problem is not None:
+        raise EnvironmentUnusable(problem)
 
 
 def require_supported(extra: str, what: str) -> None:

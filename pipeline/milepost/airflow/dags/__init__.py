@@ -5,13 +5,10 @@ Airflow parses only files that contain `airflow` and `dag`. `from milepost.airfl
 
 from typing import TYPE_CHECKING
 
-import milepost
-from milepost.errors import EnvironmentUnusable
 from milepost.exports import lazy_exports
-from milepost.extras import require, require_supported
+from milepost.extras import require, require_python, require_supported
 
-if (problem := milepost.python_problem()) is not None:
-    raise EnvironmentUnusable(problem)
+require_python()
 require("airflow", "making DAGs")
 require_supported("spark", "running the epochs of these DAGs")
 
