@@ -18,6 +18,9 @@ FIXTURES = sorted(ARCHIVES.glob("*.tar.xz"))
 PAGE = "docs/contributing/release.md, *Stored formats*"
 BROKEN = f"this version cannot continue it. Read the older form, too: {PAGE}"
 FORGOTTEN = f"no fixture has them. Write one of this version: {PAGE}"
+LONG = {"kinds", "operated", "migrated", "sources", "landed", "heir"}
+"""Jobs that take seconds to continue: `make test-all` does."""
+
 NOT_IN_A_FIXTURE = {
     "field BadInput.read": "is in acknowledgements of tasks only",
     "field TriggerCounts.bad": "is in acknowledgements of tasks only",
@@ -81,7 +84,7 @@ def test_the_fixtures_have_every_kind_of_stored_object(tmp_path: Path, monkeypat
     assert missing == NOT_IN_A_FIXTURE.keys(), f"{sorted(NOT_IN_A_FIXTURE.keys() - missing)}: a fixture has them"
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.deep if name in LONG else ()) for name in JOBS])
 def test_a_job_continues_as_if_it_had_been_this_version_all_along(
     fixture: Path, name: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
