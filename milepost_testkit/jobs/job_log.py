@@ -143,6 +143,7 @@ class JobLog:
             "timeout_ms": TIMEOUT_MS,
             "code_hash": "c0de",
             "spec_hash": "5bec",
+            "quarantined": self.state.quarantined,
         }
         return TriggerRequest(**(values | changes))
 

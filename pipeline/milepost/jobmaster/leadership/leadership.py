@@ -254,7 +254,7 @@ class Leadership:
     def claim(self, session: Session, state: ManifestState, plan: InputRecord, code_hash: str) -> BegunTransaction:
         """Make the session the timeline's leader, with a pending checkpoint that continues the head of `state`.
 
-        The input record is written first. Raises as `coordinator.trigger`. CommitConflict: the head moved; plan again.
+        The input record is written first. Raises as `coordinator.trigger`. CommitConflict: plan again.
         """
         context, spec = self.context, self.context.spec
         record = write_content_addressed(context.store, INPUTS_PREFIX, ".json", encode_input_record(plan))
@@ -271,6 +271,7 @@ class Leadership:
             spec_hash=context.job.spec_hash,
             min_pause_ms=in_ms(spec.checkpointing.min_pause),
             timeline=self.timeline_id,
+            quarantined=state.quarantined,
         )
         return context.begin(request)
 

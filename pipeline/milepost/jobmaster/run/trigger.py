@@ -206,7 +206,7 @@ class Trigger:
     def _open_next(
         self, call: _TriggerCall, state: ManifestState, prefetched: _PrefetchedPlans | None
     ) -> Triggered | NothingToDo | None:
-        """Plan and claim the epoch that continues this head. Returns None if the head has moved since.
+        """Plan and claim the epoch that continues this head. Returns None if the plan is stale.
 
         Args:
             prefetched: source plans that were started for this very head.
@@ -269,7 +269,7 @@ class Trigger:
     def _claim(
         self, session: Session, state: ManifestState, record: InputRecord, code_hash: str
     ) -> BegunTransaction | None:
-        """Record the pending checkpoint. Returns None if the head moved after `state`, which makes the plan stale."""
+        """Record the pending checkpoint. Returns None if the head or the quarantine has changed since the plan."""
         try:
             return self._leadership.claim(session, state, record, code_hash)
         except CommitConflict:

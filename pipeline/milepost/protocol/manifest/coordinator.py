@@ -110,7 +110,7 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
         Fenced: this Airflow run's checkpoint was aborted, and only a new run gets a new id; or the timeline is not
             open.
         Busy: another session's checkpoint is pending or has frozen the timeline, or `min_pause` has not passed.
-        CommitConflict: the plan was made from another head.
+        CommitConflict: the plan was made from another head, or while other objects were quarantined.
         InvalidRequest: a value is out of bounds.
     """
     check_request(request)
@@ -157,6 +157,12 @@ def trigger(state: ManifestState, request: TriggerRequest, now_ms: int) -> Answe
             hint="Another run was faster. Run again: it continues from the new head.",
             base=request.base,
             head=timeline.head,
+        )
+    if not on_fork and state.quarantined != request.quarantined:
+        raise CommitConflict(
+            f"job {state.job}: trigger refused: objects were quarantined or released since the plan was made. Nothing"
+            " was written.",
+            hint="Run again: it plans without the objects that are quarantined now.",
         )
     token = FencingToken(state.version + 1)
     head = state.checkpoint(timeline.head)

@@ -12,6 +12,7 @@ from milepost.protocol.records.decisions import Decision
 from milepost.protocol.records.ids import NO_CHECKPOINT, CheckpointId, FencingToken, SessionId, TimelineId
 from milepost.protocol.records.log_positions import LogFloor
 from milepost.protocol.records.manifest_state import Garbage, GarbageList
+from milepost.protocol.records.quarantined import QuarantinedObject
 from milepost.protocol.records.reasons import CheckpointFailureReason
 from milepost.protocol.retention.retention import RetentionPolicy
 
@@ -39,6 +40,8 @@ class TriggerRequest:
         timeout_ms: length of the lease.
         min_pause_ms: minimum time between a completion and the next trigger on the live timeline.
         timeline: None: the live one. Otherwise an open fork, which publishes nothing and changes no counter of the job.
+        quarantined: objects that `plan` leaves out; if the live timeline's have changed, the plan is stale. A fork
+            leaves out what its backfill decided.
         imports: nothing runs: the checkpoint's content is copied from elsewhere. Only on a fork; allowed in a job that
             has ended, once that end is clean.
         above: for an import, the id of the copied checkpoint; the new id must be greater. The copy may contain names
@@ -56,6 +59,7 @@ class TriggerRequest:
     spec_hash: str
     min_pause_ms: int = 0
     timeline: TimelineId | None = None
+    quarantined: tuple[QuarantinedObject, ...] = ()
     imports: bool = False
     above: CheckpointId = NO_CHECKPOINT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from milepost.errors import InvalidRequest
+from milepost.protocol.failure.failures import printable_decision
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Answer, Outcome, advance
 from milepost.protocol.manifest.transaction.events import ObjectQuarantined, ObjectReleased
 from milepost.protocol.manifest.transaction.requests import QuarantineRequest, ReleaseRequest
@@ -31,7 +32,8 @@ def quarantine(state: ManifestState, request: QuarantineRequest, now_ms: int) ->
             hint="delete objects that shall never be read, and release them; or exclude them by the path of the source",
         )
     objects = tuple(sorted((*others, new), key=lambda one: one.place))
-    return advance(state, ObjectQuarantined(now_ms, new, request.session_id, request.decided_by), quarantined=objects)
+    decided_by = printable_decision(request.decided_by)
+    return advance(state, ObjectQuarantined(now_ms, new, request.session_id, decided_by), quarantined=objects)
 
 
 def release(state: ManifestState, request: ReleaseRequest, now_ms: int) -> Answer:
@@ -42,6 +44,6 @@ def release(state: ManifestState, request: ReleaseRequest, now_ms: int) -> Answe
         return AlreadyDone(Outcome.NOT_QUARANTINED, message)
     return advance(
         state,
-        ObjectReleased(now_ms, released, request.session_id, request.decided_by),
+        ObjectReleased(now_ms, released, request.session_id, printable_decision(request.decided_by)),
         quarantined=tuple(one for one in state.quarantined if one is not released),
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from milepost.errors import InvalidRequest
+from milepost.errors import CommitConflict, InvalidRequest
+from milepost.protocol.failure.failures import MAX_DETAIL_CHARACTERS
 from milepost.protocol.log.entry_codec import encode_entry
 from milepost.protocol.log.log_entries import LogEntry
 from milepost.protocol.manifest.transaction.answers import AlreadyDone, Outcome, Transition
-from milepost.protocol.manifest.transaction.events import ObjectReleased
+from milepost.protocol.manifest.transaction.events import ObjectQuarantined, ObjectReleased
+from milepost.protocol.manifest.transaction.requests import QuarantineRequest, ReleaseRequest
 from milepost.protocol.manifest.upkeep.quarantine import MAX_QUARANTINED
+from milepost.protocol.records.decisions import Decision
+from milepost.protocol.records.ids import SessionId
 from milepost.protocol.records.quarantined import QuarantinedObject
 from milepost_testkit.jobs.job_log import A_WRONG_FILE, A, B, JobLog, epochs
 
@@ -47,6 +51,26 @@ def test_what_is_not_quarantined_is_not_released(source: str, key: str) -> None:
     answer = log.release(A, key, source)
     assert isinstance(answer, AlreadyDone) and answer.outcome is Outcome.NOT_QUARANTINED
     assert len(log.state.quarantined) == 1
+
+
+def test_an_epoch_that_was_planned_before_a_quarantine_or_a_release_is_refused() -> None:
+    log = with_quarantined("a.csv")
+    before = log.state.quarantined
+    log.quarantine(B, "b.csv")
+    with pytest.raises(CommitConflict, match="quarantined or released since the plan was made"):
+        log.trigger(A, quarantined=before)
+    log.release(B, "b.csv")
+    assert isinstance(log.trigger(A, quarantined=before), Transition)
+
+
+def test_the_texts_of_a_decision_can_be_stored() -> None:
+    log = with_quarantined()
+    wrong = Decision(A_WRONG_FILE.actor, "wrong \udcff" + "!" * 3_000)
+    request = QuarantineRequest(SessionId(A), "rows", "a.csv", "1", 10, wrong)
+    for answer in (log.submit(request), log.submit(ReleaseRequest(SessionId(A), "rows", "a.csv", wrong))):
+        assert isinstance(answer, Transition) and isinstance(answer.event, ObjectQuarantined | ObjectReleased)
+        why = answer.event.decided_by.why
+        assert why.startswith("wrong \\udcff") and len(why) == MAX_DETAIL_CHARACTERS
 
 
 def test_too_many_quarantined_objects_are_refused_with_another_way() -> None:
