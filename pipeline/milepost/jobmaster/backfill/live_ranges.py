@@ -55,3 +55,8 @@ class LiveRanges:
     def consumed(self, head: CheckpointMetadata | None) -> Consumed:
         """Return what a replay up to this checkpoint of the live timeline consumes."""
         return without_quarantined(consumed_by(self._context, head), self._quarantined, self.base_consumed)
+
+    def has_left_out(self, head: CheckpointMetadata | None) -> bool:
+        """Return whether this checkpoint of the live timeline has read objects that a replay leaves out."""
+        read, replayed = consumed_by(self._context, head), self.consumed(head)
+        return any(item.by.keys() != replayed[name].by.keys() for name, item in read.items())

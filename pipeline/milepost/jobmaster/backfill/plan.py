@@ -205,13 +205,25 @@ def prepare(context: JobContext, request: BackfillRequest) -> BackfillPlan:
     live = LiveRanges(context, state, point, base)
     plan = BackfillPlan(request, state, point, base, live, live.up_to_head(state), code, loaded)
     if not plan.to_replay:
-        raise InvalidRequest(
-            f"job {state.job}: nothing was read since {checkpoint_name(point)}: there is nothing to replay. "
-            "Nothing was changed.",
-            hint=_everything(state) if point != NO_CHECKPOINT else f"milepost run {state.job}",
-        )
+        raise _all_quarantined(state, point) if live.has_left_out(head) else _nothing_read(state, point)
     check_objects(context, plan.to_replay)
     return plan
+
+
+def _all_quarantined(state: ManifestState, point: CheckpointId) -> InvalidRequest:
+    return InvalidRequest(
+        f"job {state.job}: all that was read since {checkpoint_name(point)} is quarantined: there is nothing to "
+        "replay. Nothing was changed.",
+        hint=f"a rollback removes its rows: milepost rollback {state.job} --to {point}",
+    )
+
+
+def _nothing_read(state: ManifestState, point: CheckpointId) -> InvalidRequest:
+    return InvalidRequest(
+        f"job {state.job}: nothing was read since {checkpoint_name(point)}: there is nothing to replay. "
+        "Nothing was changed.",
+        hint=_everything(state) if point != NO_CHECKPOINT else f"milepost run {state.job}",
+    )
 
 
 def _everything(state: ManifestState) -> str:

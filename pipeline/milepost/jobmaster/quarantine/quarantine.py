@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -113,27 +115,39 @@ class Quarantine:
     def plan_release(self, source: str, key: str) -> QuarantinePlan:
         """Return what a release would change. Changes nothing. Raises NotFound: the job has never run."""
         state = self._context.head().state
-        one = next((one for one in state.quarantined if one.place == (source, key)), None)
+        one = _at(state, source, key)
         if one is None:
             others = ", ".join(f"{one.key} of source {one.source}" for one in state.quarantined) or "none"
             text: tuple[str, ...] = (f"object {key} of source {source} is not quarantined; quarantined: {others}",)
             return QuarantinePlan(state.job, ApprovedQuarantine(source, key, "", 0), True, None, text)
         approved = ApprovedQuarantine(source, key, one.etag, one.size)
         read_by = self._read_by(state, approved)
-        effect = "the next epoch reads it, unless it was replaced or deleted"
-        if read_by is not None:
-            effect = f"checkpoint {read_by} has read it, and a later backfill reads it again"
+        effect = self._effect_of_release(state, approved, read_by)
         text = (f"object {key} of source {source} has been quarantined since {iso_ms(one.since_ms)}", effect)
         return QuarantinePlan(state.job, approved, False, read_by, text)
 
     @use_case
     def release(self, session: Session, approved: ApprovedQuarantine, decision: Decision) -> QuarantineResult:
-        """Release the object of the plan. One that is not quarantined stays as it is."""
+        """Release the object of the plan. One that is not quarantined stays as it is.
+
+        Raises: PlanOutdated: another version of the object is quarantined now.
+        """
         request = ReleaseRequest(session.session_id, approved.source, approved.key, decision)
-        result = self._context.transact(request)
+        result = self._context.transact(request, check=partial(_require_same_version, approved))
         outcome = result.outcome.outcome.value if isinstance(result.outcome, AlreadyDone) else "released"
         read_by, job = self._read_by(result.state, approved), self._context.spec.name
         return QuarantineResult(outcome, job, approved.source, approved.key, read_by, f"milepost run {job}")
+
+    def _effect_of_release(self, state: ManifestState, approved: ApprovedQuarantine, read_by: int | None) -> str:
+        if read_by is not None:
+            return f"checkpoint {read_by} has read it, and a later backfill reads it again"
+        base = self._context.base_metadata(state, state.timeline().head)
+        earlier = [] if base is None else _versions_read(self._context, base, approved)
+        source = self._context.spec.files.get(approved.source)
+        if not earlier or source is None:
+            return "the next epoch reads it, unless it was replaced or deleted"
+        read = f"checkpoint {earlier[-1]['checkpoint_id']} has read another version"
+        return f"{read}: the next epoch follows `on_change: {source.on_change}` of the source"
 
     def _listed(self, source: str, key: str) -> SourceObject:
         """Return the current version of an object that the source's path matches."""
@@ -203,16 +217,36 @@ class Quarantine:
         return (f"milepost rollback {job} --to {before}", f"milepost backfill {job} --from-checkpoint {before}")
 
 
+def _at(state: ManifestState, source: str, key: str) -> QuarantinedObject | None:
+    return next((one for one in state.quarantined if one.place == (source, key)), None)
+
+
 def _quarantined(state: ManifestState, approved: ApprovedQuarantine) -> QuarantinedObject | None:
-    wanted = (approved.key, approved.etag, approved.size)
-    return next((one for one in state.quarantined if one.source == approved.source and one.version == wanted), None)
+    held = _at(state, approved.source, approved.key)
+    return held if held is not None and held.version == (approved.key, approved.etag, approved.size) else None
+
+
+def _require_same_version(approved: ApprovedQuarantine, state: ManifestState) -> None:
+    """Raise PlanOutdated if another version than that of the plan is quarantined."""
+    held = _at(state, approved.source, approved.key)
+    if held is not None and held != _quarantined(state, approved):
+        raise PlanOutdated(
+            f"object {held.key} of source {held.source}: another version ({held.etag}) was quarantined since the plan. "
+            "Nothing was changed.",
+            hint="review a new plan",
+        )
 
 
 def _consumer(context: JobContext, base: CheckpointMetadata, approved: ApprovedQuarantine) -> int | None:
+    same = (row for row in _versions_read(context, base, approved) if row["etag"] == approved.etag)
+    found = [row["checkpoint_id"] for row in same if row["size"] == approved.size]
+    return int(found[-1]) if found else None
+
+
+def _versions_read(context: JobContext, base: CheckpointMetadata, approved: ApprovedQuarantine) -> list[dict[str, Any]]:
+    """Return the rows of the consumed set with the key of the object, in the order in which they were read."""
     snapshot = base.sources.get(approved.source)
     if snapshot is None or not snapshot.consumed:
-        return None
+        return []
     table = context.consumed(approved.source, snapshot.consumed).table
-    same = pc.and_(pc.equal(table["key"], approved.key), pc.equal(table["etag"], approved.etag))
-    found = table.filter(pc.and_(same, pc.equal(table["size"], approved.size)))["checkpoint_id"]
-    return int(found[-1].as_py()) if len(found) else None
+    return table.filter(pc.equal(table["key"], approved.key)).to_pylist()

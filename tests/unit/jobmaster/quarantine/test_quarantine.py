@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.epoch import EpochPlan
-from milepost.errors import NotFound, PlanOutdated
+from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster import NothingToDo, QuarantineResult, Session
 from milepost.jobmaster.reports.health.sources import LeftOutObjects
 from milepost_testkit.jobs.backfills import back_fill
@@ -90,6 +90,18 @@ def test_a_backfill_from_after_it_keeps_its_rows(job: CountedJob) -> None:
     assert_tables_have(job, 1, 2, 3)
 
 
+def test_a_backfill_that_would_leave_out_all_input_is_refused_with_the_rollback_that_does_the_same(
+    job: CountedJob,
+) -> None:
+    quarantine(job, 3)
+    with pytest.raises(InvalidRequest, match="all that was read since checkpoint 2 is quarantined") as refused:
+        job.master.backfills.plan(from_checkpoint=2)
+    assert refused.value.hint == "a rollback removes its rows: milepost rollback small --to 2"
+    job.rollback(2)
+    assert isinstance(job.run_one(), NothingToDo)
+    assert_tables_have(job, 1, 2)
+
+
 def test_a_release_during_a_backfill_lets_the_next_epoch_read_it(job: CountedJob) -> None:
     quarantine(job, 2)
     back_fill(job.master, SparklessRunner(after=lambda plan: release(job, 2)), from_checkpoint=1)
@@ -148,6 +160,24 @@ def test_a_plan_for_a_version_that_was_replaced_since_changes_nothing(job: Count
         job.master.quarantine.quarantine(Session.cli(), approved, WHY)
     job.run()
     assert_tables_have(job, 1, 2, 3, 4)
+
+
+def test_a_release_is_planned_by_on_change_if_another_version_was_read(job: CountedJob) -> None:
+    job.small.land("0002.csv", "k,v\n0,20\n")
+    quarantine(job, 2)
+    effect = "checkpoint 2 has read another version: the next epoch follows `on_change: fail` of the source"
+    assert job.master.quarantine.plan_release("rows", "0002.csv").text[1] == effect
+
+
+def test_a_release_of_a_version_that_was_replaced_in_quarantine_since_the_plan_changes_nothing(job: CountedJob) -> None:
+    job.land([4])
+    quarantine(job, 4)
+    approved = job.master.quarantine.plan_release("rows", "0004.csv").approved
+    job.small.land("0004.csv", "k,v\n0,40\n")
+    quarantine(job, 4)
+    with pytest.raises(PlanOutdated, match=r"another version .* was quarantined since the plan"):
+        job.master.quarantine.release(Session.cli(), approved, WHY)
+    assert isinstance(job.run_one(), NothingToDo)
 
 
 def test_names_that_do_not_exist_are_refused_with_the_ones_that_do(job: CountedJob) -> None:
