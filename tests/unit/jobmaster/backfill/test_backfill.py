@@ -255,8 +255,8 @@ def test_the_schedule_goes_on_meanwhile_and_the_backfill_catches_up(job: Backfil
     done = job.backfill(runner)
     assert len(runner.plans) == 4
     job.assert_table(6, fixed=True)
-    assert [done.left] == heads, "the head when the fork became live, not that of the plan"
-    roll_back(job.master, done.left)
+    assert [done.previous_head] == heads, "the head when the fork became live, not that of the plan"
+    roll_back(job.master, done.previous_head)
     assert job.master.reports.job_state().timeline != done.timeline
 
 
