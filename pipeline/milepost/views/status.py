@@ -117,7 +117,7 @@ def _source(name: str, source: SourceHealth) -> Row:
     bad, records = source.bad_names, source.bad_records
     remarks += [f"{counted(bad.count, 'object')} left out for their names, such as {bad.first[0]}"] if bad.count else []
     remarks += [f"{show_count(records.count)} bad records are of the head"] if records.count else []
-    if (held := source.quarantined) is not None:
+    if (held := source.quarantined).count:
         remarks.append(f"{counted(held.count, 'quarantined object')}, such as {printable(held.first[0])}")
     remarks += ["idle: it does not hold the watermark back"] if source.idle else []
     remarks += [f"remembered whole from {show_time(source.horizon)} on"] if source.horizon else []

@@ -109,8 +109,7 @@ class SourceHealth:
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
         log: of a landed source; omitted for files.
-        bad_names: objects that are left out for their names. quarantined: also those that were read before; omitted if
-            there is none.
+        bad_names: objects that are left out for their names. quarantined: also those that were read before.
         skipped_at_start: how many objects `start: latest` skips, and the newest of them; omitted if it skips none.
     """
 
@@ -126,13 +125,13 @@ class SourceHealth:
     no_match: str | None
     never_any: bool
     bad_names: LeftOutObjects
+    quarantined: LeftOutObjects
     bad_records: BadRecords
     overdue: str | None
     horizon: str | None
     not_remembered: str | None
     idle: bool
     log: OmitNone[LogHealth] = None
-    quarantined: OmitNone[LeftOutObjects] = None
     skipped_at_start: OmitNone[str] = None
 
 
@@ -294,10 +293,10 @@ def _sources(
     return health
 
 
-def _quarantined(state: ManifestState | None, source: str) -> LeftOutObjects | None:
-    """Return the quarantined objects of a source, also those that were read before; None: there is none."""
+def _quarantined(state: ManifestState | None, source: str) -> LeftOutObjects:
+    """Return the quarantined objects of a source, also those that were read before."""
     keys = [] if state is None else [one.key for one in state.quarantined if one.source == source]
-    return LeftOutObjects(len(keys), tuple(keys[:NAMED_BAD_NAMES])) if keys else None
+    return LeftOutObjects(len(keys), tuple(keys[:NAMED_BAD_NAMES]))
 
 
 def _skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:
