@@ -54,7 +54,7 @@ def _release(context: ActContext) -> QuarantineResult:
 
 
 def _quarantined(context: ActContext, done: QuarantineResult) -> ActResult:
-    said = f"object {done.key} of source {done.source} is quarantined: no epoch reads it"
+    said = f"object {done.key} of source {done.source} is quarantined: no later epoch reads it"
     kept = () if done.read_by is None else (f"checkpoint {done.read_by} has read it: tables keep its rows for now",)
     return ActResult(done.outcome, (said, *kept))
 

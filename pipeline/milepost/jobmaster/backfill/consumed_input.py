@@ -10,7 +10,7 @@ from milepost.epoch import CheckpointMetadata
 from milepost.errors import CommitConflict
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.landed import LogPosition
-from milepost.protocol.records import QuarantinedObject
+from milepost.protocol.records import CheckpointId, QuarantinedObject
 from milepost.sources import SourceObject
 from milepost.sources.planning import ObjectVersion, load
 
@@ -62,20 +62,26 @@ def consumed_by(context: JobContext, metadata: CheckpointMetadata | None) -> Con
     return consumed
 
 
-def without_quarantined(consumed: Consumed, quarantined: Iterable[QuarantinedObject], base: Consumed) -> Consumed:
+def without_quarantined(
+    consumed: Consumed, quarantined: Iterable[QuarantinedObject], base: Consumed, planned: CheckpointId
+) -> Consumed:
     """Return consumed input without the quarantined versions, which a replay leaves out.
 
     Args:
         base: consumed by the fork point. What it has read stays in its state, quarantined or not.
+        planned: the live head at the time of the plan. What was read after it had been released by then.
     """
     left_out: defaultdict[str, set[ObjectVersion]] = defaultdict(set)
     for one in quarantined:
         left_out[one.source].add(one.version)
-    return {name: _without(item, left_out[name], base.get(name, NOTHING)) for name, item in consumed.items()}
+    return {name: _without(item, left_out[name], base.get(name, NOTHING), planned) for name, item in consumed.items()}
 
 
-def _without(consumed: ConsumedInput, quarantined: Set[ObjectVersion], base: ConsumedInput) -> ConsumedInput:
-    left_out = frozenset(quarantined - {version[:3] for version in base.by})
+def _without(
+    consumed: ConsumedInput, quarantined: Set[ObjectVersion], base: ConsumedInput, planned: CheckpointId
+) -> ConsumedInput:
+    later = {version[:3] for version, checkpoint in consumed.by.items() if checkpoint > planned}
+    left_out = frozenset(quarantined - {version[:3] for version in base.by} - later)
     by = {version: checkpoint for version, checkpoint in consumed.by.items() if version[:3] not in left_out}
     return replace(consumed, by=by, left_out=left_out)
 

@@ -14,7 +14,8 @@ class LiveRanges:
     """The ranges that the live timeline has consumed since a checkpoint, extended as it advances.
 
     Args:
-        state: of the plan. Its quarantined objects are left out, also after a release. point: the checkpoint, 0 for
+        state: of the plan. Its quarantined objects are left out, unless they are released and read
+            after the plan. point: the checkpoint, 0 for
             the empty state. base: its metadata.
     """
 
@@ -23,7 +24,7 @@ class LiveRanges:
     ) -> None:
         self.live = state.live
         self.base_consumed = consumed_by(context, base)
-        self._quarantined = state.quarantined
+        self._quarantined, self._planned = state.quarantined, state.timeline().head
         self._context = context
         self._head, self._consumed = point, self.base_consumed
         self._ends = watermark_text(watermark_of(base)) if base is not None else None
@@ -54,7 +55,8 @@ class LiveRanges:
 
     def consumed(self, head: CheckpointMetadata | None) -> Consumed:
         """Return what a replay up to this checkpoint of the live timeline consumes."""
-        return without_quarantined(consumed_by(self._context, head), self._quarantined, self.base_consumed)
+        consumed = consumed_by(self._context, head)
+        return without_quarantined(consumed, self._quarantined, self.base_consumed, self._planned)
 
     def has_left_out(self, head: CheckpointMetadata | None) -> bool:
         """Return whether this checkpoint of the live timeline has read objects that a replay leaves out."""

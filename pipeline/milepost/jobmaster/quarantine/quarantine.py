@@ -85,6 +85,12 @@ class Quarantine:
         approved = ApprovedQuarantine(source, obj.key, obj.etag, obj.size)
         state = self._context.head().state
         read_by = self._read_by(state, approved)
+        if read_by is not None and self._was_skipped(state, obj, source, read_by):
+            raise InvalidRequest(
+                f"object {key} of source {source} was there before the first epoch: `start: latest` skips it, and no "
+                "epoch reads it. Nothing was changed.",
+                source=source,
+            )
         done = _quarantined(state, approved) is not None
         return QuarantinePlan(state.job, approved, done, read_by, tuple(self._text(state, obj, approved, read_by)))
 
@@ -188,6 +194,14 @@ class Quarantine:
         """Return the checkpoint that consumed this version, if a checkpoint of the live timeline has it."""
         base = self._context.base_metadata(state, at)
         return None if base is None else _consumer(self._context, base, approved)
+
+    def _was_skipped(self, state: ManifestState, obj: SourceObject, source: str, read_by: int) -> bool:
+        """Return whether `start: latest` recorded an object as read, which only a source's first epoch does."""
+        base = self._context.base_metadata(state, state.timeline().head)
+        snapshot = None if base is None else base.sources.get(source)
+        if snapshot is None or snapshot.at_start is None or obj.last_modified_ms > snapshot.at_start.newest_ms:
+            return False
+        return bool(pc.min(self._context.consumed(source, snapshot.consumed).table["checkpoint_id"]).as_py() == read_by)
 
     def _text(
         self, state: ManifestState, obj: SourceObject, approved: ApprovedQuarantine, read_by: int | None

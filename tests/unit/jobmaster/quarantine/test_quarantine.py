@@ -110,6 +110,34 @@ def test_a_release_during_a_backfill_lets_the_next_epoch_read_it(job: CountedJob
     assert_tables_have(job, 1, 2, 3)
 
 
+def test_what_is_released_and_read_during_a_backfill_is_replayed_with_it(job: CountedJob) -> None:
+    """Its producer may have deleted the object before the fast-forward."""
+    job.land([4])
+    quarantine(job, 4)
+    read_live = iter([True])
+
+    def meanwhile(plan: EpochPlan) -> None:
+        if next(read_live, False):
+            release(job, 4)
+            job.run()
+
+    back_fill(job.master, SparklessRunner(meanwhile), from_checkpoint=1)
+    assert_tables_have(job, 1, 2, 3, 4)
+
+
+def test_what_start_latest_skips_cannot_be_quarantined(tmp_path: Path) -> None:
+    job = CountedJob.create(
+        tmp_path / "job", {"    path: ../landing/*.csv": "    start: latest\n    path: ../landing/*.csv"}
+    )
+    job.land([1])
+    job.run_one()
+    job.land([2])
+    job.run()
+    with pytest.raises(InvalidRequest, match="was there before the first epoch: `start: latest` skips it"):
+        job.master.quarantine.plan("rows", "0001.csv")
+    assert quarantine(job, 2).outcome == "quarantined"
+
+
 def test_a_quarantine_during_a_backfill_leaves_out_nothing_that_its_plan_reads(job: CountedJob) -> None:
     """The object counts as read then, and the next backfill leaves it out."""
     back_fill(job.master, SparklessRunner(after=lambda plan: quarantine(job, 3)), from_checkpoint=1)
