@@ -100,7 +100,7 @@ def base_of(job: SparklessJob) -> CheckpointMetadata:
 
 def planned(job: SparklessJob, *, drain: bool = False) -> InputRecord | None:
     base = base_of(job)
-    return plan_epoch(job.context, base, job.context.graph, plan_sources(job.context, base), drain=drain)
+    return plan_epoch(job.context, base, job.context.graph, plan_sources(job.context, base, ()), drain=drain)
 
 
 def objects(record: InputRecord | None) -> list[str]:
