@@ -20,7 +20,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.session import Session
 from milepost.jobmaster.job.use_case import use_case
 from milepost.protocol.manifest.transaction import AlreadyDone, QuarantineRequest, ReleaseRequest
-from milepost.protocol.records import CheckpointId, Decision, ManifestState, QuarantinedObject
+from milepost.protocol.records import CheckpointId, Decision, JobStatus, ManifestState, QuarantinedObject
 from milepost.protocol.retention import timeline_ancestry
 from milepost.sources import SourceObject
 from milepost.sources.planning import list_objects
@@ -115,7 +115,7 @@ class Quarantine:
         outcome = result.outcome.outcome.value if isinstance(result.outcome, AlreadyDone) else "quarantined"
         read_by = self._read_by(result.state, approved)
         job, source, key = self._context.spec.name, approved.source, approved.key
-        step = f"milepost run {job}" if read_by is None else self._ways_back(result.state, approved)[0]
+        step = _next_step(result.state) if read_by is None else self._ways_back(result.state, approved)[0]
         return QuarantineResult(outcome, job, source, key, read_by, step)
 
     def plan_release(self, source: str, key: str) -> QuarantinePlan:
@@ -142,7 +142,7 @@ class Quarantine:
         result = self._context.transact(request, check=partial(_require_same_version, approved))
         outcome = result.outcome.outcome.value if isinstance(result.outcome, AlreadyDone) else "released"
         read_by, job = self._read_by(result.state, approved), self._context.spec.name
-        return QuarantineResult(outcome, job, approved.source, approved.key, read_by, f"milepost run {job}")
+        return QuarantineResult(outcome, job, approved.source, approved.key, read_by, _next_step(result.state))
 
     def _effect_of_release(self, state: ManifestState, approved: ApprovedQuarantine, read_by: int | None) -> str:
         if read_by is not None:
@@ -229,6 +229,10 @@ class Quarantine:
                 before = checkpoint.checkpoint_id
                 break
         return (f"milepost rollback {job} --to {before}", f"milepost backfill {job} --from-checkpoint {before}")
+
+
+def _next_step(state: ManifestState) -> str:
+    return f"milepost {'resume' if state.status is JobStatus.FAILED else 'run'} {state.job}"
 
 
 def _at(state: ManifestState, source: str, key: str) -> QuarantinedObject | None:

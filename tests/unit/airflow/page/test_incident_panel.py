@@ -72,7 +72,8 @@ def test_an_object_of_a_refused_epoch_is_quarantined_by_a_button_and_the_next_ep
     approved, session = QUARANTINE.plan(job.master, form).shown, Session.cli()
     context = ActContext(job.master, session, form, session.decision("by a button"), approved)
     done = QUARANTINE.carry_out(context)
-    assert done.outcome == "quarantined"
+    assert (done.outcome, done.next_step) == ("quarantined", "milepost resume small")
+    job.master.lifecycle.resume(session)
     job.run()
     assert job.consumed() == ["0001.csv", "0002.csv", "0003.csv"]
     job.assert_tables_equal_the_oracle()
