@@ -24,8 +24,9 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
-from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.log.log_entries import CompletedEpoch
 from milepost.storage.object_handles import read_handle
+from milepost_testkit.jobs.lineages import live_lineage
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.tasks.clocks import ticking
@@ -112,13 +113,7 @@ class StoredJob:
 
     def lineage(self) -> list[CompletedEpoch]:
         """Return the checkpoints that the live head continues, itself included, oldest first."""
-        context = self.context
-        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
-        at, found = context.head().state.timeline().head, []
-        while at:
-            found.append(known[at])
-            at = known[at].parent
-        return found[::-1]
+        return live_lineage(self.context)
 
     def assert_tables(self) -> None:
         """Assert that every predicted table has the rows that follow from what the live head has consumed.

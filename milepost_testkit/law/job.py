@@ -21,10 +21,11 @@ from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.operators.base.edges import DELETED_COLUMN
-from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.log.log_entries import CompletedEpoch
 from milepost.sinks.parquet_files.deletes import without_deletes
 from milepost.spark.wire.task_output import Rows, TaskOutput
 from milepost_testkit.jobs.backfills import back_fill
+from milepost_testkit.jobs.lineages import live_lineage
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.law.landings import land
 from milepost_testkit.law.served import drop_table, empty_table, served_rows
@@ -233,16 +234,7 @@ def lineage_of(job: LoadedJob) -> tuple[int, ...]:
 
 def completed_of(job: LoadedJob) -> tuple[CompletedEpoch, ...]:
     """Return the log's records of the live head's lineage, oldest first."""
-    context = JobContext(job)
-    head = context.log.head()
-    if head is None:
-        return ()
-    known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
-    at, found = head.state.timeline().head, []
-    while at:
-        found.append(known[at])
-        at = known[at].parent
-    return tuple(found[::-1])
+    return tuple(live_lineage(JobContext(job)))
 
 
 def check_job(

@@ -132,7 +132,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
     ),
     f"{TESTKIT}.jobs": (
-        "avro_messages backfills debezium_events postgres_landing rollbacks sql_job stored_figures table_job",
+        "avro_messages backfills debezium_events lineages postgres_landing rollbacks sql_job stored_figures table_job",
         "flights job_log kafka_landing keyed_job landed_messages landed_table landing protobuf_messages reference_job",
         "sparkless",
         "connected_job message_feed message_fuzz",

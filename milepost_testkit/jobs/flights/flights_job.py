@@ -11,12 +11,12 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
-from milepost.protocol.log.log_entries import completion_of
 from milepost.protocol.records.object_store import ObjectStore, StoreConfig
 from milepost.spark.driver.runner_factory import spark_runner
 from milepost.storage.object_handles import read_handle
 from milepost.storage.open import open_store
 from milepost_testkit.jobs.flights.flights import land
+from milepost_testkit.jobs.lineages import live_lineage
 from milepost_testkit.models.data.csv_oracle import Expected, expected_tables
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.rows.tables import assert_same_rows
@@ -93,14 +93,11 @@ class FlightsJob:
     def lineage(self) -> list[tuple[int, list[str]]]:
         """The checkpoints of the live lineage, oldest first, each with the keys that its epoch consumed."""
         context = JobContext(self.load())
-        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
-        at = context.head().state.timeline().head
         found = []
-        while at:
-            inputs = decode_input_record(read_handle(context.store, known[at].plan)).sources
-            found.append((int(at), [obj.key for item in inputs for obj in item.objects]))
-            at = known[at].parent
-        return found[::-1]
+        for done in live_lineage(context):
+            inputs = decode_input_record(read_handle(context.store, done.plan)).sources
+            found.append((int(done.checkpoint_id), [obj.key for item in inputs for obj in item.objects]))
+        return found
 
     def expected(self, *, deduplicate: bool = True) -> Expected:
         context = JobContext(self.load())

@@ -18,8 +18,9 @@ from milepost.epoch.plan import decode_input_record
 from milepost.jobmaster import CheckpointReport, JobMaster, NothingToDo, Session
 from milepost.jobmaster.rollback.plan import RollbackPlan
 from milepost.jobmaster.rollback.rollback import RollbackResult
-from milepost.protocol.log.log_entries import CompletedEpoch, completion_of
+from milepost.protocol.log.log_entries import CompletedEpoch
 from milepost.storage.object_handles import read_handle
+from milepost_testkit.jobs.lineages import live_lineage
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.rows.tables import assert_same_rows
@@ -90,13 +91,7 @@ class CountedJob:
     @property
     def live(self) -> list[CompletedEpoch]:
         """The checkpoints that the live head continues, itself included, oldest first, as the log tells."""
-        context = self.small.context
-        known = {done.checkpoint_id: done for done in map(completion_of, context.log.entries()) if done is not None}
-        at, found = context.head().state.timeline().head, []
-        while at:
-            found.append(known[at])
-            at = known[at].parent
-        return found[::-1]
+        return live_lineage(self.small.context)
 
     @property
     def live_ids(self) -> list[int]:
