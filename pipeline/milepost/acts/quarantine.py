@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, ShownPlan, subject
+from milepost.acts.act import Act, ActContext, ActPlan, ActResult, Form, PlanSubject, ShownPlan, subject
 from milepost.acts.fields import FILE_SOURCE, OBJECT, Field
 from milepost.codec import to_json
 from milepost.errors import PlanOutdated
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import ApprovedQuarantine, JobMaster, QuarantineResult
+    from milepost.jobmaster import ApprovedQuarantine, JobMaster, QuarantinePlan, QuarantineResult
 
 SOURCE, KEY = "source", "object"
 
 
 def _plan(master: JobMaster, form: Form) -> ActPlan:
     about = subject(master, QUARANTINE.name)
-    plan = master.quarantine.plan(form[SOURCE], form[KEY])
-    title = f"quarantine object {plan.approved.key} of source {plan.approved.source}"
-    return about.plan(title, plan.text, to_json(plan.approved), idle=plan.done, document=plan)
+    return _shown(about, master.quarantine.plan(form[SOURCE], form[KEY]))
 
 
 def _plan_release(master: JobMaster, form: Form) -> ActPlan:
     about = subject(master, RELEASE.name)
-    plan = master.quarantine.plan_release(form[SOURCE], form[KEY])
-    title = f"release object {plan.approved.key} of source {plan.approved.source}"
+    return _shown(about, master.quarantine.plan_release(form[SOURCE], form[KEY]))
+
+
+def _shown(about: PlanSubject, plan: QuarantinePlan) -> ActPlan:
+    title = f"{about.what} object {plan.approved.key} of source {plan.approved.source}"
     return about.plan(title, plan.text, to_json(plan.approved), idle=plan.done, document=plan)
 
 

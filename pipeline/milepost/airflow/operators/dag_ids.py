@@ -50,6 +50,11 @@ def duplicate_dag_id(job: str) -> str:
     return f"{epoch_dag_id(job)}__duplicate"
 
 
+def is_own_dag(job: str, dag_id: str) -> bool:
+    """Return whether a DAG has the tasks of a job only, and not those of a user besides."""
+    return dag_id.startswith(f"{job}__")
+
+
 def is_of_a_job(dag_id: str) -> bool:
     """Return whether a DAG id is one that `load_jobs` creates for a valid spec."""
     return dag_id.endswith((EPOCH_SUFFIX, OPERATE_SUFFIX)) or LAND_INFIX in dag_id

@@ -35,8 +35,11 @@ def field_param(field: Field, job: LoadedJob) -> Param:
     kind = field.kind
     if kind.type is bool:
         return switch(bool(field.default), field.title, field.help)
-    named = {"sinks": [sink.name for sink in job.spec.sinks], "sources": sorted(job.spec.landed)}
-    named["files"] = sorted(job.spec.files.keys() & job.spec.streams.keys())
+    named = {
+        "sinks": [sink.name for sink in job.spec.sinks],
+        "sources": sorted(job.spec.landed),
+        "files": sorted(job.spec.file_streams),
+    }
     choices = {"enum": [None, *named[kind.suggests]]} if kind.suggests in named else {}
     description = f"{field.help} Examples: {kind.examples}." if kind.examples else field.help
     json_type = "integer" if kind.type is int else "string"

@@ -40,7 +40,7 @@ def source_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def file_source_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the sources of files of the job that was typed, without static ones."""
     job = _typed_job(ctx)
-    return _beginning(incomplete, job.spec.files.keys() & job.spec.streams.keys() if job is not None else ())
+    return _beginning(incomplete, job.spec.file_streams if job is not None else ())
 
 
 def operator_uids(ctx: typer.Context, incomplete: str) -> list[str]:

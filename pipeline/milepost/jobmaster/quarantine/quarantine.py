@@ -115,13 +115,13 @@ class Quarantine:
         outcome = result.outcome.outcome.value if isinstance(result.outcome, AlreadyDone) else "quarantined"
         read_by = self._read_by(result.state, approved)
         job, source, key = self._context.spec.name, approved.source, approved.key
-        step = _next_step(result.state) if read_by is None else self._ways_back(result.state, approved)[0]
+        step = _next_step(result.state) if read_by is None else self._removing_commands(result.state, approved)[0]
         return QuarantineResult(outcome, job, source, key, read_by, step)
 
     def plan_release(self, source: str, key: str) -> QuarantinePlan:
         """Return what a release would change. Changes nothing. Raises NotFound: the job has never run."""
         state = self._context.head().state
-        one = _at(state, source, key)
+        one = state.quarantined_object(source, key)
         if one is None:
             others = ", ".join(f"{one.key} of source {one.source}" for one in state.quarantined) or "none"
             text: tuple[str, ...] = (f"object {key} of source {source} is not quarantined; quarantined: {others}",)
@@ -170,7 +170,7 @@ class Quarantine:
                 hint="correct the object, or delete it",
             )
         if source not in spec.files:
-            names = ", ".join(sorted(spec.streams.keys() & spec.files.keys())) or "none"
+            names = ", ".join(sorted(spec.file_streams)) or "none"
             raise NotFound(
                 f"job {spec.name} has no source {source}; sources of files: {names}. Nothing was changed.",
                 source=source,
@@ -215,13 +215,13 @@ class Quarantine:
             yield "no epoch has read it, and none reads it until it is released"
         else:
             yield f"checkpoint {read_by} has read it: state and tables keep its rows until one of these commands is run"
-            yield from (f"  {command}" for command in self._ways_back(state, approved))
+            yield from (f"  {command}" for command in self._removing_commands(state, approved))
         pending = state.timeline().pending
         if pending is not None:
             yield f"checkpoint {pending.checkpoint_id} is running: it reads the object if it was planned with it"
         yield "a corrected object under the same name is read"
 
-    def _ways_back(self, state: ManifestState, approved: ApprovedQuarantine) -> tuple[str, ...]:
+    def _removing_commands(self, state: ManifestState, approved: ApprovedQuarantine) -> tuple[str, ...]:
         """Return the commands after which tables have no row of an object that was read; the first one is quick."""
         job, before = state.job, CheckpointId(0)
         for checkpoint in reversed(timeline_ancestry(state, state.timeline())):
@@ -235,18 +235,14 @@ def _next_step(state: ManifestState) -> str:
     return f"milepost {'resume' if state.status is JobStatus.FAILED else 'run'} {state.job}"
 
 
-def _at(state: ManifestState, source: str, key: str) -> QuarantinedObject | None:
-    return next((one for one in state.quarantined if one.place == (source, key)), None)
-
-
 def _quarantined(state: ManifestState, approved: ApprovedQuarantine) -> QuarantinedObject | None:
-    held = _at(state, approved.source, approved.key)
+    held = state.quarantined_object(approved.source, approved.key)
     return held if held is not None and held.version == (approved.key, approved.etag, approved.size) else None
 
 
 def _require_same_version(approved: ApprovedQuarantine, state: ManifestState) -> None:
     """Raise PlanOutdated if another version than that of the plan is quarantined."""
-    held = _at(state, approved.source, approved.key)
+    held = state.quarantined_object(approved.source, approved.key)
     if held is not None and held != _quarantined(state, approved):
         raise PlanOutdated(
             f"object {held.key} of source {held.source}: another version ({held.etag}) was quarantined since the plan. "

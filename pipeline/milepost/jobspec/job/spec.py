@@ -339,6 +339,11 @@ class JobSpec(SpecModel):
         return {name: source for name, source in self.sources.items() if isinstance(source, FileSourceSpec)}
 
     @property
+    def file_streams(self) -> dict[str, FileSourceSpec]:
+        """The sources that are files, without static ones."""
+        return {name: source for name, source in self.files.items() if not source.is_static}
+
+    @property
     def landed(self) -> dict[str, LandedSourceSpec]:
         """The sources whose rows are landed in a log."""
         return {name: source for name, source in self.sources.items() if isinstance(source, LandedSourceSpec)}

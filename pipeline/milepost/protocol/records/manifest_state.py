@@ -261,6 +261,10 @@ class ManifestState:
                 return checkpoint
         return None
 
+    def quarantined_object(self, source: str, key: str) -> QuarantinedObject | None:
+        """Return the quarantined version of an object; None when it is not quarantined."""
+        return next((item for item in self.quarantined if item.place == (source, key)), None)
+
     def head(self) -> CompletedCheckpoint | None:
         """Return the newest completed checkpoint of the live timeline; None for the empty state."""
         return self.checkpoint(self.timeline().head)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from milepost.acts import ACTS, ROLLBACK, TO
 from milepost.airflow.operators import forms
-from milepost.airflow.operators.dag_ids import epoch_dag_id, operate_dag_id
+from milepost.airflow.operators.dag_ids import epoch_dag_id, is_own_dag, operate_dag_id
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.frame.api_calls import ApiCall, trigger_call
 from milepost.airflow.page.frame.rendering import Links
@@ -79,7 +79,7 @@ def offered_acts(reading: JobReading) -> list[PageAct]:
     A job whose tasks are in a user's DAG (`MilepostTaskGroup`) has no form. The only act is to trigger that DAG.
     """
     name, dag_id, suggested = reading.job.loaded.spec.name, reading.job.dag_id, reading.action
-    if not dag_id.startswith(f"{name}__"):
+    if not is_own_dag(name, dag_id):
         purpose, is_suggested = "This DAG has the job's tasks.", suggested.act == EPOCH
         return [PageAct(name, dag_id, dag_id, _EPOCH_LABEL, purpose, is_own_dag=False, is_suggested=is_suggested)]
     names = {*_acts_for_state(reading), *filter(None, [suggested.act])}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from milepost.acts import KEY, QUARANTINE, RESUME, ROLLBACK, SOURCE
-from milepost.airflow.operators.dag_ids import operate_dag_id
+from milepost.airflow.operators.dag_ids import is_own_dag, operate_dag_id
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
@@ -59,7 +59,7 @@ def _quarantines(job_page: JobPage, incident: Incident) -> Iterator[PageAct]:
     """Yield acts that leave an object of the failed epoch out of the next one."""
     job, operate = job_page.name, operate_dag_id(job_page.name)
     files = [one for one in incident.read or () if one.records is None and one.objects]
-    if not files or not job_page.dag_id.startswith(f"{job}__") or not job_page.rights.may_trigger(operate):
+    if not files or not is_own_dag(job, job_page.dag_id) or not job_page.rights.may_trigger(operate):
         return
     named = [(one.source, key) for one in files for key in one.first]
     for source, key in named[:_NAMED_OBJECTS]:

@@ -21,15 +21,16 @@ def quarantine(state: ManifestState, request: QuarantineRequest, now_ms: int) ->
         InvalidRequest: too many objects are quarantined.
     """
     new = QuarantinedObject(request.source, request.key, request.etag, request.size, now_ms)
-    others = tuple(one for one in state.quarantined if one.place != new.place)
-    if any(one.place == new.place and one.version == new.version for one in state.quarantined):
+    held = state.quarantined_object(request.source, request.key)
+    if held is not None and held.version == new.version:
         message = f"object {request.key} of source {request.source} is already quarantined"
         return AlreadyDone(Outcome.ALREADY_QUARANTINED, message)
+    others = tuple(one for one in state.quarantined if one is not held)
     if len(others) >= MAX_QUARANTINED:
         raise InvalidRequest(
             f"object {request.key} of source {request.source} refused: {len(others)} objects of job {state.job} are"
             f" quarantined, and {MAX_QUARANTINED} is the limit. Nothing was changed.",
-            hint="delete objects that shall never be read, and release them; or exclude them by the path of the source",
+            hint="delete objects that must never be read, and release them; or exclude them by the path of the source",
         )
     objects = tuple(sorted((*others, new), key=lambda one: one.place))
     decided_by = printable_decision(request.decided_by)
@@ -38,7 +39,7 @@ def quarantine(state: ManifestState, request: QuarantineRequest, now_ms: int) ->
 
 def release(state: ManifestState, request: ReleaseRequest, now_ms: int) -> Answer:
     """Release a quarantined object. The next epoch reads it if its timeline has not consumed it."""
-    released = next((one for one in state.quarantined if one.place == (request.source, request.key)), None)
+    released = state.quarantined_object(request.source, request.key)
     if released is None:
         message = f"object {request.key} of source {request.source} is not quarantined"
         return AlreadyDone(Outcome.NOT_QUARANTINED, message)
