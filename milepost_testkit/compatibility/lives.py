@@ -28,7 +28,7 @@ HOUR_MS = 3_600_000
 OLD = 8
 """Epochs of the old job: some join the files of earlier ones."""
 STRAYS = {OLD - 3: 9, OLD - 2: 9, OLD - 1: 1}
-"""Objects of fenced writers that are found after an epoch: so many that they are listed elsewhere, or one."""
+"""Numbers of objects of fenced writers that are found after an epoch: one that needs a list of its own, and 1."""
 
 LATER = 2
 """Epochs that a later version runs."""
@@ -153,7 +153,7 @@ def judge(job: StoredJob) -> None:
     job.land("rows/004.csv", b"k,v,at\n1,4,2026-03-04T01:00:00Z\n")
     job.master.lifecycle.resume(decision=decided("the file is mended"))
     job.run()
-    edit_spec(job.spec_path, {f"{GATE}": "checkpointing:", REFUSED: ""})  # whoever continues it needs no gate
+    edit_spec(job.spec_path, {f"{GATE}": "checkpointing:", REFUSED: ""})  # no later epoch needs the gate
 
 
 def end(job: StoredJob) -> None:

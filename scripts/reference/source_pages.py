@@ -38,7 +38,7 @@ def stored_page() -> str:
         "## Below the job's folder\n",
         f"```text\n{key_lines(JOB_KEYS)}\n```\n",
         "## Below a sink's path\n",
-        "All that Milepost writes is below `_milepost/`; beside it lies a format's own log.\n",
+        "Everything that Milepost writes is below `_milepost/`, except for a format's own log.\n",
         f"```text\n{key_lines(TABLE_KEYS)}\n```\n",
         "## Formats\n",
         table(("format", "what it is"), rows),

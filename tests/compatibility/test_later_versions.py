@@ -27,7 +27,7 @@ NOT_IN_A_FIXTURE = {
     "field TriggerCounts.planned_ms": "is in acknowledgements of tasks only",
     "field TriggerCounts.rows": "is in acknowledgements of tasks only",
     "field CatalogAddress.options": "catalogs with options are servers",
-    "field CheckpointsSubsumed.garbage": "each subsumption has so many keys that they are in a list",
+    "field CheckpointsSubsumed.garbage": "the keys of each subsumption are in a list, because there are many",
     "field CheckpointMetadata.requests": "a store in a folder has no requests",
     "field LandedRange.behind": "only topics have partitions",
     "field LogRecord.behind": "only topics have partitions",
