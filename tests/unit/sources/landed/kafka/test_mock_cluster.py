@@ -24,6 +24,7 @@ from milepost.sources.landed import ResumableSource, SchemaRegistry, WithSchemas
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.kafka_source import KafkaSource, Start, open_kafka_source
+from milepost.sources.landed.kafka.positions import Partition, Place
 from milepost.sources.landed.messages import MESSAGE_SCHEMA
 from milepost_testkit import wording
 from milepost_testkit.jobs.kafka_landing import KafkaLog
@@ -35,15 +36,21 @@ pytestmark = pytest.mark.long
 
 @dataclass
 class MockTopics(KafkaCluster):
-    """A cluster whose topics have the ids and partitions that the test gives."""
+    """A cluster whose topics have the ids, partitions and leader epoch that the test gives."""
 
     described: dict[str, Topic] = field(default_factory=dict)
+    leader_epoch: int | None = None
 
     def cluster_id(self) -> str:
         return "mock"
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: self.described[name] for name in names}
+
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, Place]:
+        """As a broker, which returns the leader epoch with the end of a partition; the mock cluster does not."""
+        ends = super().latest(partitions)
+        return {partition: end._replace(leader_epoch=self.leader_epoch) for partition, end in ends.items()}
 
 
 class Mock:
@@ -55,6 +62,7 @@ class Mock:
         self.servers = ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
         self.producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})
         self.described = {"clicks": Topic("id-1", (0, 1, 2))}
+        self.leader_epoch: int | None = None
 
     def write(self, partition: int, *values: bytes | None, topic: str = "clicks", **keys: object) -> None:
         for value in values:
@@ -69,7 +77,8 @@ class Mock:
         self, start: Start = "earliest", max_rows: int = 1_000, max_bytes: int = 10**6, **client: str
     ) -> KafkaSource:
         options = {"bootstrap.servers": self.servers, "log_level": "0", **client}
-        cluster = MockTopics(options, Failures("clicks", self.servers, options), 10.0, described=self.described)
+        failures = Failures("clicks", self.servers, options)
+        cluster = MockTopics(options, failures, 10.0, described=self.described, leader_epoch=self.leader_epoch)
         return KafkaSource(cluster, tuple(sorted(self.described)), start, max_rows, max_bytes)
 
 
@@ -365,6 +374,7 @@ def test_a_log_does_not_go_on_after_a_partition_that_went_back(mock: Mock) -> No
 
 def test_the_newest_true_position_is_one_that_no_partition_is_behind(mock: Mock) -> None:
     _, ends = landed_three_times(mock)
+    mock.leader_epoch = 0
     assert mock.source().newest_true(ends) == 0
     ends[0]["clicks"]["partitions"]["1"]["next"] += 1
     assert mock.source().newest_true(ends) == 1
