@@ -10,8 +10,9 @@ import pytest
 from milepost.jobmaster import Session
 from milepost.jobmaster.job.session import user_name
 from milepost.jobmaster.reports.history.actors import actor_of, reason_of
+from milepost.jobmaster.reports.history.acts import _OF_PEOPLE
 from milepost.jobmaster.reports.history.verbs import _COMPACTED, _VERBS
-from milepost.protocol.manifest.transaction.events import EVENT_NAMES
+from milepost.protocol.manifest.transaction.events import EVENT_NAMES, EVENT_TYPES, CheckpointAborted
 from milepost.protocol.records.decisions import Actor, Decision
 from milepost.views import TimelineNames, act_text
 from milepost_testkit import wording
@@ -27,6 +28,12 @@ def acts(job: CountedJob) -> list[str]:
 
 def test_every_event_has_a_verb_also_when_it_is_compacted() -> None:
     assert _VERBS.keys() == _COMPACTED.keys() == EVENT_NAMES
+
+
+def test_an_event_that_someone_decided_on_is_an_act_of_people() -> None:
+    """Otherwise the history would list it under the job's own events. An abort is one or the other, by its reason."""
+    decided = {event for event in EVENT_TYPES if "decided_by" in event.__dataclass_fields__} - {CheckpointAborted}
+    assert not (missing := decided - {*_OF_PEOPLE}), f"add {missing} to _OF_PEOPLE of reports/history/acts.py"
 
 
 @pytest.mark.parametrize(
