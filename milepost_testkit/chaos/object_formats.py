@@ -25,10 +25,14 @@ _COMPRESSED: Mapping[str, Callable[[bytes], bytes]] = {
 }
 
 
+FORMATS = ("parquet", "csv", "json")
+"""Formats of the sources of random jobs. `random_format` and `object_body` have a case for each."""
+
+
 def random_format(random: Random) -> dict[str, Any]:
     """Return a random format: its name, the suffix of object names, and options."""
     suffix = random.choice(list(_COMPRESSED))
-    match random.choice(("parquet", "csv", "json")):
+    match random.choice(FORMATS):
         case "csv":
             options = {
                 "delimiter": random.choice((",", ";", "|", "\t")),

@@ -61,12 +61,15 @@ class SourceFormat:
         options: option -> description of its values.
         type_problem: returns why no column can have a type, or None.
         indivisible_option: returns the option because of which each object has a single reader, or None.
+        has_lines: whether its records are lines of text, so that people find a record by its line. Its reader is a
+            `LineReader`.
     """
 
     name: str
     options: Mapping[str, str]
     type_problem: Callable[[ColumnType], str | None]
     indivisible_option: Callable[[Mapping[str, Any]], str | None]
+    has_lines: bool
 
     def option_problem(self, option: str, value: object) -> str | None:
         """Return why the format does not accept this option with this value, or None."""
@@ -144,9 +147,9 @@ def _is_valid(value: object, expected: str) -> bool:
 SOURCE_FORMATS = {
     format_.name: format_
     for format_ in (
-        SourceFormat("csv", _CSV_OPTIONS, _csv_type_problem, _indivisible_csv_option),
-        SourceFormat("json", {}, _json_type_problem, _no_problem),
-        SourceFormat("parquet", {}, _no_problem, _no_problem),
+        SourceFormat("csv", _CSV_OPTIONS, _csv_type_problem, _indivisible_csv_option, has_lines=True),
+        SourceFormat("json", {}, _json_type_problem, _no_problem, has_lines=True),
+        SourceFormat("parquet", {}, _no_problem, _no_problem, has_lines=False),
     )
 }
 """Format of a source -> what its spec may declare. `milepost.sources.formats` has the readers."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from milepost.protocol.records import ObjectStore
 
@@ -204,6 +204,17 @@ class ObjectReader(PartReader, Protocol):
 
         This is the slow path. The result depends on the bytes of the object only. A caller must discard everything
         yielded if a later record, or another part, raises BadObject.
+
+        Raises: BadObject; CommitConflict and NotFound as `read_part`.
+        """
+
+
+@runtime_checkable
+class LineReader(Protocol):
+    """Finds records of text by their lines."""
+
+    def record_lines(self, store: ObjectStore, obj: SourceObject) -> Iterator[int]:
+        """Yield the line at which each record of an object begins, from 1, in order, bad records included.
 
         Raises: BadObject; CommitConflict and NotFound as `read_part`.
         """

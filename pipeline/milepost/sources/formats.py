@@ -9,7 +9,7 @@ from typing import Any
 from milepost.jobspec.job import SourceSpec
 from milepost.protocol.records import ObjectStore
 from milepost.sources import csv, json_lines, messages, parquet
-from milepost.sources.contract import ObjectReader, SourceObject
+from milepost.sources.contract import LineReader, ObjectReader, SourceObject
 from milepost.sources.kernel.declared_columns import DeclaredColumns
 from milepost.sources.kernel.file_columns import FileColumns
 
@@ -61,7 +61,7 @@ def record_places(
     Raises: BadObject: it cannot be read. CommitConflict, NotFound: it was changed or deleted.
     """
     reader = build_reader(name, spec)
-    if isinstance(reader, csv.CsvReader | json_lines.JsonLinesReader):
+    if isinstance(reader, LineReader):
         return reader.record_lines(store, obj)
     if isinstance(reader, messages.MessageReader):
         return reader.message_places(store, obj)

@@ -180,7 +180,7 @@ def _write(name: str, source: FileSourceSpec, rows: Sequence[Mapping[str, Any]],
         table = typed_table(of_part, schema, f"source {name}")
         file = target / folders / f"rows.{source.format}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(_ENCODERS[source.format](source, table))
+        file.write_bytes(ENCODERS[source.format](source, table))
 
 
 def _as_parquet(source: FileSourceSpec, table: pa.Table) -> bytes:
@@ -205,5 +205,5 @@ def _as_csv(source: FileSourceSpec, table: pa.Table) -> bytes:
     return text.getvalue().encode()
 
 
-_ENCODERS = {"csv": _as_csv, "json": _as_json, "parquet": _as_parquet}
+ENCODERS = {"csv": _as_csv, "json": _as_json, "parquet": _as_parquet}
 """Source format -> encodes rows as one object."""

@@ -11,6 +11,7 @@ from milepost.epoch import OBJECT, RECORD, RecordPlace
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.tracing.origin import Place
 from milepost.jobmaster.tracing.replay import EPOCH, ReadEpoch
+from milepost.language import SOURCE_FORMATS
 from milepost.protocol.records import ObjectHandle
 from milepost.sources import record_places
 from milepost.storage import immutable_objects, open_store
@@ -48,13 +49,13 @@ def _of_object(
     every = record_places(source, spec, store, obj)
     readable = (place for place in every if place not in bad)
     found = {number: place for number, place in enumerate(islice(readable, max(wanted) + 1)) if number in wanted}
-    is_text = spec.layout.messages is None and spec.layout.format != "parquet"
-    return {number: _place(source, checkpoint_id, key, place, is_text) for number, place in found.items()}
+    has_lines = spec.layout.messages is None and SOURCE_FORMATS[spec.layout.format].has_lines
+    return {number: _place(source, checkpoint_id, key, place, has_lines) for number, place in found.items()}
 
 
-def _place(source: str, checkpoint_id: int, key: str, place: RecordPlace, is_text: bool) -> Place:
+def _place(source: str, checkpoint_id: int, key: str, place: RecordPlace, has_lines: bool) -> Place:
     if isinstance(place, tuple):
         return Place(source, checkpoint_id, key, message=place)
-    if is_text:
+    if has_lines:
         return Place(source, checkpoint_id, key, line=place)
     return Place(source, checkpoint_id, key, row=place)

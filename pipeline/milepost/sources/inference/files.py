@@ -23,7 +23,7 @@ from milepost.sources.planning import list_objects
 MAX_FILES = 10
 """Files of a sample: the first, the last, and others evenly between them."""
 
-_FORMATS = {
+FORMATS_BY_ENDING = {
     **dict.fromkeys((".csv", ".tsv"), "csv"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -91,7 +91,7 @@ def find_files(store: ObjectStore, path: str, named: str) -> FoundFiles:
         if listing.empty:
             raise refused(f"{named} is empty.", "A source needs files with rows to propose a schema from.")
         raise NotFound(f"no file matches {named}. Nothing was written.", hint="Only `*` and `**` are wildcards.")
-    if len(kinds := {kind for obj in listing.objects if (kind := _FORMATS.get(extension(obj.key)))}) > 1:
+    if len(kinds := {kind for obj in listing.objects if (kind := FORMATS_BY_ENDING.get(extension(obj.key)))}) > 1:
         raise _several(named, listing.objects, kinds)
     return FoundFiles(path, listing.objects, notes)
 
@@ -116,8 +116,8 @@ def _in_folder(store: ObjectStore, folder: str, named: str) -> FoundFiles:
                 f"all files of {named} are empty.", "A source needs files with rows to propose a schema from."
             )
         raise NotFound(f"{named} does not exist, or has no files. Nothing was written.", hint="Check the path.")
-    read = [obj for obj in listing.objects if extension(obj.key) in _FORMATS]
-    kinds = {_FORMATS[extension(obj.key)] for obj in read}
+    read = [obj for obj in listing.objects if extension(obj.key) in FORMATS_BY_ENDING]
+    kinds = {FORMATS_BY_ENDING[extension(obj.key)] for obj in read}
     if len(kinds) > 1:
         raise _several(named, read, kinds)
     read = read or [*listing.objects]
@@ -173,7 +173,7 @@ def format_of(key: str, beginning: bytes) -> str:
     """
     if beginning.startswith(b"PAR1"):
         return "parquet"
-    named = _FORMATS.get(extension(key))
+    named = FORMATS_BY_ENDING.get(extension(key))
     if named == "parquet":
         raise refused(f"{key} is not a Parquet file: it does not begin with PAR1.", "Remove it, or write it again.")
     other = next((what for magic, what in _OTHER_FILES.items() if beginning.startswith(magic)), None)
