@@ -20,8 +20,8 @@ from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.models.data.oracle import Watermarks, has_late_rows, hold_same
 
 Objects = Mapping[str, tuple[SourceObject, ...]]
-_ONE_WAY = ("window", "aggregate", "join", "asof", "top", "latest", "history", "materialize", "over", "sql")
-"""Kinds whose rows follow from their input's, in whatever order these come."""
+_BY_ARRIVAL = ("deduplicate", "lookup", "process")
+"""Kinds whose rows depend on the order of their input or on when an epoch runs."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Ite
         cut: a checkpoint without rows in flight. asked: the request of each epoch.
     Raises: Broken.
     """
-    if not _goes_one_way(plane.spec):
+    if _depends_on_arrival(plane.spec):
         return
     epochs = [asked[number] for number in cut.lineage]
     whole = Checkpoint()
@@ -58,8 +58,8 @@ def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Ite
         yield "in one epoch"
 
 
-def _goes_one_way(spec: JobSpec) -> bool:
-    return all(one.kind in _ONE_WAY and getattr(one, "tombstone_ttl", None) is None for one in spec.operators)
+def _depends_on_arrival(spec: JobSpec) -> bool:
+    return any(one.kind in _BY_ARRIVAL or getattr(one, "tombstone_ttl", None) is not None for one in spec.operators)
 
 
 def _together(epochs: Sequence[Asked]) -> Objects:

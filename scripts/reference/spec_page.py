@@ -100,7 +100,7 @@ def spec_page() -> str:
     schema = json_schema()
     parts = {"JobSpec": schema, **schema["$defs"]}
     if unplaced := parts.keys() - HEADINGS.keys():
-        raise KeyError(f"no heading for {', '.join(sorted(unplaced))}")
+        raise KeyError(f"add {', '.join(sorted(unplaced))} to HEADINGS in scripts/reference/spec_page.py")
     sections = [_section(heading, parts[name]) for name, heading in HEADINGS.items()]
     introduction = INTRODUCTION.format(types=f"`{TYPE_GRAMMAR}`", spark=_spark_names())
     head = ["# The spec's keys\n", note("the JSON Schema of a spec"), introduction]

@@ -64,7 +64,8 @@ def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
     ids=lambda r: r.__name__,
 )
 def test_no_import_of_the_product_is(rule: Rule) -> None:
-    assert not found_in_product(rule), "\n".join(map(str, found_in_product(rule)))
+    if broken := found_in_product(rule):
+        pytest.fail("\n".join((f"{rule.__name__}: {str(rule.__doc__).splitlines()[0]}", *map(str, broken))))
 
 
 def test_no_modules_import_each_other() -> None:
@@ -82,7 +83,10 @@ def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
     folder = room_folder(room)
     inside = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     named = [name for floor in FLOORS[room] for name in floor.split()]
-    assert sorted(named) == sorted(inside - {"__init__"})
+    place = f'FLOORS["{room}"] in milepost_testkit/repository/floors.py'
+    assert not (missing := inside - {"__init__", *named}), f"put {sorted(missing)} on a floor of {place}"
+    assert not (gone := set(named) - inside), f"remove {sorted(gone)} from {place}"
+    assert len(named) == len(set(named)), f"{place} names a module twice"
 
 
 @pytest.mark.parametrize("rule", [climbing, rising], ids=lambda r: r.__name__)

@@ -25,6 +25,7 @@ from milepost_testkit.models.data.captured import Begin, Captured
 from milepost_testkit.models.data.kinds.lookups import DOCUMENT, STATIC
 from milepost_testkit.models.data.oracle import Broken, check, hold_same
 from milepost_testkit.rows.key_hashes import KEYED
+from milepost_testkit.specs.graphs import build_graph
 
 EVENTS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 MINUTE_US = 60_000_000
@@ -32,8 +33,6 @@ HOURLY = {"uid": "hourly", "kind": "window", "inputs": ["a"], "key": ["k"], "win
           "aggregates": {"n": "count(*)", "total": "sum(v)"}}  # fmt: skip
 ONCE = {"uid": "once", "kind": "deduplicate", "inputs": ["a"], "key": ["k", "t"], "ttl": "1h"}
 TOTALS = {"uid": "totals", "kind": "aggregate", "inputs": ["a"], "key": ["k"], "aggregates": {"n": "count(*)"}}
-
-UPDATING = ("aggregate", "top", "latest", "history", "materialize", "over")
 
 Rows = list[tuple[str | None, int, float]]
 """Key, value, and minutes since 1970."""
@@ -44,25 +43,23 @@ def events(rows: Rows) -> pa.Table:
     return pa.table([[k for k, _, _ in rows], [v for _, v, _ in rows], pa.array(times, EVENTS.field("t").type)], EVENTS)
 
 
-def spec_of(*operators: dict[str, Any], delay: str = "0s", buffer: str = "64KB") -> JobSpec:
+def spec_of(
+    *operators: dict[str, Any], delay: str = "0s", buffer: str = "64KB", static: dict[str, Any] | None = None
+) -> JobSpec:
+    """Return a job with these operators, and a sink of each whose rows a sink can publish."""
     source = source_document("a", delay) | {"schema": {"k": "string", "v": "int64", "t": "timestamp[us, UTC]"}}
+    document = {
+        "name": "law", "storage": "../store", "sources": {"a": source, **(static or {})}, "operators": list(operators),
+        "spark": {"buffer_size": buffer}, "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1s"},
+    }  # fmt: skip
+    nodes = build_graph(JobSpec.model_validate(document)).nodes
     sinks = [
         {"name": f"s{place}", "input": one["uid"], "format": "parquet", "path": f"../lake/{place}",
-         "mode": "append" if one["kind"] not in UPDATING and not {"allowed_lateness", "emit"} & {*one} else "upsert"}
+         "mode": "append" if nodes[one["uid"]].output_kind == "append" else "upsert"}
         for place, one in enumerate(operators)
-        if one["kind"] != "sql" and not _has_no_key(one)
+        if one["kind"] != "sql" and nodes[one["uid"]].output_kind != "retract"
     ]  # fmt: skip
-    return JobSpec.model_validate(
-        {"name": "law", "storage": "../store", "sources": {"a": source}, "operators": list(operators), "sinks": sinks,
-         "spark": {"buffer_size": buffer}, "checkpointing": {"max_parallelism": 8, "aligned_timeout": "1s"}}
-    )  # fmt: skip
-
-
-def _has_no_key(operator: dict[str, Any]) -> bool:
-    """Return whether its rows are retracted and have no key, so that no sink can publish them."""
-    return (operator["kind"], "rank" in operator) == ("top", False) or (
-        operator["kind"] == "join" and "within" not in operator
-    )
+    return JobSpec.model_validate(document | {"sinks": sinks})
 
 
 class History:
@@ -564,10 +561,7 @@ def test_rows_are_looked_up_in_what_their_epoch_holds(how: str, order: str, tmp_
     """Other rows each epoch; a law of another kind of lookup, or of the other order, is broken by them."""
     lookup = {"uid": "found", "kind": "lookup", "inputs": ["a", STATIC], "key": [{"k": "dk"}], "how": how,
               "order_by": [{"label": order}], "columns": {"df": "right.df"}}  # fmt: skip
-    spec = spec_of(lookup)
-    document = spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    document["sources"][STATIC] = DOCUMENT
-    plane, head = Plane(JobSpec.model_validate(document), tmp_path), Checkpoint()
+    plane, head = Plane(spec_of(lookup, static={STATIC: DOCUMENT}), tmp_path), Checkpoint()
     for number in range(3):
         rows = events([(key, number, 10.0) for key in ("a", "b", "c", None, "other")])
         head = plane.epoch(head, {"a": (plane.put("a", f"{number}.parquet", rows),)}, EpochOptions(parallelism=2))
