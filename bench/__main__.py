@@ -1,4 +1,4 @@
-"""`python -m bench`: measure workloads on systems side by side; see README.md beside this file."""
+"""`python -m bench`: benchmark workloads on several systems; see README.md in this folder."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _measure_parts(
     write: Write,
     lacking: dict[str, str],
 ) -> int:
-    """Measure the parts that are asked for. Each is stored at once, beside those that are kept.
+    """Measure the requested parts. Each result is stored immediately, next to the retained ones.
 
     Args:
         file: of the raw figures. write: writes what follows from them, given the document, the file and the folder.
@@ -245,7 +245,7 @@ def _commands(options: argparse.Namespace, say: Say) -> int:
 def _command_memory(options: argparse.Namespace, say: Say) -> int:
     """Measure the memory of commands over so many keys; write their figures and COMMAND_MEMORY.md.
 
-    With `--before` the figures are those of an earlier commit, which later ones are shown beside.
+    With `--before` the figures become those of an earlier commit, against which later ones are shown.
     """
     file = options.results / "results-command-memory.json"
     document = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"command_memory": {}, "before": {}}
@@ -286,7 +286,7 @@ def _airflow(options: argparse.Namespace, say: Say) -> int:
 def _round_trips(options: argparse.Namespace, say: Say) -> int:
     """Measure the round trips of an epoch; write their figures, ROUND_TRIPS.md and its picture.
 
-    With `--before` the figures are those of an earlier commit, which later ones are shown beside.
+    With `--before` the figures become those of an earlier commit, against which later ones are shown.
     """
     file = options.results / "results-round-trips.json"
     stored = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}

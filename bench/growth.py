@@ -40,7 +40,7 @@ def follow_checkpoints(workload: Workload, system: str, epochs: int, folder: Pat
 def large_state(
     workload: Workload, small: Workload, warmups: int, rounds: int, folder: Path, say: Say
 ) -> dict[str, Any]:
-    """Measure what a large state costs an epoch: with the node's cache, beside a smaller state, and without the cache.
+    """Measure the cost per epoch of a large state: with the node's cache, against a small state, and without a cache.
 
     Returns: per round the wall seconds `small_s` and `warm_s` of an epoch on the small and on the large state, then
         `decode`, what pyarrow alone needs for the files of that large state, and `cold_s`, of an epoch that restores

@@ -1,4 +1,4 @@
-"""The parts of a run: which workloads on which systems, and what else is asked.
+"""The parts of a run: workloads, systems and further measurements.
 
 Each part is measured and stored by itself, so that a long run can be continued.
 """
@@ -127,7 +127,7 @@ def _side_by_side(
 
 
 def _language() -> list[Part]:
-    """Queries beyond one grouping, each on the systems that can say it; and a user's class beside an operator."""
+    """Queries beyond one grouping, each on the systems that can express it, and a user's class next to an operator."""
     plan, parts = Plan(warmups=2, rounds=4), []
     for name in LANGUAGE:
         statement = WORKLOADS[name].statement

@@ -24,7 +24,7 @@ _SETTLED_S = 30.0
 
 
 class WorkerFailed(RuntimeError):
-    """A system could not do what it was told.
+    """A system did not carry out a command.
 
     Attributes:
         summary: one line for the results; names no place on this machine.
@@ -123,7 +123,7 @@ class Worker:
                 process.suspend()
 
     def end(self) -> None:
-        """End the tree: by its own close when it still answers, else at once."""
+        """End the tree: by its own close if it still responds, otherwise immediately."""
         tree = self._tree()
         for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess):

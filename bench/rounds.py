@@ -136,7 +136,7 @@ def run_workload(
         land: brings an epoch's rows to where all systems read them, while all are paused; None: each is given files.
     Returns: a JSON-compatible record: per system the epochs with wall_s, cpu_s and its own figures.
     Raises:
-        WrongResult: a published table is not the answer. WorkerFailed: a system did not do what it was told.
+        WrongResult: a published table is not the answer. WorkerFailed: a system did not carry out a command.
     """
     inputs = input_of(workload, plan.epochs, folder / "input", say)
     scratch = folder / "systems"

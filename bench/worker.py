@@ -1,6 +1,6 @@
 """The process of one system: `python -m bench.worker TASK`, a JSON document of system, workload and folder.
 
-It is told one JSON line at a time on stdin and answers one on stdout; what the system prints goes to stderr.
+It receives one JSON line at a time on stdin and answers one on stdout; the system's own output goes to stderr.
 Children that outlive their parent are adopted and waited for, so that no CPU time of theirs is lost.
 """
 

@@ -1,7 +1,7 @@
 """Milepost's plugin for pytest collects case files: `pytest --milepost FOLDER`, or `milepost_tests` in the ini.
 
-It is loaded in every run of pytest beside which Milepost is installed, so nothing of Milepost is imported before a file
-is found that begins with `milepost_test: 1`.
+Every run of pytest loads it where Milepost is installed, so it imports nothing of Milepost until it finds a file that
+begins with `milepost_test: 1`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _FIRST_LINE = "milepost_test: 1"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the ini key that name folders."""
-    said = "folders whose case files are run"
-    parser.getgroup("milepost").addoption("--milepost", action="append", default=[], metavar="FOLDER", help=said)
-    parser.addini("milepost_tests", said, type="paths", default=[])
+    text = "folders with case files to run"
+    parser.getgroup("milepost").addoption("--milepost", action="append", default=[], metavar="FOLDER", help=text)
+    parser.addini("milepost_tests", text, type="paths", default=[])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -14,7 +14,7 @@ from scripts.airflow_home import ANSWER_S, LOCK_S
 
 FINISHED_RUN = frozenset({"success", "failed"})
 RETRY_S = 3.0 * LOCK_S
-"""One request may wait for the lock as long as Airflow waits: so it is asked for at least twice."""
+"""One request may wait for the lock as long as Airflow does, so there are at least two attempts."""
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 
@@ -56,7 +56,7 @@ class AirflowRest:
     def create(self, path: str, json: dict[str, Any]) -> None:
         """Create what has a name of its own: a run, a Connection, a pool. Raises httpx.HTTPStatusError.
 
-        It is asked for again as in `ask`. A conflict with what an earlier attempt has created is no error.
+        Retried as in `ask`. A conflict with what an earlier attempt has created is no error.
         """
         for number, attempt in enumerate(_attempts()):
             with attempt:

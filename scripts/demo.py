@@ -31,7 +31,7 @@ SPEC = ROOT / "config" / f"{JOB}.yaml"
 LANDER = ROOT / "config" / "demo" / "land_flights.py"
 LAST_DAY = 365
 CARRIERS = "FROM delta_scan('s3://lake/carriers') ORDER BY flights DESC"
-"""What DuckDB is asked."""
+"""The query that DuckDB runs."""
 
 EPOCH_S = 300.0
 DAG_S = 120.0

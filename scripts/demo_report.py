@@ -96,7 +96,7 @@ class Report:
         self._console.print(table)
 
     def carriers(self, asked: str, rows: list[dict[str, Any]]) -> None:
-        """Show what DuckDB answered, and what it was asked."""
+        """Show DuckDB's result and the query."""
         self.say(f"DuckDB reads the published Delta table from the bucket, without Milepost: {asked}")
         table = Table(title="Published table `carriers`: flights and departure delay per carrier")
         for title in rows[0] if rows else ():

@@ -20,7 +20,7 @@ READ_S = 60.0
 
 
 class DuckDBError(Exception):
-    """DuckDB did not do what it was asked; the message has its words."""
+    """DuckDB failed; the message quotes its error."""
 
 
 def extension_files() -> list[Path]:

@@ -55,7 +55,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the tests of one mutant said.
+    """Result of the tests of one mutant.
 
     Attributes:
         failed: which of them failed. output: the end of what pytest printed, for people.

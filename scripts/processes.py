@@ -176,7 +176,7 @@ def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = N
 
     Args:
         stack: identity of the stack. names: services to stop; None = every process of the stack, recorded or not.
-    Returns: names and pids of what does not end, and ports that are still taken; empty when all is gone.
+    Returns: names and pids of what does not end, and ports that are still taken; empty if everything has ended.
     """
     recorded = list(records)
     markers = None if names is None else {f"{stack}/{name}" for name in names}
@@ -252,7 +252,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def end(processes: list[psutil.Process], patience_s: float) -> None:
-    """End processes and wait until they are gone: TERM, and KILL for those that outlive our patience."""
+    """End processes and wait for them: TERM, then KILL for those that do not end in time."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()

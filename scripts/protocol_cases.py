@@ -59,7 +59,7 @@ class Report:
         return [case for case in self.cases if case not in self.tests and case not in self.reasons]
 
     def inconsistencies(self) -> list[str]:
-        """Return everything that is wrong, whoever still has to write what: one line each."""
+        """Return every problem, one line each, no matter who has to write the missing part."""
         known = set(self.cases)
         unknown = sorted((self.tests.keys() | self.reasons.keys()) - known)
         both = sorted(self.tests.keys() & self.reasons.keys())

@@ -1,4 +1,4 @@
-"""Site hooks put pages that lie elsewhere in the repository into the site, and turn links to them.
+"""Site hooks that add pages from elsewhere in the repository to the site, and turn links to them.
 
 MkDocs calls these functions by their names. A link is written as it leads on disk, so it works beside the code too.
 Where its target is one of `ELSEWHERE`, it leads to that page of the site. A link to another file of the repository,
@@ -28,14 +28,14 @@ ELSEWHERE = {
     },
     **{path.relative_to(ROOT).as_posix(): f"runbook/{path.name}" for path in sorted(_RUNBOOK)},
 }
-"""Where a file lies below the root of the repository, and below the root of the site."""
+"""Location of a file below the root of the repository, and below the root of the site."""
 
 _ON_DISK = {page: place for place, page in ELSEWHERE.items()}
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)((?:#[^)]*)?)\)|(?<=\]\()([^)\s:#]+)(?=[)#])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what lies elsewhere."""
+    """Add pages from outside the docs folder."""
     for place, page in ELSEWHERE.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / place)))
     return files

@@ -1,4 +1,4 @@
-"""The demo's servers: embedded S3, Spark Connect and Airflow, on loopback; all they keep lies below `.milepost/`.
+"""The demo's servers: embedded S3, Spark Connect and Airflow, on loopback; all their data is below `.milepost/`.
 
 `python -m scripts.stack up|down|status`. What was started is written down in `.milepost/stack.json` before anything
 waits for it, so that `down` finds it whatever happens in between. A stack that lives is reused.
@@ -42,7 +42,7 @@ class Stack:
     """One set of servers and the folder that holds all their state.
 
     Attributes:
-        folder: where `stack.json`, data and logs lie.
+        folder: location of `stack.json`, data and logs.
         dags, plugins, config: what Airflow loads, and the folder of the job specs.
         services: which of Airflow's processes run.
         settings: Airflow options over our own, section -> option -> value.

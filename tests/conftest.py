@@ -54,7 +54,7 @@ LOOPBACK = "127.0.0.1,localhost,::1"
 
 MEMORY = "/dev/shm"
 MEMORY_BYTES = 4 << 30
-"""More than a run keeps at once; what a passed test wrote goes with it."""
+"""More than one run holds at a time; a passed test's files are deleted with it."""
 
 
 def _write_to_memory() -> str | None:

@@ -1,4 +1,4 @@
-"""Why a target is missed: a sentence each, written by hand; the report prints it beside the row while it is missed.
+"""Reasons for missed targets, one hand-written sentence each. The report prints them with the missed row.
 
 Of a target that is missed without one the report says that the reason is not known yet.
 """

@@ -54,7 +54,7 @@ def _head(document: dict[str, Any], measured: Parts) -> str:
 
 
 def smoke(measured: Parts) -> list[str]:
-    """What is said of a run beside other work; nothing of a calm one."""
+    """Return a note on other work during a run; nothing for a calm one."""
     loaded = {name: one["other_busy_cores"] for name, one in measured.items() if one["other_busy_cores"] > LOADED_CORES}
     if not loaded:
         return []
@@ -262,7 +262,7 @@ def versions(document: dict[str, Any], parts: Parts) -> str:
 
 
 def memory(system: str, epochs: Sequence[dict[str, Any]]) -> str:
-    """Megabytes of a system's processes after an epoch, at most; of those that end with each epoch nobody can say."""
+    """Peak megabytes of a system's processes after an epoch; unknown for processes that end with each epoch."""
     return "–" if entry_of(system).fresh else f"{max(epoch['memory_bytes'] for epoch in epochs) / 1e6:.0f}"
 
 

@@ -14,7 +14,7 @@ from bench.reports.targets import Parts, Record
 
 
 class MeasuredElsewhere(RuntimeError):
-    """The file's parts are another machine's: beside new ones they would mean nothing."""
+    """The file's parts were measured on another machine, so they cannot be compared with new ones."""
 
 
 class Results:

@@ -1,1 +1,1 @@
-"""Epochs through Airflow, beside tasks that do nothing and beside what a team would write in their place."""
+"""Epochs through Airflow, compared with tasks that do nothing and with what a team would write instead."""

@@ -1,4 +1,4 @@
-"""DAGs of six tasks that return at once: what Airflow itself takes for the shape of an epoch.
+"""DAGs of six tasks that return immediately: Airflow's own cost for the shape of an epoch.
 
 A file of the benchmark's DAG folder; it makes as many as `MILEPOST_BENCH_EMPTIES` says.
 """
@@ -12,7 +12,7 @@ from airflow.sdk import DAG, BaseOperator, CronTriggerTimetable
 
 
 class Empty(BaseOperator):
-    """Runs in a worker, and returns at once. (Airflow never starts a task for its own `EmptyOperator`.)"""
+    """Runs in a worker, and returns immediately. (Airflow never starts a task for its own `EmptyOperator`.)"""
 
     def execute(self, context: object) -> None:
         return None

@@ -35,7 +35,7 @@ class Files:
     """What the instance is given.
 
     Attributes:
-        specs: job specs by file name. dags: DAG files beside the clone's own, by file name.
+        specs: job specs by file name. dags: DAG files by file name, in addition to the clone's own.
     """
 
     specs: Mapping[str, str]
@@ -156,7 +156,7 @@ class BenchAirflow:
         return found
 
     def lines(self) -> list[dict[str, Any]]:
-        """What the tasks of all runs have said so far."""
+        """Output of the tasks of all runs so far."""
         text = self._lines.read_text(encoding="utf-8") if self._lines.exists() else ""
         return [json.loads(line) for line in text.splitlines()]
 

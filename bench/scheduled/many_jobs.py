@@ -1,4 +1,4 @@
-"""Fifty jobs that are due every minute, beside fifty DAGs of six empty tasks: who works how much, how late runs are.
+"""Fifty jobs that are due every minute, compared with fifty DAGs of six empty tasks: CPU time and delay of runs.
 
 What is measured is bounded in time. Jobs without new input end after their first task, as most do in most minutes.
 """
@@ -20,7 +20,7 @@ from scripts.processes import python
 JOBS = 50
 CRON = "* * * * *"
 SETTINGS: dict[str, object] = {"parallelism": 8, "dags_are_paused_at_creation": False}
-"""A DAG runs at once when it is unpaused: whoever unpauses one after the other waits for the runs of the first ones."""
+"""A DAG runs as soon as it is unpaused, so unpausing them one after the other waits for the runs of the first ones."""
 
 EMPTIES, IDLE, BUSY = "six empty tasks", "jobs without new input", "jobs with new input"
 KINDS = (EMPTIES, IDLE, BUSY)

@@ -1,4 +1,4 @@
-"""AIRFLOW.md: what Airflow's way takes, task by task; beside what a team would write; and with many jobs."""
+"""AIRFLOW.md: cost of an epoch in Airflow by task, against what a team would write instead, and with many jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATIO, FASTER = 2.5, 3.0
 """Targets: an epoch over six empty tasks at most; ours against `availableNow` at least."""
 
 QUIET_CORES = 1.0
-"""What others may use for times to mean something: with the JVMs of ended tasks, for which nobody waited."""
+"""CPU time that others may use for times to be valid, including the JVMs of ended tasks."""
 
 
 def render_airflow(document: dict[str, Any]) -> str:

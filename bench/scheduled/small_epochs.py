@@ -1,4 +1,4 @@
-"""Small epochs through Airflow, in turns with six tasks that return at once: what Milepost adds to Airflow's way."""
+"""Small epochs through Airflow, alternating with six empty tasks: Milepost's overhead over Airflow's own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _land(airflow: BenchAirflow, turn: int) -> None:
 
 
 def ratio_of(record: dict[str, Any]) -> float:
-    """The median over the turns of an epoch's time over that of the empty run beside it."""
+    """The median over the turns of an epoch's time divided by that of the empty run in the same turn."""
     pairs = zip(record["epochs"], record["empties"], strict=True)
     return median(epoch["wall_s"] / empty["wall_s"] for epoch, empty in pairs)
 

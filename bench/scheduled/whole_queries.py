@@ -1,4 +1,4 @@
-"""The same job as one Airflow task that runs `availableNow` of Structured Streaming, beside ours through its DAG."""
+"""The same job as one Airflow task that runs `availableNow` of Structured Streaming, compared with our DAG."""
 
 from __future__ import annotations
 

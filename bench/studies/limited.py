@@ -27,10 +27,10 @@ class Used:
     """What a tree used.
 
     Attributes:
-        peak_mb: the most that all of it held at once. first_mb: that its first process did.
+        peak_mb: peak of all processes together. first_mb: peak of the first process.
         by_name_mb: the most of processes of one name, such as `java`.
         wall_s, cpu_s: until its first process ended. code: how that ended.
-        ended_by: who ended it for its memory; empty: nobody.
+        ended_by: what ended it because of its memory; empty: nothing did.
     """
 
     peak_mb: float = 0.0

@@ -44,7 +44,7 @@ _ENDPOINT = "MILEPOST_BENCH_ENDPOINT"
 
 @dataclass
 class Steps:
-    """When each step of an epoch began, by the proxy's clock; told as the epoch tells them."""
+    """Start of each step of an epoch by the proxy's clock, as the epoch reports them."""
 
     begun: list[tuple[float, str]] = field(default_factory=list)
 

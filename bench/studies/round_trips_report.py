@@ -18,7 +18,7 @@ _ROW, _LEFT, _WIDTH, _TEXT = 11, 90, 560, 420
 
 
 def render_round_trips(document: Mapping[str, Any]) -> str:
-    """Return the report of one run, beside that of an earlier commit if there is one."""
+    """Return the report of one run, next to that of an earlier commit if there is one."""
     now, before = document["round_trips"], document.get("before")
     runs = [("now", document["commit"], now)] + (
         [("before", before["commit"], before["round_trips"])] if before else []

@@ -27,7 +27,7 @@ class Folders:
 
     Attributes:
         work: its own folder, empty at the start.
-        landing: watched for input: one sub-folder per epoch appears there at once, complete.
+        landing: watched for input: one complete sub-folder per epoch appears there atomically.
     """
 
     work: Path
@@ -38,7 +38,7 @@ class Folders:
 
     @property
     def output(self) -> Path:
-        """Where the published table lies."""
+        """Location of the published table."""
         return self.work / OUTPUT
 
     @property
@@ -46,7 +46,7 @@ class Folders:
         return self.work / CHECKPOINTS
 
     def static(self, name: str) -> Path:
-        """Where a static table lies."""
+        """Location of a static table."""
         return self.work / name
 
     def is_kept(self, path: Path) -> bool:
@@ -59,7 +59,7 @@ class Folders:
 
 
 class NotAsked(ValueError):
-    """A system was asked what it has no answer to."""
+    """A system was asked for a measurement that it does not support."""
 
 
 class System(Protocol):
@@ -78,7 +78,7 @@ class System(Protocol):
         """What the system says of the epoch that ended; `state_bytes` is what it wrote for state. Not timed."""
 
     def probe(self, name: str) -> dict[str, Any]:
-        """Answer a question that only some systems are asked. Raises NotAsked."""
+        """Return a measurement that only some systems support. Raises NotAsked."""
 
     def result_sql(self) -> str:
         """DuckDB SQL for the rows that are published now, with the workload's result columns."""
@@ -91,7 +91,7 @@ class System(Protocol):
 
 
 class Written:
-    """Sizes of files that appeared since the last look; what is gone again by then was not kept and does not count."""
+    """Sizes of files that appeared since the last scan. Files that were deleted again meanwhile do not count."""
 
     def __init__(self, folder: Path, counts: Callable[[Path], bool]) -> None:
         self._folder = folder
@@ -107,7 +107,7 @@ class Written:
     def new_bytes(self) -> int:
         """Bytes of the files that were not there at the last look; Hadoop's local checksum files are left out.
 
-        The system may delete meanwhile what it has subsumed: what is gone is passed over.
+        The system may meanwhile delete subsumed files, so missing ones are skipped.
         """
         found: set[Path] = set()
         size = 0
@@ -139,12 +139,12 @@ class Volumes:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files below a folder, what no reader looks at any more included."""
+    """Bytes of all files below a folder, including those that no reader uses any longer."""
     return Written(folder, lambda path: True).new_bytes()
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file of a table has rows of it, or says which rows are gone; else it is the format's log."""
+    """Whether a file belongs to a table's rows or deletes; otherwise it is part of the format's log."""
     return not {"_delta_log", "metadata"} & set(path.parts)
 
 

@@ -1,6 +1,6 @@
 """Landing alone: messages of a topic are stored as they are, or only consumed. What was stored is compared as a query.
 
-The published table is that of the running aggregate, which DuckDB computes from the stored messages when it is asked.
+The published table is that of the running aggregate, which DuckDB computes from the stored messages on demand.
 """
 
 from __future__ import annotations

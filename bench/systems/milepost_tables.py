@@ -23,7 +23,7 @@ class TableKind:
     mode: str = "upsert"
 
     def sink(self, workload: Workload, folders: Folders) -> dict[str, Any]:
-        """What the spec's sink has beside its name and input."""
+        """Keys of the spec's sink in addition to its name and input."""
         mode = self.mode if workload.replaces else "append"
         found: dict[str, Any] = {"format": self.format, "path": folders.output.as_uri(), "mode": mode}
         if self.format == "iceberg":

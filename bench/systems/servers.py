@@ -28,7 +28,7 @@ class Server:
 
         Args:
             settings: of Spark; None: those of Milepost's own server, as `make demo` starts it.
-        Raises: TimeoutError: it does not answer; its log lies in `folder`.
+        Raises: TimeoutError: it does not respond; its log is in `folder`.
         """
         folder.mkdir(parents=True)
         port = free_port()

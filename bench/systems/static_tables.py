@@ -11,7 +11,7 @@ from bench.workloads.workloads import Workload
 
 
 def write_static(workload: Workload, folders: Folders, *, csv: bool = False) -> None:
-    """Write what a workload reads beside its stream, where it does."""
+    """Write the static tables that a workload reads in addition to its stream, if any."""
     if not workload.static:
         return
     table, folder = auctions(workload.shape), folders.static(workload.static)

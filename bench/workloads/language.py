@@ -27,9 +27,9 @@ class Statement:
         columns: of the bids that it reads. result: columns of the published table that are compared.
         operators: of Milepost's spec; the last one is `result`. key: of the published table; (): rows are appended.
         answer: DuckDB's, over a table expression of all bids.
-        flink: Flink's SELECT over the table `bids`. views: what it reads beside that.
+        flink: Flink's SELECT over the table `bids`. views: further tables that it reads.
         spark: Structured Streaming's data frame, of a function that opens what it reads by its name; None: it cannot.
-        static: what it reads beside the stream of bids, whole; "": nothing.
+        static: static tables that it reads in addition to the stream of bids; "": none.
         order: of the rows that Flink has published of a key, the one that comes first is the newest.
         timed: whether rows have event time. fires: whether what is published waits for the watermark.
         delay_ms: of the watermark.

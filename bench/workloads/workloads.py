@@ -92,7 +92,7 @@ class Workload:
 
     @property
     def static(self) -> str:
-        """What is read whole beside the stream of bids; "": nothing."""
+        """Static tables that are read in addition to the stream of bids; "": none."""
         return "" if self.statement is None else self.statement.static
 
     @property
@@ -142,7 +142,7 @@ class Workload:
         return f"SELECT count(*) FROM (SELECT DISTINCT {key}{window} FROM {bids})"
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, as a raw result records it and as a worker is told."""
+        """The whole workload, as raw results record it and as workers receive it."""
         shape = self.shape
         return {
             "name": self.name,

@@ -29,7 +29,7 @@ LOG_TAIL = 6000
 """Characters of a failed task's log that are printed."""
 
 PARSE_AGAIN_S = 6.0
-"""Airflow drops a request to parse a file that is just being parsed: it is asked again after so long."""
+"""Airflow drops a request to parse a file that is being parsed, so the request is repeated after this time."""
 
 ROLES = ("viewer", "user", "op", "admin")
 """The roles of Airflow's simple auth manager. Each is also the login of a user who has it."""
@@ -108,7 +108,7 @@ class AirflowInstance:
         return {"dag_bundle_config_list": json.dumps([clone, team])}
 
     def start(self) -> None:
-        """Start with one job that nobody runs: its DAG is the handle by which a parse can be asked for."""
+        """Start with one job that never runs: its DAG is the handle by which a parse can be requested."""
         (self.stack.home / "config").mkdir(parents=True)
         (self.stack.home / "config" / "airflow_local_settings.py").write_text(POLICY)
         (self.config / "idle.yaml").write_text(self.spec("idle"))
@@ -118,7 +118,7 @@ class AirflowInstance:
         self.until(self.rest.dags, "the first parse of the DAG file")
 
     def stop(self) -> None:
-        """End what was started, and what that left behind; nobody needs what it would still write down."""
+        """End all processes that were started, and their orphans, without waiting for their last writes."""
         for started in self.stack.started.values():
             if (process := started.process()) is not None:
                 stop_tree(process, kill=True)
@@ -234,7 +234,7 @@ class AirflowInstance:
             raise
 
     def explain(self, dag_id: str, run_id: str) -> None:
-        """Print what is known of a run: its tasks' tries, what each failed or hanging one logged, and who said what."""
+        """Print the facts of a run: the tries of its tasks, and the logs of failed and hanging ones."""
         tasks = self.rest.tasks(dag_id, run_id)
         for task in tasks:
             about = {name: task[name] for name in ("state", "try_number", "start_date", "end_date", "pid")}

@@ -124,7 +124,7 @@ class E2eJob:
             return str(self.airflow.until(found, f"{self.dag_id} {run_id}: {task_id} in {states}"))
 
     def log(self, run_id: str, task_id: str, try_number: int | None = None, map_index: int = -1) -> str:
-        """Of the newest try, unless another is asked for: a loaded machine may lose one, and Airflow begins another."""
+        """Of the newest try, unless another is requested: a loaded machine may lose one, and Airflow begins another."""
         number = try_number or self.tries(run_id, task_id)
         return self.airflow.rest.log(self.dag_id, run_id, task_id, number, map_index)
 
@@ -152,7 +152,7 @@ class E2eJob:
         return psutil.Process(pid)
 
     def give_up(self, run_id: str) -> None:
-        """Mark a run as failed, as a person does who sees it hang: none of its tasks will run any more."""
+        """Mark a run as failed, as a person does who sees it hang: none of its tasks will run after that."""
         self.airflow.rest.ask("PATCH", f"/dags/{self.dag_id}/dagRuns/{run_id}", json={"state": "failed"})
 
     def clear(self, run_id: str, task_id: str) -> None:

@@ -66,7 +66,7 @@ class FormRun:
         (person or self.person).ask("PATCH", self._request(task_id), json=answered)
 
     def edit_plan(self, plan_task: str = "plan", **changed: Any) -> None:
-        """Change a plan on its way, as whoever may edit XComs can."""
+        """Change a plan in transit, as any user who may edit XComs can."""
         entry = f"/dags/{self.dag_id}/dagRuns/{self.run_id}/taskInstances/{plan_task}/xcomEntries/return_value"
         plan = self.airflow.rest.ask("GET", f"{entry}?deserialize=true")["value"]
         self.airflow.rest.ask("PATCH", entry, json={"value": plan | changed, "map_index": -1})

@@ -89,7 +89,7 @@ class HeldJobs:
     jobs: dict[Phase, E2eJob] = field(default_factory=dict)
 
     def add(self, name: str, more: str = "") -> E2eJob:
-        """Add a job whose state and table lie behind the proxy; each epoch drops the one before.
+        """Add a job with its state and table behind the proxy; each epoch drops the one before.
 
         Retries: a loaded machine makes a scheduler take the other for dead, and start a task once more, for nothing.
         """
@@ -122,7 +122,7 @@ class HeldJobs:
     def assert_peace(self, *jobs: E2eJob) -> None:
         """What has ended is started again, as a supervisor of machines does; then each job gets through by itself.
 
-        No task is left, whatever was asked is answered, and the next runs read what has landed since.
+        No task is left, every request is answered, and the next runs read what has landed since.
         """
         for job in jobs:
             with self.two.airflow.explained(job.dag_id, job.airflow.rest.runs(job.dag_id)[0]["dag_run_id"]):

@@ -93,8 +93,8 @@ class InProcessRun:
     """One run of a DAG, whose tasks are executed in this process.
 
     Attributes:
-        form: the DAG's presets, with the given values over them. skipped: tasks that must not run any more.
-        skip_reasons: by the id of each task that skipped itself, what it said.
+        form: the DAG's presets, with the given values over them. skipped: tasks that must no longer run.
+        skip_reasons: by the id of each task that skipped itself, its message.
         shown: what the approval shows to a person: subject and body.
     """
 
@@ -117,7 +117,7 @@ class InProcessRun:
         self._parked = parked.value.kwargs or {}
 
     def answer(self, name: str = "ann") -> None:
-        """The person who was asked says yes."""
+        """Approve, as the person who was asked."""
         event = {
             "chosen_options": ["Approve"],
             "params_input": {},

@@ -111,6 +111,6 @@ class TwoSchedulers:
         self.airflow.until(holds, what, timeout_s)
 
     def database_errors(self, name: str) -> int:
-        """How often a process has said that the database does not answer it."""
+        """How often a process has logged that the database does not respond."""
         log = self.airflow.stack.folder / "logs" / f"{name}.log"
         return log.read_text(errors="replace").count("OperationalError")

@@ -35,7 +35,7 @@ _EDIT = {
 
 @dataclass(frozen=True)
 class ShownJob:
-    """A job whose spec lies in Airflow's folder, and whose epochs are run here."""
+    """A job with its spec in Airflow's folder, whose epochs are run here."""
 
     folder: Path
     spec: Path
@@ -85,7 +85,7 @@ def shown_airflow(folder: Path, *services: str) -> Iterator[AirflowInstance]:
     """Run an Airflow that has the jobs, until the block ends.
 
     Args:
-        services: which of Airflow's processes run beside its server and the one that parses DAG files.
+        services: Airflow processes to run in addition to its server and its DAG processor.
     """
     instance = AirflowInstance(folder, services=("api-server", "dag-processor", *services))
     make_jobs(folder / "jobs", instance.config)

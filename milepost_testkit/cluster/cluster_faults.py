@@ -34,7 +34,7 @@ def kill_executor(machine: Machine) -> None:
 
 @contextmanager
 def executor_killed(_: Running, machine: Machine, hold: Hold) -> Iterator[None]:
-    """It ends at once, with all that it has."""
+    """It ends immediately, with everything that it holds."""
     kill_executor(machine)
     hold.release()
     yield
@@ -42,7 +42,7 @@ def executor_killed(_: Running, machine: Machine, hold: Hold) -> Iterator[None]:
 
 @contextmanager
 def executor_decommissioned(one: Running, machine: Machine, hold: Hold) -> Iterator[None]:
-    """It is told that it is to go: it ends what it does, and gives what it has to the others."""
+    """It is asked to shut down: it ends its work, and gives its data to the others."""
     gone = len(one.reasons())
     (executor,) = machine.executors
     executor.send_signal(signal.SIGPWR)
@@ -89,7 +89,7 @@ def strikes(one: Running, fault: Fault, phase: Matches) -> None:
 
 
 def shuffled_is_lost(one: Running, phase: Matches, *, files: int, skip: int = 0, needed: bool = True) -> None:
-    """All that an epoch has shuffled until a phase is gone; the epoch completes and the tables are right.
+    """All shuffle data up to a phase is lost; the epoch completes and the tables are right.
 
     Args:
         files: of an index, each beside its data, that there are then. skip: so many requests of the phase go before.
@@ -242,7 +242,7 @@ def killed_driver(one: Running, phase: Matches, *, python: bool, jvm: bool) -> N
 def lost_cluster(one: Running, phase: Matches) -> None:
     """kill -9 of a cluster's master and machines, and of the JVM that drives them; it is away for two runs.
 
-    Each run is told that Spark is lost, so that restarts go on; the one that finds it back is right.
+    Each run learns that Spark is lost, so that restarts continue; the one that finds it back is right.
     """
     hold = one.storage.hold(first(phase))
     epoch = one.begin()

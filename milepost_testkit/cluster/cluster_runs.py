@@ -149,7 +149,7 @@ class Running:
         return [one for one in whole if one["Event"] == event]
 
     def reasons(self) -> list[str]:
-        """Why executors have gone, so far."""
+        """Why executors have been lost so far."""
         return [gone["Removed Reason"] for gone in self.logged("ExecutorRemoved")]
 
     def copies(self) -> int:

@@ -72,9 +72,9 @@ def milepost_process(*words: str | Path, environment: Mapping[str, str] | None =
 
 
 def milepost_on_terminal(*words: str | Path, answer: str) -> tuple[int, str]:
-    """Run the command for somebody who sits at a terminal and answers its one question.
+    """Run the command on a terminal and answer its one question.
 
-    Returns: its exit code, and all that it told.
+    Returns: its exit code, and all its output.
     """
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "milepost", *map(str, words)]

@@ -143,7 +143,7 @@ class MortalProcesses:
     """Starts runs, each in a working directory and HOME of its own, and ends what they leave.
 
     Attributes:
-        folder: where those directories lie.
+        folder: location of those directories.
     """
 
     folder: Path

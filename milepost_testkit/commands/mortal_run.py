@@ -61,7 +61,7 @@ class WritePoint:
 
 @dataclass
 class Freeze:
-    """The write before which this process stops, until somebody wakes it.
+    """The write before which this process stops, until it is resumed.
 
     Attributes:
         told: file that says what it is. write: its number, from 0, among those whose store and key have a match.

@@ -31,7 +31,7 @@ START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 class FedJob(LandedJob):
-    """A job over a feed that lies in the job's own folder, and so moves with it."""
+    """A job over a feed in the job's own folder, so that it moves with the job."""
 
     def loaded(self) -> LoadedJob:
         return load_job(str(self.folder / "config" / f"{self.folder.name}.yaml"))

@@ -34,7 +34,7 @@ from scripts.processes import ROOT
 
 ARCHIVES = ROOT / "tests" / "compatibility"
 FIXTURE = "COMPATIBILITY_FIXTURE"
-"""Variable with the folder of all jobs. A user's module is loaded from its text, so it does not know where it lies."""
+"""Variable with the folder of all jobs. A user's module is loaded from its text, so it does not know its location."""
 
 ORACLE = "oracle.sql"
 LANDED_S = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp())

@@ -1,4 +1,4 @@
-"""A change feed of orders as a table of those that there are: rows come out of order, twice, and with deletes first.
+"""A change feed of orders as a table of the current ones: rows arrive out of order, twice, and with deletes first.
 
 Revenue per day follows it: an order's day is mostly the same; some move to days with few orders, which come and go.
 """

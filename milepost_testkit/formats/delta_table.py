@@ -128,7 +128,7 @@ class DeltaTableUnderTest:
         table.commit(TableMove(number, write_id(number), tuple(added), tuple(removed), schema))
 
     def race(self, racers: int) -> list[bool]:
-        """Have so many commit at once, on the table as it is now, each a file with its number as key.
+        """Commit concurrently this many times to the table as it is now, each a file with its number as key.
 
         Returns: of each whether it was the one, whose move has the number that follows its own.
         """
@@ -150,7 +150,7 @@ class DeltaTableUnderTest:
 
     @property
     def others(self) -> DeltaTable:
-        """The table as somebody else opens it."""
+        """The table as another writer opens it."""
         location = delta_location("others", self.store.config)
         return DeltaTable(location.uri, storage_options=location.options)
 

@@ -1,4 +1,4 @@
-"""A table format that calls back around what it is asked for: to hold a commit back, to fail it, to lose its answer."""
+"""A table format with hooks around its operations: to hold a commit back, to fail it, or to lose its response."""
 
 from __future__ import annotations
 

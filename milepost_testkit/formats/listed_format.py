@@ -1,4 +1,4 @@
-"""A table format of the tests' own that lists its live files, as open formats do, with other writers beside us.
+"""A table format for tests that lists its live files, as open formats do, and has other writers.
 
 Each commit is one object that is created only if absent: what it adds and removes, by whom. It exists to hold the rules
 that our own Parquet table never meets: foreign rows, compactions, changes of our rows, columns of a table's own.
@@ -50,7 +50,7 @@ class ListedTable:
         self.append({"claim": [owner.job, owner.identity, owner.sink], "mark": mark})
 
     def check_keys(self, pieces: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Nothing: rows of others lie in files of their own."""
+        """Do nothing: foreign rows are in files of their own."""
 
     def rows_fault(self, files: Sequence[StagedFile]) -> str | None:
         """Nothing: its rows are those of its files."""
@@ -75,7 +75,7 @@ class ListedTable:
         )
 
     def append(self, document: dict[str, Any]) -> None:
-        """Commit, if nobody did since this look. Raises CommitConflict."""
+        """Commit, unless another writer did since this snapshot. Raises CommitConflict."""
         self.store.create(f"{LOG}{self.version + 1:020d}.json", json.dumps(document).encode())
 
     def replay(self, document: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ class ListedFormat:
         """Nothing: its files hold whatever its columns do."""
 
     def probe(self) -> str:
-        """Nothing: looking at the table has asked all there is."""
+        """Do nothing: the snapshot of the table has read everything."""
         return ""
 
     def maintain(self, retention_ms: int) -> None:

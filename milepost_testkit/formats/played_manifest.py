@@ -108,7 +108,7 @@ class PlayedManifest:
         return self.head
 
     def completed_on_fork(self, sink: Sink, committable: Committable, base: Completed | None, fork: str) -> Completed:
-        """Complete the next checkpoint on a fork: the table hears nothing of it."""
+        """Complete the next checkpoint on a fork, without notifying the table."""
         left = None if base is None else base.contents
         sink.check_staged(committable)
         contents = self._contents(sink.name, left, sink.prepare_fork(committable, left))

@@ -18,6 +18,6 @@ def back_fill(
     progress: Callable[[str], None] | None = None,
     **request: Any,
 ) -> BackfillResult:
-    """Plan a backfill and carry the plan out at once, by a new session unless one is given."""
+    """Plan a backfill and carry it out immediately, in a new session unless one is given."""
     approved = master.backfills.plan(from_, **request).approved
     return master.backfills.run(session or Session.cli(), runner, approved, progress=progress)

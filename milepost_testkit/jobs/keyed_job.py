@@ -1,4 +1,4 @@
-"""A job over many keys in a bucket: an aggregate, and a class beside the spec; DuckDB computes what it must hold."""
+"""A job over many keys in a bucket: an aggregate, and a user's class; DuckDB computes the expected rows."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from milepost.protocol.records import Decision
 
 
 def roll_back(master: JobMaster, to: int | str, session: Session | None = None, **options: Any) -> RollbackResult:
-    """Plan a rollback and carry the plan out at once, by a new session unless one is given."""
+    """Plan a rollback and carry it out immediately, in a new session unless one is given."""
     return master.rollbacks.run(session or Session.cli(), master.rollbacks.plan(to).approved, **options)
 
 

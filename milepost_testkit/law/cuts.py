@@ -36,7 +36,7 @@ def hold_uncut(plane: Plane, cut: Checkpoint, asked: Mapping[int, Asked]) -> Ite
     """Repeat the lineage of a checkpoint in whole epochs and in a single one. Yield each equal result.
 
     Args:
-        cut: a checkpoint without rows in flight. asked: the request of each epoch.
+        cut: a checkpoint without rows in flight. asked: the trigger request of each epoch.
     Raises: Broken.
     """
     if _depends_on_arrival(plane.spec):

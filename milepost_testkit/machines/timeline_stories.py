@@ -26,7 +26,7 @@ from milepost_testkit.stores.stepped_processes import Process
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 PICKS = st.integers(0, 11)
 SCENE: dict[str, Any] = {"pick": PICKS, "sink": st.sampled_from(SINKS), "keys": KEYS}
-"""What a story is told with: it takes its choices from `pick`."""
+"""The context of a story, which makes its choices with `pick`."""
 
 NOTHING = (
     "nothing was read since",
@@ -34,9 +34,9 @@ NOTHING = (
     "ended the event time of a drained job",
     "it cannot start from",
 )
-"""What a person may be told of a backfill or a restore that is impossible."""
+"""Refusals of an impossible backfill or restore."""
 OTHER_RULE = "does not fit"
-"""What anybody may be told whose spec has another rule than the checkpoint that it came to."""
+"""Refusals if the spec has a different rule from its checkpoint."""
 
 
 class TimelineStories(CommandMachine):

@@ -18,7 +18,7 @@ from scripts.processes import ROOT, free_port
 REPOSITORY = ROOT
 LOOPBACK = "127.0.0.1,localhost,::1"
 _ENDS_WITHIN_S = 30.0
-"""How long a process is waited for after it was told to end."""
+"""How long to wait for a process after it was asked to end."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -52,7 +52,7 @@ def wait_until(ready: Callable[[], bool], *, seconds: float, what: str, process:
 
 
 def stop_tree(process: psutil.Popen, *, kill: bool = False) -> None:
-    """End a process that we started and its descendants: SIGTERM, then SIGKILL; with `kill`, SIGKILL at once."""
+    """End a process that we started and its descendants: SIGTERM, then SIGKILL; with `kill`, SIGKILL immediately."""
     try:
         tree = [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
@@ -68,7 +68,7 @@ def stop_tree(process: psutil.Popen, *, kill: bool = False) -> None:
 
 
 def working_below(folder: Path) -> list[psutil.Process]:
-    """What runs and has its working directory in a folder or below it, whoever started it and is its parent now."""
+    """Processes that have their working directory in a folder or below it, no matter what started them."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

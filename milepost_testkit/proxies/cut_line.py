@@ -13,14 +13,14 @@ _BYTES = 1 << 16
 
 
 class CutLine(Relay):
-    """Relays what is said, both ways, until one of the two ends it or the connection is cut."""
+    """Relays data both ways, until one of the two ends it or the connection is cut."""
 
     def __init__(self, upstream_port: int, address: str = LOOPBACK, port: int = 0) -> None:
         self._ends: dict[int, tuple[StreamWriter, StreamWriter]] = {}
         super().__init__(upstream_port, address, port)
 
     def cut(self, peers: Container[int]) -> int:
-        """Break the connections that come from these ports, as a network does that is gone; return how many."""
+        """Break the connections from these ports, as a lost network does; return how many."""
 
         async def broken() -> int:
             met = [self._ends[peer] for peer in self._ends if peer in peers]
@@ -41,7 +41,7 @@ class CutLine(Relay):
 
 
 async def _pass_on(said: StreamReader, to: StreamWriter) -> None:
-    """Pass on what one end says; when it has said all, the other one is told so."""
+    """Forward one end's data; at its end, close the other side."""
     with suppress(ConnectionError, CancelledError):
         while part := await said.read(_BYTES):
             to.write(part)

@@ -12,7 +12,7 @@ _BYTES = 1 << 16
 
 
 class Cut(Enum):
-    """What becomes of a COMMIT: it is lost; its answer is; or it reaches the server once the head is asked for."""
+    """Fate of a COMMIT: it is lost; its response is lost; or it reaches the server once the head is read."""
 
     LOSE_COMMIT = "the server never gets it"
     LOSE_ANSWER = "the client never hears of it"
@@ -48,7 +48,7 @@ class CuttingProxy:
         self._cut = cut
 
     def down_after_cut(self) -> None:
-        """Take no connection any more once a cut was made."""
+        """Accept no more connections after a cut."""
         self._goes_down = True
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""An HTTP forwarder before a real S3 server that records what is asked; it may drop headers, or reset after the reply.
+"""An HTTP proxy in front of a real S3 server that records requests; it may drop headers, or reset after the reply.
 
 The signed Host header is passed on unchanged.
 """

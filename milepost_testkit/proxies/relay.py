@@ -25,7 +25,7 @@ class Relay:
         self._upstream_port = upstream_port
         self._loop = asyncio.new_event_loop()
         self._relays = set[asyncio.Task[None] | None]()
-        """Those of asyncio's tasks that nobody holds are collected with their connections, while they wait."""
+        """References to asyncio's tasks, which are otherwise collected with their connections while they wait."""
         self._server = self._loop.run_until_complete(asyncio.start_server(self._connected, address, port))
         self.port = int(self._server.sockets[0].getsockname()[1])
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

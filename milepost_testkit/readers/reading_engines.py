@@ -57,7 +57,7 @@ def all_engines() -> tuple[str, ...]:
 
 
 class ReadingEngines:
-    """The processes, each started when it is first asked; any number of threads may ask."""
+    """The processes, each started on first use; any number of threads may use them."""
 
     def __init__(self) -> None:
         self._others = _Process()

@@ -104,7 +104,7 @@ def package_of_file(file: Path) -> str:
 
 
 def upward(imports: Iterable[Import]) -> list[Import]:
-    """Those of a package that does not lie below the importing one."""
+    """Imports of a package that is not below the importing one."""
     broken = []
     for imported in imports:
         if imported.root != PACKAGE:

@@ -13,7 +13,7 @@ from milepost_testkit.processes.processes import REPOSITORY
 
 PACKAGE = "milepost"
 FOLDER = "pipeline/milepost"
-"""The product: as Python imports it, and where it lies below the root."""
+"""The product: as Python imports it, and its location below the root."""
 
 TESTKIT = "milepost_testkit"
 HOUSES = {PACKAGE: FOLDER, TESTKIT: TESTKIT}

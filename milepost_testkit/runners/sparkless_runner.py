@@ -62,7 +62,7 @@ class SparklessRunner:
             is staged and uploaded.
         answers: what reaches the driver of what the subtasks answered.
         opener: opens the stores of the tasks. budget, clock: of each task.
-        seen: called with each item that an operator stage puts out, on its way to the output stage.
+        seen: called with each item that an operator stage emits, on its way to the output stage.
         sql: whether DuckDB evaluates SQL, where it means the same there as in Spark; else a job has none.
         stages: whether sinks are staged. node: folder of the node that every epoch runs on; None: a new one for each,
             which has nothing of the job in its cache.

@@ -40,7 +40,7 @@ class ConnectServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a client needs beside the address."""
+        """What a client needs in addition to the address."""
         return {"SPARK_CONNECT_AUTHENTICATE_TOKEN": self.stack.spark_token, "PYTHONPATH": self._path}
 
     @property

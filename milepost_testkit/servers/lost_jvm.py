@@ -17,7 +17,7 @@ Asked = Callable[[str], bool]
 
 @dataclass
 class Requests:
-    """What this process has asked of its JVM, and the request at which that dies.
+    """This process's requests to its JVM, and the request at which the JVM dies.
 
     Attributes:
         made: those of the main thread since the last kill. killed: JVMs.

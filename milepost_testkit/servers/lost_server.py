@@ -21,7 +21,7 @@ Asked = Callable[[str], bool]
 
 @dataclass
 class Calls:
-    """What this process has asked of a server, and the request before which that dies.
+    """This process's requests to a server, and the request before which the server dies.
 
     Attributes:
         made: names of the calls of the main thread since the last kill. deaths: how often it was killed.

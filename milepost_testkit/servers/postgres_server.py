@@ -136,7 +136,7 @@ class PostgresServer:
         wait_until(self._answers, seconds=240, what=f"Postgres at 127.0.0.1:{self.port}", process=self._process)
 
     def stop(self, *, kill: bool = False) -> None:
-        """End it at once; with `kill` as a crash."""
+        """End it immediately; with `kill` as a crash."""
         if self._process is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 self._process.send_signal(2)  # "fast": it ends its connections, and does not wait for them

@@ -206,10 +206,10 @@ class Seaweed(S3Server):
 
 
 class SeaweedTables(Seaweed):
-    """SeaweedFS with a catalog of Iceberg tables beside its S3 gateway.
+    """SeaweedFS with a catalog of Iceberg tables in addition to its S3 gateway.
 
     Attributes:
-        catalog_url: of Iceberg's REST protocol. bucket: of tables; each table lies in a folder of its namespace.
+        catalog_url: of Iceberg's REST protocol. bucket: of tables; each table is in a folder of its namespace.
         reader_key, reader_secret: an identity that may only read.
     """
 

@@ -19,10 +19,10 @@ class Registry:
 
     Attributes:
         schemas: by id, as the API returns them. versions: the same by subject and version.
-        serialized: what it returns of a schema's text if it is asked for `format=serialized`.
+        serialized: its form of a schema's text if a request has `format=serialized`.
         login: user and password; None: everybody may read.
         failure: status of all answers; None: it works.
-        asked: paths that were asked for.
+        asked: paths that were requested.
     """
 
     url: str = ""

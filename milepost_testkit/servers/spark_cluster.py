@@ -44,7 +44,7 @@ class Machine:
     """One process, with an address, and a home and folders that no other one has.
 
     Attributes:
-        spark: where Spark lies. more: variables beside those that all of them have.
+        spark: location of Spark. more: variables in addition to those that all processes have.
     """
 
     folder: Path
@@ -215,7 +215,7 @@ class SparkCluster:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Whether a process is gone, or was not yet asked after by its parent."""
+    """Whether a process has ended, even if its parent has not waited for it yet."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -255,7 +255,7 @@ def python_without_milepost(folder: Path) -> Path:
 
 
 def python_with(folder: Path, *libraries: Path) -> Path:
-    """Make a Python that imports from these folders, beside the standard library and nothing else."""
+    """Make a Python that imports from these folders and the standard library only."""
     venv.create(folder, with_pip=False, symlinks=True)
     (own,) = folder.glob("lib/python*/site-packages")
     (own / "libraries.pth").write_text("".join(f"{place}\n" for place in libraries), encoding="utf-8")

@@ -37,7 +37,7 @@ def stock_connect_server(
     """A server while the block runs.
 
     Args:
-        python: what its tasks run in. master: of its Spark. spark: where that lies. conf: settings beside those.
+        python: what its tasks run in. master: of its Spark. spark: location of Spark. conf: further settings.
     """
     (port,) = free_ports(1)
     token = secrets.token_urlsafe(32)

@@ -15,7 +15,7 @@ Step = dict[str, Any]
 
 
 def run_steps(job: Path, *steps: Step, recording: bool = False, **options: Any) -> CaseResult:
-    """Run one case of these steps over the job of a spec, from a file beside that."""
+    """Run one case of these steps over the job of a spec, from a file next to it."""
     file = job.parent / "case.yaml"
     document = {"milepost_test": 1, "job": job.name, **options, "cases": {"it": list(steps)}}
     file.write_text(yaml.safe_dump(document, sort_keys=False))

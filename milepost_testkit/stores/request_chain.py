@@ -46,7 +46,7 @@ class RequestChain:
     """Records the requests of this process while `recording`. They are sent as usual.
 
     Attributes:
-        step: set by whoever follows the steps.
+        step: set by the code that follows the steps.
     """
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ class Process:
 
     Attributes:
         result, error: how it ended. faults: that have struck it. writes: how many of its writes the store did.
-        insists: whether its command was told to take over.
+        insists: whether its command takes over.
     """
 
     def __init__(self, name: str, call: Callable[[], object], insists: bool = False) -> None:

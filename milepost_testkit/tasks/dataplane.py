@@ -115,7 +115,7 @@ def input_schema(uid: str) -> pa.Schema:
 
 @dataclass
 class KeepingSink:
-    """The first half of a sink: keeps what it is asked to stage."""
+    """The first half of a sink: collects what it is asked to stage."""
 
     name: str
     staged: list[pa.Table]

@@ -151,7 +151,7 @@ class InputGate:
             self.drain()
 
     def deliver(self, channel: int, *payloads: Payload) -> None:
-        """Put payloads before the handler at once, whether or not the channel is blocked."""
+        """Deliver payloads to the handler immediately, whether or not the channel is blocked."""
         for payload in payloads:
             self._deliver(_Item(0, channel, 0, payload))
 

@@ -51,7 +51,7 @@ def stored(name: str = "channel/a.arrow", size: int = 99) -> ObjectHandle:
 
 @dataclass
 class SpillFile:
-    """What the writer of a Spark task asked for: files to write, and buffers it holds no more."""
+    """Requests of the writer of a Spark task: files to write, and buffers that it no longer holds."""
 
     writer: ChannelStateWriter
     to_write: list[WriteFile] = field(default_factory=list)
@@ -68,7 +68,7 @@ class SpillFile:
                 raise command.error
 
     def store(self, file: ObjectHandle | None = None) -> None:
-        """End the oldest write that was asked for."""
+        """End the oldest requested write."""
         self.execute(self.writer.written(self.to_write.pop(0).checkpoint_id, file or stored()))
 
 
@@ -77,7 +77,7 @@ class SubtaskDriver:
 
     Attributes:
         said: every command that was not handled here, in order: barriers, markers, answers, notifications, discards.
-        in_flight: what lies before the barriers of its input channels.
+        in_flight: data before the barriers of its input channels.
         freeze_error: what the synchronous part fails with, if it does.
     """
 

@@ -30,7 +30,7 @@ class TaskDriver(SubtaskDriver):
         self.execute(self.life.notify_aborted(CheckpointId(checkpoint_id), CheckpointId(latest_completed)))
 
     def told(self, what: Notification) -> list[int]:
-        """Which checkpoints the operators were told this of, in order."""
+        """Checkpoints that the operators were notified of, in order."""
         said = [command for command in self.said if isinstance(command, NotifyOperators)]
         return [int(command.checkpoint_id) for command in said if command.what is what]
 
@@ -38,7 +38,7 @@ class TaskDriver(SubtaskDriver):
         return [command for command in self.order if isinstance(command, AcknowledgeCheckpoint)]
 
     def follow(self, gate: InputGate, *, finished: bool = False) -> None:
-        """Do what the barrier handler of this subtask has asked for since the last call."""
+        """Carry out the requests of this subtask's barrier handler since the last call."""
         self.in_flight = [data(item.size_bytes, item.name) for item in gate.recorded]
         for command in gate.commands:
             if isinstance(command, InitInputs):

@@ -76,7 +76,7 @@ class Tourist:
     def framed(self) -> Iterator[Seen]:
         """Yield what pages of Airflow show in a frame, in the theme that is chosen there.
 
-        Errors of Airflow's own page around it are not ours, so none are told.
+        Errors of Airflow's own page around it are not ours, so they are not reported.
         """
         width = self._tour.widths[0]
         for theme in self._tour.themes:

@@ -1,4 +1,4 @@
-"""Visits are what a browser is told to look at, and what it saw; plain data, which both processes know.
+"""Visits: what a browser is to look at, and what it saw, as plain data for both processes.
 
 Imports nothing but the standard library: the process in `.venv-browser` has no Milepost.
 """
@@ -55,7 +55,7 @@ class Seen:
     """A page as it was seen once.
 
     Attributes:
-        address: below Airflow's. theme, width: as asked for. dark: whether the page itself took the dark for the theme.
+        address: below Airflow's. theme, width: as requested. dark: whether the page itself uses a dark theme.
         overflow: by how many pixels it is wider than the window. cut: tables and pictures that scroll sideways.
         complaints: errors of the console, of scripts and of requests.
         fields: of each form field its name and value.

@@ -29,7 +29,7 @@ which order they are written, and what may go when.
 
 
 def stored_page() -> str:
-    """Return where each stored object lies, and the formats by name."""
+    """Return the location of each stored object, and the formats by name."""
     rows = sorted((f"`{name}`", what) for name, what in stored_formats())
     return "\n".join([
         "# What is stored\n",

@@ -34,7 +34,7 @@ class Mutation:
 
 
 class MutableModule:
-    """A module and all its mutations, in a fixed order; each is written out when it is asked for."""
+    """A module and all its mutations, in a fixed order; each is rendered on demand."""
 
     def __init__(self, source: str) -> None:
         self.source = source

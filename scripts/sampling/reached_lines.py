@@ -63,7 +63,7 @@ def _lines(data: coverage.CoverageData, file: str) -> dict[int, list[str]]:
 
 
 def measure(root: Path, folder: Path, jobs: int) -> Reach:
-    """Run every group that was not run for these sources and tests yet; results lie in `folder`.
+    """Run every group that was not run for these sources and tests yet; results are in `folder`.
 
     Raises: RuntimeError: tests fail without any mutant.
     """

@@ -113,7 +113,7 @@ class Judge:
         self._copies.close()
 
     def judge(self, file: str, mutation: Mutation) -> Verdict:
-        """Return what becomes of a mutant; a survivor is asked again when a test has changed, any other one never."""
+        """Return the outcome of a mutant; a survivor is retried when a test has changed, any other one never."""
         digest = hashlib.sha256(f"{file}\0{mutation.source}".encode()).hexdigest()
         kept = self._verdicts / f"{digest}.json"
         if kept.exists():

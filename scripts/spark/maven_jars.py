@@ -55,7 +55,7 @@ class Jar:
         return f"{repository}/{folder}/{self.artifact}-{self.version}.pom"
 
     def as_dependency(self) -> str:
-        """Return it as Ivy is asked for it: the jar alone, not what it needs, nor its sources."""
+        """Return its coordinates for Ivy: the jar alone, without dependencies or sources."""
         return (
             f"<dependency org={quoteattr(self.group)} name={quoteattr(self.artifact)} rev={quoteattr(self.version)} "
             f'transitive="false"><artifact name={quoteattr(self.artifact)} type="jar" ext="jar"/></dependency>'

@@ -39,7 +39,7 @@ def spark_with_tables(
     """Start a session in this process: Delta by path and in `spark_catalog`, Iceberg by path and in the catalogs.
 
     Args:
-        cores: how many tasks run at once. catalogs: Iceberg's, by name; see `sqlite_catalog`.
+        cores: number of concurrent tasks. catalogs: Iceberg's, by name; see `sqlite_catalog`.
         settings: Spark's, over what is set here.
     """
     from pyspark.sql import SparkSession

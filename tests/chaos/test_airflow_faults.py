@@ -48,9 +48,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory, ministack: Ministack) -> Iter
 
 
 def test_a_task_that_is_killed_in_any_phase_is_tried_again(jobs: HeldJobs) -> None:
-    """I3, I10: of every second task its worker is killed as well, so that nobody tells Airflow that it is gone.
+    """I3, I10: the worker of every second task is killed as well, so that nothing reports its end to Airflow.
 
-    One worker is not killed but told to stop, as by a machine that is drained: it tells its task.
+    One worker is not killed but asked to shut down, as on a machine that is drained: it notifies its task.
     """
     held = jobs.hold(*Phase)
     for number, epoch in enumerate(held):
@@ -117,7 +117,7 @@ def test_tasks_that_end_while_the_database_is_gone_are_made_up_for_when_it_is_ba
 
 
 def test_two_schedulers_make_one_epoch_of_each_object_however_often_runs_are_triggered(jobs: HeldJobs) -> None:
-    """Rules 1 and 4: beside the schedule, runs are triggered twice at one moment, at once, by several people."""
+    """Rules 1 and 4: alongside the schedule, several people trigger runs at the same moment."""
     job = jobs.add("twice", EVERY_MINUTE)
     land_next(job)
     land_next(job)
@@ -173,7 +173,7 @@ def test_tasks_that_are_cleared_at_random_lose_and_double_nothing(jobs: HeldJobs
 
 
 def _end_well(jobs: HeldJobs, held: list[HeldEpoch]) -> None:
-    """The held writes arrive, late as they are; nobody does anything but start again what has ended; all is well."""
+    """The held writes arrive late. Nothing is done except restarting ended processes, and all is well."""
     for epoch in held:
         with suppress(TimeoutError):
             epoch.write.release()

@@ -1,6 +1,6 @@
 """A Python worker that is frozen outlives its driver, is woken behind another run's epoch, and writes: nothing changes.
 
-As when a cluster's machine was suspended: what it then does is a zombie's, below a token that nobody asks about.
+As when a cluster's machine was suspended: it then acts as a zombie, below a token that nothing refers to.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def completed(*, published: int, confirmed: int, adopted: bool | None = None) ->
 
 
 def subsumed(chain: KillChain) -> None:
-    """Publish before delete: what was dropped is listed, and not one object of it is gone."""
+    """Publish before delete: dropped objects are listed, and none of them is deleted."""
     dropped = chain.job.master().reports.list_checkpoints("subsumed")
     assert dropped and len(chain.state.checkpoints) == 2
     for item in dropped:
@@ -177,7 +177,7 @@ def list_not_named(chain: KillChain) -> None:
 
 
 def folded(chain: KillChain) -> None:
-    """What the fold replaced is not named any more, and still there."""
+    """Objects that the fold replaced are no longer referenced, but still exist."""
     list_not_named(chain)
     (event, *_) = (one.event for one in chain.context.log.entries() if isinstance(one, LogEntry))
     assert isinstance(event, GarbageFolded) and event.garbage_list in chain.state.garbage_lists

@@ -1,4 +1,4 @@
-"""The JVM of a driver dies alone, as the kernel ends it for its memory: what is told is typed, and the job goes on."""
+"""The JVM of a driver dies alone, as when the kernel kills it for memory: the error is typed, and the job continues."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MOMENTS = 12
 
 @dataclass
 class Driver:
-    """A process that runs one epoch after another, and looks at what of its JVM's death is told."""
+    """A process that runs one epoch after another, and reports the death of its JVM."""
 
     job: FlightsJob
     requests: Requests
     runner: SparkEpochRunner
 
     def run(self) -> str:
-        """Return how an epoch ended. Raises what is no error of Spark's being gone."""
+        """Return how an epoch ended. Raises every error other than the loss of Spark."""
         try:
             report = JobMaster(self.job.load()).epochs.run(Session.cli(), self.runner)
         except SparkLost as lost:

@@ -1,4 +1,4 @@
-"""A Spark Connect server is killed before a request: what is told is typed, and the job goes on once it is back."""
+"""A Spark Connect server is killed before a request: the error is typed, and the job continues once it is back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Client:
         self.job.land([self.days])
 
     def run(self) -> str:
-        """Return how an epoch ended, or what was told of a server that has gone. Raises anything else."""
+        """Return how an epoch ended, or the error of a lost server. Raises anything else."""
         try:
             report = JobMaster(self.job.load()).epochs.run(Session.cli(), self.runner)
         except SparkLost as lost:

@@ -18,7 +18,7 @@ TABLES = {1: {"AA": (1, 1)}, 2: {"AA": (2, 21), "UA": (1, 300)}, 3: {"AA": (2, 2
 
 
 def epoch(job: E2eJob) -> None:
-    """One epoch beside Airflow, without Spark."""
+    """One epoch outside Airflow, without Spark."""
     job.master.epochs.run(Session.cli(), SparklessRunner())
 
 

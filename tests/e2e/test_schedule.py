@@ -200,7 +200,7 @@ def test_a_scheduled_run_is_an_epoch_and_a_native_backfill_behind_it_is_harmless
 def test_a_native_backfill_of_several_runs_at_once_takes_nothing_twice_and_loses_nothing(
     airflow: AirflowInstance,
 ) -> None:
-    """Rules 2 and 4: three runs at once, in reverse order, of hours that no checkpoint covers.
+    """Rules 2 and 4: three concurrent runs, in reverse order, of hours that no checkpoint covers.
 
     Whoever comes second finds the lease held and is skipped, or comes later and finds its hour covered.
     """

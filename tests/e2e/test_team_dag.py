@@ -35,7 +35,7 @@ with DAG("ours", schedule=None, default_args={{"owner": "team"}}):
 
 @pytest.mark.deep
 def test_a_team_s_own_dag_file_has_its_jobs_and_an_epoch_among_its_tasks(airflow: AirflowInstance) -> None:
-    """Nothing of it lies where Milepost's clone has its specs: the page finds each job by its DAG."""
+    """None of it is where Milepost's clone has its specs: the page finds each job by its DAG."""
     table = airflow.folder / "jobs" / "among_tasks" / "lake"
     among_tasks = airflow.spec("among_tasks")
     of_team = airflow.spec("of_team") + f"schedule: {{asset: file://{table}}}\n"

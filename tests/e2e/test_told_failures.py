@@ -1,4 +1,4 @@
-"""A failed run is told by a notifier of Airflow's own, in a real Airflow: from its DAG processor, with a Connection."""
+"""A notifier of Airflow's own reports a failed run, in a real Airflow: from its DAG processor, with a Connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two leaders, their zombies and a person, on the real coordinator, log, store and sinks, beside a plain model.
+"""Two leaders, their zombies and a person, on the real coordinator, log, store and sinks, against a plain model.
 
 Commands run as processes that stop before any store call, crash there, lose a reply, or leave a write on its way while
 others go on. The model (`milepost_testkit.models.protocol.plain_model`) sees only what reached the stores, and judges
@@ -47,7 +47,7 @@ REPEATED = ("next task", "next task", "run_epoch", "complete", "subsume", "abort
 COMMANDS = st.sampled_from([*PEOPLE, *REPEATED])
 TASKS = ("trigger", "run_epoch", "validate", "complete", *(f"notify {sink}" for sink in SINKS), "subsume")
 ALIVE = 4
-"""How many processes there are at once."""
+"""Number of concurrent processes."""
 
 
 class Protocol(CommandMachine):

@@ -142,7 +142,7 @@ class Timelines(TimelineStories):
     @precondition(lambda self: len(self.world.processes) < ALIVE)
     @rule(story=STORIES, **SCENE)
     def a_story_again(self, story: str, pick: int, sink: str, keys: list[int]) -> None:
-        """Amid whoever stands still."""
+        """While other processes are suspended."""
         getattr(self, story)(pick=pick, sink=sink, keys=keys)
 
     @precondition(lambda self: len(self.world.processes) < ALIVE)

@@ -1,4 +1,4 @@
-"""What Milepost asks for is said once, in ranges; the environment of a clone is one point of them."""
+"""Milepost's requirements are declared once, as ranges; the environment of a clone is one point of them."""
 
 from __future__ import annotations
 

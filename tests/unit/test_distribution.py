@@ -73,7 +73,7 @@ def metadata_of(wheel: Path) -> Message:
 
 
 def of_product() -> set[str]:
-    """Every file below the package that is not made by running it, and pytest's plugin beside it."""
+    """Every file below the package that is not made by running it, and pytest's plugin."""
     found = (path.relative_to(REPOSITORY / FOLDER) for path in (REPOSITORY / FOLDER).rglob("*") if path.is_file())
     package = {f"milepost/{path.as_posix()}" for path in found if "__pycache__" not in path.parts}
     return package | {"milepost_pytest.py"}

@@ -1,4 +1,4 @@
-"""The documentation follows the code: what can be generated is, and the site is whole and asks nobody else."""
+"""The documentation follows the code: what can be generated is, and the site is complete and self-contained."""
 
 from __future__ import annotations
 

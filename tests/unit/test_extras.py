@@ -130,7 +130,7 @@ def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggere
 def test_init_writes_a_job_that_runs_with_what_is_installed(
     without_extras: list[Path], without_quality: list[Path], tmp_path: Path
 ) -> None:
-    """What it would miss is named at once, by the line that installs it: not by the refusal of its first run."""
+    """A missing library is reported first, with the line that installs it: not by the refusal of its first run."""
     for name, path, missing in (
         ("bare", without_extras, ["spark", "quality", "delta"]),
         ("plain", without_quality, ["quality"]),

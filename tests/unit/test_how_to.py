@@ -42,7 +42,7 @@ def dags_of(folder: Path, code: str) -> dict[str, DAG]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a DAG file, with a job beside it."""
+    """The folder of a DAG file, with a job next to it."""
     job = SparklessJob.create(tmp_path / "job")
     (tmp_path / "jobs").mkdir()
     text = (job.folder / "config" / "small.yaml").read_text()

@@ -1,4 +1,4 @@
-"""What is imported of this repository is there: who moves a module and leaves an importer behind is told at once."""
+"""Every import of this repository resolves: a module that is moved without an importer fails here first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.imports import files
 
 ROOTS = {"milepost": "pipeline", "tests": ".", "milepost_testkit": ".", "scripts": ".", "bench": "."}
-"""What lies in this repository -> the folder that it is imported from."""
+"""Name at the top of this repository -> the folder that it is imported from."""
 
 EVERYTHING = "*"
 """A module that imports this may have any name."""

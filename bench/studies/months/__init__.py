@@ -1,1 +1,1 @@
-"""Months of a small job: its epochs by the thousand, beside other jobs, and over many small objects."""
+"""Months of a small job: thousands of epochs, next to other jobs, and over many small objects."""

@@ -75,7 +75,7 @@ def _body(number: int) -> bytes:
 
 
 def _run(spec: Path, server: Seaweed, proxy: DelayingProxy, folder: Path) -> dict[str, Any]:
-    """Run `milepost run` once; what it used, and what it asked of the bucket."""
+    """Run `milepost run` once; return its resource usage and its requests to the bucket."""
     environment = os.environ | server.environment() | {"PYTHONPATH": PYTHON_PATH, _ENDPOINT: proxy.endpoint_url}
     environment |= {"MILEPOST_CACHE_DIR": str(folder / "cache")}
     before, log = len(proxy.answered), folder / "printed.txt"

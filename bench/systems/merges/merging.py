@@ -59,7 +59,7 @@ def merge_sql(workload: Workload, table: str, rows: str) -> str:
 
 
 class TableVolumes:
-    """What lies in a table's folder, and what of it is new since the last look."""
+    """Contents of a table's folder, and which of them are new since the last scan."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders

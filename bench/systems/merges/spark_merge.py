@@ -98,5 +98,5 @@ def _open_spark(workload: Workload, folders: Folders) -> Any:
 
 
 def _library(format: str) -> str:
-    """Name and version of a format's jar, which lies in the environment that this runs in."""
+    """Name and version of a format's jar, which is in the environment that this runs in."""
     return next(file.stem for file in Path(sys.prefix, "jars").glob(f"{format}-spark*.jar"))

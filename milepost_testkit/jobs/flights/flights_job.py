@@ -26,7 +26,7 @@ FLIGHTS_SPEC = REPOSITORY / "config" / "flights.yaml"
 
 
 def local_spec(text: str, table_format: str = "parquet") -> str:
-    """The flights spec with its buckets as folders beside `config/`.
+    """The flights spec with folders next to `config/` in place of its buckets.
 
     Its tables are Parquet, because a test breaks what is written through an object store; `delta` is what is shipped.
     """

@@ -96,7 +96,7 @@ class OpenFlights:
         self._note(sink, rows)
 
     def append_by_spark(self, sink: str, rows: pa.Table, engines: ReadingEngines) -> None:
-        """Add one row as somebody does by hand; its values are text, numbers and times."""
+        """Add one row as an external writer; its values are text, numbers and times."""
         (row,) = rows.to_pylist()
         values = ", ".join(map(_literal, row.values()))
         place, name = self._in_sql(sink)
@@ -128,7 +128,7 @@ class OpenFlights:
             DeltaTable(place).delete(f"carrier = '{carrier}'")
 
     def delete_by_spark(self, sink: str, carrier: str, engines: ReadingEngines) -> None:
-        """Delete the rows of a carrier as somebody does by hand."""
+        """Delete the rows of a carrier as an external writer."""
         place, name = self._in_sql(sink)
         engines.run_on_spark(f"DELETE FROM {name} WHERE carrier = '{carrier}'", place)
 

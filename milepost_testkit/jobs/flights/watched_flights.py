@@ -66,7 +66,7 @@ def begun(
 
 
 def hour_of(day: int, departures: int) -> pa.Table:
-    """A row of table `hourly` that somebody else adds."""
+    """A row of table `hourly` that an external writer adds."""
     start = datetime(2013, 12, day, tzinfo=UTC)
     row = {
         "origin": "FOREIGN",

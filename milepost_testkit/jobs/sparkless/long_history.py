@@ -54,6 +54,6 @@ def _older(state: ManifestState, checkpoints: int) -> Iterator[CompletedCheckpoi
 
 
 def _entry(state: ManifestState, checkpoint: CompletedCheckpoint) -> LogEntry:
-    """Return what tells of a completion; its state is that of long ago, which nobody who reads events makes."""
+    """Return the event of a completion. Its state is outdated, which no reader of events uses."""
     event = CheckpointCompleted(checkpoint.completed_time_ms, checkpoint, None)
     return LogEntry(checkpoint.version, "prolonged", event, replace(state, version=checkpoint.version))

@@ -59,7 +59,7 @@ class MigratingJob(CountedJob):
                 assert_same_rows(read, expected[sink], f"{sink} by {engine}")
 
     def assert_whole(self) -> None:
-        """All that is retained can be read, nothing is missing, and nothing of it counts as somebody else's."""
+        """Everything retained can be read, nothing is missing, and nothing counts as foreign."""
         self.assert_tables_equal_the_oracle()
         assert (verified := self.master.reports.verify(None, deep=True)).unasked == verified.discarded == ()
         report = self.master.reports.fsck()

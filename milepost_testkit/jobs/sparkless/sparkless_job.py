@@ -188,6 +188,6 @@ class SparklessJob:
         return int(completed.checkpoint_id)
 
     def staged_files(self, checkpoint_id: int) -> list[str]:
-        """What lies below the checkpoint's directory of the sink, as ``t<token>/<file>``."""
+        """Files below the checkpoint's directory of the sink, as ``t<token>/<file>``."""
         root = self.folder / "lake" / "table" / DATA / f"chk-{checkpoint_id:020d}"
         return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())

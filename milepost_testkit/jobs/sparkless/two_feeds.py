@@ -28,7 +28,7 @@ class TwoFeeds:
     """The job in a folder; a test moves its clock on.
 
     Attributes:
-        column: of a row's number, beside its time `at`. new_runner: of each epoch's data plane. rows: all that landed.
+        column: of a row's number, next to its time `at`. new_runner: of each epoch's data plane. rows: all that landed.
     """
 
     folder: Path

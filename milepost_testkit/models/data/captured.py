@@ -10,7 +10,7 @@ import pyarrow as pa
 from milepost.epoch.plan import EpochPlan
 
 EPOCH, STAMP, ORDER = "__epoch", "__stamp", "__order"
-"""Columns beside a node's own: number of the epoch, lateness stamp (us; null: none) and order of arrival."""
+"""Columns in addition to a node's own: number of the epoch, lateness stamp (us; null: none) and order of arrival."""
 
 
 @dataclass(frozen=True)

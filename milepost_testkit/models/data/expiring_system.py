@@ -1,4 +1,4 @@
-"""An external system that forgets what was acknowledged: a lander that acknowledges too early loses rows for ever.
+"""An external system that forgets acknowledged rows: a lander that acknowledges too early loses rows permanently.
 
 It can also go back. The rows that follow then are others: row 7 of the first life is 7, that of the second 1,000,007.
 """
@@ -27,7 +27,7 @@ OnCall = Callable[[str], None]
 
 @dataclass
 class ExpiringSystem:
-    """Rows 0, 1, 2, … of which those below `earliest` cannot be read any more.
+    """Rows 0, 1, 2, … of which those below `earliest` can no longer be read.
 
     Attributes:
         produced: rows that exist so far. acknowledged, expired: rows below it are deleted.

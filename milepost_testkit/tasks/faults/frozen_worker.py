@@ -1,4 +1,4 @@
-"""A Python worker of Spark that stops itself right before a write, until somebody wakes it: a zombie writer."""
+"""A Python worker of Spark that stops itself right before a write, until it is resumed: a zombie writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Freezes:
     """Does what a task does; of all workers the first that is about to write a matching object stops.
 
     Attributes:
-        match: regular expression, of the object's place. told: file that then says who stopped, and before what.
+        match: regular expression of the object's key. told: file that then records the worker and the write.
     """
 
     task: Callable[[Batches], Batches]

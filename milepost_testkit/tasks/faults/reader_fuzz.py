@@ -37,7 +37,7 @@ from milepost.storage.local.store import LocalStore
 from scripts.processes import PYTHON_PATH
 
 MEMORY_BYTES = 768 << 20
-"""What one process may map for one object, beside what it has when it begins: more is an untyped error."""
+"""Address space that one process may map for one object, beyond its initial size: more is an untyped error."""
 
 HANGS_S = 120
 

@@ -61,7 +61,7 @@ class KillOnce:
     """kill -9 of the worker: before the rows of this kind leave the first subtask that has some; once, by a marker.
 
     Attributes:
-        kind: of the exchange's rows (`buffer`, `barrier`, `ack`), or None for whatever the part puts out first.
+        kind: of the exchange's rows (`buffer`, `barrier`, `ack`), or None for whatever the part emits first.
     """
 
     level: int
@@ -84,7 +84,7 @@ class KillOnce:
 
 @dataclass
 class KillFirst:
-    """kill -9 of every worker that begins a stage of this level, so many times in all; the markers lie in `folder`."""
+    """kill -9 of every worker that begins a stage of this level, up to this many times; the markers are in `folder`."""
 
     level: int
     times: int
@@ -102,7 +102,7 @@ class KillExecutor:
     """kill -9 of the executor that runs subtask 1 of a level, with what it had shuffled, once subtask 0 has ended.
 
     Attributes:
-        folder: where the markers of both moments lie.
+        folder: location of the markers of both moments.
     """
 
     level: int

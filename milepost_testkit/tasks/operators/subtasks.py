@@ -126,7 +126,7 @@ class OperatorRun:
 
 
 def cut(rows: pa.Table, cuts: Sequence[int]) -> list[pa.Table]:
-    """The rows in order, cut at the positions that lie within them."""
+    """The rows in order, cut at the positions that are within them."""
     bounds = [0, *(position for position in cuts if position < rows.num_rows), rows.num_rows]
     return [rows.slice(start, end - start) for start, end in itertools.pairwise(bounds)]
 

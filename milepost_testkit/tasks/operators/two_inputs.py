@@ -55,7 +55,7 @@ class TwoInputRun:
         firing_us: int | None = None,
         parallelism: int = 1,
     ) -> tuple[pa.Table, list[list[pa.Table]]]:
-        """Run one epoch over (position, rows); return what comes out, and the late rows of each side.
+        """Run one epoch over (position, rows); return the emitted rows, and the late rows of each side.
 
         `changes` are those of the epoch, if the operator emits its rows so.
         """

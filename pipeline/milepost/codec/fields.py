@@ -1,4 +1,4 @@
-"""Field types of stored records: a Python type, and what its values must satisfy.
+"""Field types of stored records: a Python type and the validators of its values.
 
 A record declares a field as ``size: Count``. The codec reads the type, then calls each validator in its annotation.
 Rules about several fields are in the record's own `check`.
@@ -16,7 +16,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """The stored form of a field whose values have no JSON form. Applies to a whole field, not to a part of it.
+    """The stored form of a field that has no JSON representation. Applies to the whole field, not to parts of it.
 
     Attributes:
         kind: type of the stored form, as a record would declare it.
@@ -38,7 +38,7 @@ class StoredName:
 class TaggedRecord:
     """Base of records that are stored with their class name under ``type``, so that a union of them can be read.
 
-    A class is not renamed, because its name is in stored objects.
+    Never rename such a class: its name is in stored objects.
     """
 
     __slots__ = ()
@@ -47,12 +47,12 @@ class TaggedRecord:
 T = TypeVar("T")
 
 OMIT_NONE = "if known"
-"""Mark of a field that is omitted if it is None, in documents that are never read back."""
+"""Marks a field that is omitted when it is None, in documents that are never read back."""
 
 OmitNone: TypeAlias = Annotated[T | None, OMIT_NONE]
 
 AS_IS = "as is"
-"""Mark of a field that already holds JSON: it is written unexamined."""
+"""Marks a field that already holds JSON and is written unchecked."""
 
 
 def int_keys(kind: Any) -> StoredAs:
@@ -67,22 +67,22 @@ def _text_keys(values: Mapping[int, Any]) -> dict[str, Any]:
 def _number_keys(values: Mapping[str, Any]) -> dict[int, Any]:
     numbers = {int(text): value for text, value in values.items()}
     if _text_keys(numbers).keys() != values.keys():
-        raise ValueError(f"expected each number written in one way, got {sorted(values)}")
+        raise ValueError(f"expected each number in its canonical form, got {sorted(values)}")
     return numbers
 
 
 def sha256_fault(digest: str) -> str | None:
-    """Return why a text is no SHA-256 in lower-case hexadecimal digits, or None."""
+    """Return why a text is not a SHA-256 in lower-case hexadecimal, or None."""
     return None if _SHA256.fullmatch(digest) else f"expected 64 hexadecimal digits, got {digest[:80]!r}"
 
 
 def count_fault(number: float) -> str | None:
-    """Return why a number cannot count or measure something, or None."""
+    """Return why a number cannot be a count or an amount, or None."""
     return None if number >= 0 else f"expected at least 0, got {number}"
 
 
 def text_fault(text: str) -> str | None:
-    """Return the problem of an empty text; None if it is not empty."""
+    """Return why a text is invalid, which only an empty text is, or None."""
     return None if text else "expected text that is not empty"
 
 

@@ -25,7 +25,7 @@ from milepost.quality.verdict import SAMPLED, ExpectationResult, Verdict, Verdic
 
 _RANGE = ("min_value", "max_value", "strict_min", "strict_max")
 _RANGED = "expect_column_max_to_be_between"
-"""Evaluated on a single number, such as a proportion or a row count: every expectation has the same range rules."""
+"""Evaluated on a single number, such as a proportion or a row count: all range expectations have the same rules."""
 
 Judgement = tuple[ExpectationResult, Evidence]
 
@@ -48,7 +48,7 @@ def decide_verdict(
         library_expectations = build_expectations(suite)
         for number, how in hows.items():
             if how is not Combination.ALL:
-                metrics = part.metrics.get(number, ExpectationMetrics(exception="was not asked of any rows"))
+                metrics = part.metrics.get(number, ExpectationMetrics(exception="was not evaluated on any rows"))
                 mostly = float(getattr(library_expectations[number], "mostly", 1))
                 judgements[number] = _judge_metrics(suite.expectations[number], how, metrics, mostly, part, schema)
     results = tuple(judgements[number][0] for number in hows)
@@ -58,7 +58,7 @@ def decide_verdict(
 def _judge_sample(
     suite: QualitySpec, numbers: list[int], part: PartialResult, key: tuple[str, ...]
 ) -> dict[int, Judgement]:
-    """Judge expectations that need all rows together on the sample. Without a sample they are not met."""
+    """Evaluate, on the sample, expectations that need all rows at the same time. Without a sample they fail."""
     if not numbers:
         return {}
     expectations = [suite.expectations[number] for number in numbers]
@@ -107,7 +107,7 @@ def _judge_metrics(
 
 
 def judge_counts(metrics: ExpectationMetrics, mostly: float) -> tuple[bool, dict[str, int | float]]:
-    """Apply the library's rule to counts of rows.
+    """Apply the library's rule for `mostly` to counts of rows.
 
     Of 10 elements, 2 missing and 1 refused: 8 are considered, and the accepted share is 7/8. It meets `mostly` 0.85.
     """
@@ -126,7 +126,7 @@ def judge_counts(metrics: ExpectationMetrics, mostly: float) -> tuple[bool, dict
 def _equivalent_check(
     expectation: Expectation, how: Combination, metrics: ExpectationMetrics, schema: pa.Schema
 ) -> tuple[Any, pa.Table]:
-    """Return an expectation and a small table for which the library's answer is that for all rows."""
+    """Return an expectation and a small table for which the library answers as it would for all rows."""
     arguments = {k: v for k, v in expectation.arguments.items() if k not in ("row_condition", "condition_parser")}
     same, column = build_expectation(expectation.type, arguments, 0), str(arguments.get("column"))
     if how is Combination.COLUMNS:

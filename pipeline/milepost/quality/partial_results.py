@@ -77,9 +77,9 @@ class ExpectationMetrics:
         elements, missing, refused: numbers of rows. missing: None if the expectation does not count them.
         total: a sum, a row count or a number of distinct values.
         present: number of values that are not missing.
-        values: distinct values, or least and greatest ones, as one column.
-        rows: some of the refused rows, in the form shown to a person.
-        exception: one line, if it raised.
+        values: distinct values, or the minimum and maximum, as one column.
+        rows: some of the refused rows, formatted for display.
+        exception: its error in one line; None if it raised none.
     """
 
     counted: bool = False
@@ -94,7 +94,7 @@ class ExpectationMetrics:
     exception: str | None = None
 
     def with_next(self, other: ExpectationMetrics, shown: int) -> ExpectationMetrics:
-        """Merge with the result on the rows that follow. shown: limit on the refused rows in the result."""
+        """Merge with the result for the rows that follow. shown: limit on the refused rows in the result."""
         if self.exception is not None:
             return self
         if other.exception is not None:
@@ -112,7 +112,7 @@ class ExpectationMetrics:
         ).bounded()
 
     def bounded(self) -> ExpectationMetrics:
-        """Return it unchanged, or as one that raised if it has more than `MAX_VALUES` values."""
+        """Return the metrics unchanged, or an error if they have more than `MAX_VALUES` values."""
         if self.values is None or self.values.num_rows <= MAX_VALUES:
             return self
         return ExpectationMetrics(exception=f"more than {MAX_VALUES} distinct values, too many to compare with a set")
@@ -135,7 +135,7 @@ class PartialResult:
     sample: RowsText = None
 
     def with_next(self, other: PartialResult, shown: int) -> PartialResult:
-        """Merge with the results on the rows that follow. shown: see `ExpectationMetrics.with_next`."""
+        """Merge with the results for the rows that follow. shown: see `ExpectationMetrics.with_next`."""
         merged = dict(self.metrics)
         for number, metrics in other.metrics.items():
             merged[number] = merged[number].with_next(metrics, shown) if number in merged else metrics
@@ -156,14 +156,14 @@ def combination_for(expectation: Expectation, schema: pa.Schema) -> Combination:
 
 
 def required_columns(expectation: Expectation, key: Sequence[str], schema: pa.Schema) -> list[str]:
-    """Return the columns that an expectation needs: those it checks, and those shown of refused rows."""
+    """Return the columns that an expectation needs: those it checks, and those shown for refused rows."""
     shown = shown_columns(expectation, key)
     needs_all = not columns_of(expectation) or expectation.arguments.get("row_condition") is not None
     return [name for name in schema.names if needs_all or name in shown]
 
 
 class Tally:
-    """Evaluates expectations on rows that arrive in pieces. Creating one imports the library.
+    """Evaluates expectations on rows that arrive in pieces. The constructor imports the library.
 
     Args:
         numbers: positions in the suite of the expectations to evaluate.
@@ -267,7 +267,7 @@ def _count_present(rows: pa.Table, column: str) -> int:
 
 
 def _extreme_table(value: Any, type_: pa.DataType) -> pa.Table | None:
-    """Return a least or greatest value as a table; None: the part has no value."""
+    """Return a minimum or maximum as a table, or None if the part has no value."""
     import pandas as pd
 
     if value is None or value is pd.NaT:
@@ -287,7 +287,7 @@ def _add(left: int | None, right: int | None) -> int | None:
 
 
 def _union(left: pa.Table | None, right: pa.Table | None) -> pa.Table | None:
-    """Return the distinct values of both."""
+    """Return the distinct values of both tables."""
     if left is None or right is None:
         return left if right is None else right
     return pa.table({_NAME: pc.unique(pa.concat_tables([left, right]).column(_NAME))})

@@ -16,7 +16,7 @@ _HALF = np.uint64(32)
 
 
 def can_partition_by(types: Sequence[pa.DataType]) -> bool:
-    """Return whether rows can be partitioned by values of these types. The library cannot hash nested ones either."""
+    """Return whether rows can be partitioned by values of these types. Nested values cannot be hashed."""
     return not any(pa.types.is_nested(type_) or isinstance(type_, pa.BaseExtensionType) for type_ in types)
 
 
@@ -30,7 +30,7 @@ def partition_rows(rows: pa.Table, columns: Sequence[str], parts: int) -> list[p
     if parts == 1:
         return [rows]
     # Per column: xor in the value, multiply by an odd constant, fold the high half into the low half. The result is the
-    # hash of the row, whose remainder is the number of its part.
+    # hash of the row, and its remainder is the part number.
     mixed = np.zeros(rows.num_rows, dtype=np.uint64)
     for name in columns:
         mixed = (mixed ^ _hash_words(rows.column(name).combine_chunks())) * _MULTIPLIER
@@ -43,12 +43,12 @@ def partition_rows(rows: pa.Table, columns: Sequence[str], parts: int) -> list[p
 
 
 def sample_rows(rows: pa.Table, begin: int, size: int, total: int) -> pa.Table:
-    """Return those of some rows that belong to the sample: `size` of `total` rows, evenly spread.
+    """Return the given rows that belong to an evenly spread sample of `size` of `total` rows.
 
-    Row n is in the sample if n * size // total changes from n to n + 1. For 3 of 8 rows these are the rows 2, 5 and 7.
+    Row n is in the sample if n * size // total changes from n to n + 1. For 3 of 8 rows these are rows 2, 5 and 7.
 
     Args:
-        begin: number of the first of these rows among all rows.
+        begin: index of the first given row among all rows.
     """
     numbers = np.arange(begin, begin + rows.num_rows, dtype=np.int64)
     return rows.filter(pa.array(numbers * size // total != (numbers + 1) * size // total))

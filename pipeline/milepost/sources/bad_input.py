@@ -39,7 +39,7 @@ class TriggerCounts:
     """Readable and bad records among those of a source that one trigger planned.
 
     Attributes:
-        planned_ms: time of the trigger. A replay that reads several epochs at once distinguishes them by it.
+        planned_ms: time of the trigger. A replay that combines several epochs distinguishes them by it.
     """
 
     stored_as_row: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""The types that sources and their readers share: objects, parts, bad records, readers.
+"""Types that sources and their readers share: objects, parts, bad records, readers.
 
 A source is a set of objects that can be listed, planned and read again. It records which object versions it consumed,
 and an epoch's plan names objects with their expected versions.
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_VALUE_CHARS = 80
-"""A bad value is cut to this many characters: enough to find it, too little to leak the data."""
+"""A bad value is cut to this many characters: enough to find it, too few to leak the data."""
 
 MAX_RAW_BYTES = 1024
 """A dead letter contains at most this many bytes of the bad record."""
 
 PARTITION = "__partition"
-"""Column that a reader adds to rows of a partitioned external system: the name of their partition. It is taken off
+"""Column that a reader adds to rows of a partitioned external system: the name of their partition. It is removed
 before any operator sees the rows. Declared columns cannot have this name."""
 
 TOMBSTONES = b"milepost.tombstones"
@@ -34,7 +34,7 @@ _NO_TEXT = re.compile("[\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Replace every unpaired surrogate, which stands for an undecodable byte, by U+FFFD."""
+    """Replace every unpaired surrogate, which stands for an undecodable byte, with U+FFFD."""
     return _NO_TEXT.sub("\ufffd", text)
 
 
@@ -117,17 +117,17 @@ class BadRecord(Exception):
     ) -> None:
         cut = value if value is None or len(value) <= MAX_VALUE_CHARS else value[: MAX_VALUE_CHARS - 1] + "…"
         cut = cut if cut is None else printable(cut)
-        place = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
+        location = key + (f", line {line}" if line is not None else "") + (f", column {column}" if column else "")
         self.key, self.line, self.column, self.value, self.clause = key, line, column, cut, reason
         self.engine_message, self.row, self.raw = engine_message, row, raw
         self.reason = (
             reason + (f" ({engine_message})" if engine_message else "") + (f" (row {row:,})" if row is not None else "")
         )
-        super().__init__(f"{place}: " + (f"{cut!r} " if cut is not None else "") + self.reason)
+        super().__init__(f"{location}: " + (f"{cut!r} " if cut is not None else "") + self.reason)
 
     @property
     def location(self) -> tuple[str, int | None]:
-        """Where it is: the object's key, and the line or row in it."""
+        """The object's key, and the line or row in it."""
         return self.key, self.line if self.row is None else self.row
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -162,7 +162,7 @@ class BadMessage(BadRecord):
 
     @property
     def place(self) -> dict[str, Any]:
-        """The columns of a dead letter that say which message it is."""
+        """The columns of a dead letter that identify the message."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
     @property
@@ -175,7 +175,7 @@ class BadMessage(BadRecord):
 
 
 class BadObject(BadRecord):
-    """An object that cannot be read at all, or in which record boundaries are lost from some point on."""
+    """An object that cannot be read at all, or that has no recognizable record boundaries after some point."""
 
 
 class EndingMessage(BadMessage, BadObject):

@@ -12,7 +12,7 @@ from milepost.errors import InvalidRequest
 from milepost.protocol.records import BUCKET, CONTROL, SCHEME
 
 MAX_KEY_BYTES = 1024
-"""S3's limit for a whole key, root prefix included."""
+"""S3's limit for a whole key, including the root prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def validate_prefix(prefix: str) -> str:
 
 
 def storage_fault(key: str) -> str | None:
-    """Return one clause that says why a store cannot hold a key, or None when every store can."""
+    """Return a clause with the reason why a store cannot hold a key, or None if every store can."""
     if CONTROL.search(key):
         return "it contains a control character"
     try:
@@ -83,10 +83,10 @@ def storage_fault(key: str) -> str | None:
 
 
 def parse_root(url: str) -> LocalRoot | S3Root:
-    """Split a store's root URL into what its store needs.
+    """Parse the root URL of a store.
 
     Args:
-        url: ``file:///abs/dir`` (percent escapes are decoded, other characters stand for themselves) or
+        url: ``file:///abs/dir`` (percent escapes are decoded, other characters are literal) or
             ``s3://bucket/prefix``.
     Raises:
         InvalidRequest: another scheme (named), a relative ``file:`` path, or a bad bucket name.

@@ -1,4 +1,4 @@
-"""Tests of a job: cases of rows that come, and of rows that must come out, by the product's own tasks."""
+"""Tests of a job: cases with input rows and expected rows, run by the product's own tasks."""
 
 from typing import TYPE_CHECKING
 

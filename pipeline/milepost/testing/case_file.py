@@ -33,7 +33,7 @@ class File(SpecModel):
 
 
 class Backfill(SpecModel):
-    """What `milepost backfill` is asked for.
+    """Arguments of `milepost backfill`.
 
     Attributes:
         from_checkpoint: the checkpoint that the fork begins at. from, to: event times.

@@ -1,4 +1,4 @@
-"""The parts of an incident: what failed, the rules that refused it, what it read, and what readers see now."""
+"""Sections of an incident: the failure, the refusing rules, the input, and the checkpoint that readers see."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def incident_sections(
     with_values: bool = True,
     with_bounds: bool = True,
 ) -> tuple[Section, ...]:
-    """Return the parts of an incident; the first one says what failed.
+    """Return the sections of an incident; the first one states the failure.
 
     Args:
-        shows_age_ms: how long ago the checkpoint that readers see completed; None: not to be shown.
-        before: published rows of the refused keys, by rule; (): not to be shown.
-        failing: when the first of these failures was; None: not to be shown.
-        with_values: whether they have data values. with_bounds: whether they have bounds of rules, which the spec has.
+        shows_age_ms: age of the checkpoint that readers see; None hides it.
+        before: published rows of the refused keys, by rule; () hides them.
+        failing: time of the first of these failures; None hides it.
+        with_values: whether to include data values. with_bounds: whether to include the rules' bounds from the spec.
     """
     failed = f"Checkpoint {incident.checkpoint_id} failed: {incident.meaning or incident.reason}"
     return (
@@ -92,7 +92,7 @@ def _rule(rule: RefusingRule, before: RowsBefore, with_values: bool, with_bounds
 
 
 def _previous(rule: RefusingRule) -> str:
-    """Return what the rule said before, in a few words."""
+    """Summarize the rule's earlier results."""
     if not rule.previous:
         return "no earlier result"
     met = sum(result.met for result in rule.previous)
@@ -100,7 +100,7 @@ def _previous(rule: RefusingRule) -> str:
 
 
 def _rows(rule: RefusingRule, before: RowsBefore) -> Table:
-    """Return the refused rows, the sink's key first; each value after the one that readers see, where it is known."""
+    """Return the refused rows, key columns first. Each value follows the one that readers see now, if it is known."""
     keys = [name for name in rule.key if name in rule.rows[0]]
     names = [name for name in rule.rows[0] if name not in keys]
     columns = list(keys)

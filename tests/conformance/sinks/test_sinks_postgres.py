@@ -79,7 +79,7 @@ class TestFaults(PostgresCase, SinkDeleteFaultTests, SinkFaultTests):
 
 @pytest.mark.long
 class TestDeletes(PostgresCase, SinkDeleteTests):
-    """SQL reads the table, beside our own reader."""
+    """SQL reads the table, in addition to our own reader."""
 
     def test_a_delete_leaves_the_row_of_another_writer(self, tmp_path: Path) -> None:
         """Nobody could bring it back."""
@@ -90,7 +90,7 @@ class TestDeletes(PostgresCase, SinkDeleteTests):
         assert self.sql_rows(tmp_path) == [(2, "b"), (9, "theirs")]
 
     def test_a_key_that_the_database_cannot_hold_is_refused_in_a_delete_too(self, tmp_path: Path) -> None:
-        """Beyond the commit point its transaction would fail for ever."""
+        """Beyond the commit point its transaction would fail permanently."""
         schema = pa.schema([("k", pa.string()), ("v", pa.string())])
         job = self.begin(tmp_path)
         job.publish(rows(("1", "a"), schema=schema), schema=schema)

@@ -223,7 +223,7 @@ class ObjectStoreTests(ABC):
                 assert self.raw_get(config, key) == b"%d" % won.index(True)
 
     def test_a_reply_that_is_lost_leaves_a_whole_object_and_a_transition_that_landed_once(self, store) -> None:
-        """I1: landed is told from lost by the write id."""
+        """I1: the write id distinguishes a landed create from a lost one."""
         faulty = FaultyStore(store, [Fault(at("create", "k"), Effect.LOST_REPLY)])
         with pytest.raises(CommitOutcomeUnknown):
             faulty.create("k", b"whole")

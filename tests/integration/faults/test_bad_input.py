@@ -213,7 +213,7 @@ def test_bad_input_is_said_and_loses_nothing(fault: Fault, recovering: Recoverin
 
 
 def _befalls(recovering: RecoveringJob, fault: Fault) -> None:
-    """A fault is there for one run, which says so and changes nothing, and is mended."""
+    """A fault lasts for one run, which reports it and changes nothing, and is then fixed."""
     job = recovering.job
     fault.strike(job)
     typed = shlex.quote(str(job.spec_path))

@@ -132,7 +132,7 @@ def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
 
 
 def test_a_cleared_task_of_a_run_that_was_subsumed_has_nothing_left_to_do(tmp_path: Path) -> None:
-    """I3: transitions are idempotent per session and checkpoint, also when the checkpoint is long gone."""
+    """I3: transitions are idempotent per session and checkpoint, even long after the checkpoint was dropped."""
     job = _job(tmp_path, {"retained: {last: 10}": "retained: {last: 1}"})
     job.land(range(1, 4))
     session = Session.cli()

@@ -63,7 +63,7 @@ class Terminal:
         os.killpg(self.process.pid, signal.SIGINT)
 
     def said(self) -> tuple[int, list[str]]:
-        """Return the exit code, and what was told beside the progress."""
+        """Return the exit code, and the output other than progress."""
         out, err = self.process.communicate(timeout=240)
         told = [line for line in err.splitlines() if not line.endswith(" s)")]
         return self.process.returncode, [*out.splitlines(), *told]

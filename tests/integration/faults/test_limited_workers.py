@@ -53,7 +53,7 @@ def land(folder: Path, number: int, keys: np.ndarray) -> pa.Table:
 def test_state_beyond_the_memory_of_a_worker_is_worked_on_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """600,000 keys in one subtask, which has 32 MiB for them beside what interpreter and libraries take."""
+    """600,000 keys in one subtask, which has 32 MiB for them in addition to the interpreter and the libraries."""
     chance = np.random.default_rng(7)
     rows = [land(tmp_path, 0, chance.permutation(KEYS)), land(tmp_path, 1, chance.integers(0, KEYS, 100_000))]
     spec = write_spec(tmp_path)

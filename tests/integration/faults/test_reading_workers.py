@@ -59,7 +59,7 @@ class Dying:
 
 @dataclass
 class Losing:
-    """A reader whose object somebody deletes once its first rows are read."""
+    """A reader whose object is deleted once its first rows are read."""
 
     inner: PartReader
     file: Path

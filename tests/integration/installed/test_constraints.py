@@ -1,4 +1,4 @@
-"""Both ends of the ranges: pip resolves Milepost with all extras under each, and with the lowest a real part works."""
+"""Both ends of the version ranges: pip resolves all extras, and a real job runs with the lowest versions."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ print(json.dumps({"dags": sorted(bag.dags), "tabs": tabs, "errors": errors}))
 
 
 def constraint(end: str) -> Path:
-    """Return the newest file of one end; their names begin with the date."""
+    """Return the newest file for one end; file names begin with the date."""
     return max(CONSTRAINTS.glob(f"*-{end}.txt"))
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The wheel with every extra of users, as pip takes it."""
+    """The wheel with every extra for users, as an argument of pip."""
     folder = tmp_path_factory.mktemp("distribution")
     made = build("build_wheel", copy_sources(folder / "sources"), folder)
     return f"{made}[airflow,spark,s3,quality,delta,iceberg,lineage,otel,postgres]"
@@ -68,12 +68,12 @@ def lowest(environment: BareEnvironment, wheel: str) -> BareEnvironment:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("end", ["newest", "lowest"])
-def test_everything_resolves_at_an_end_of_the_ranges(end: str, environment: BareEnvironment, wheel: str) -> None:
-    """In an environment that has pip alone, or with what was installed left aside."""
+def test_all_extras_resolve_at_both_ends_of_the_ranges(end: str, environment: BareEnvironment, wheel: str) -> None:
+    """Packages that are already installed are ignored."""
     report = environment.folder / f"{end}.json"
     options = ("--dry-run", "--ignore-installed", "--report", report, "--constraint", constraint(end))
     environment.pip("install", "--quiet", *options, wheel)
-    chosen = {one["metadata"]["name"] for one in json.loads(report.read_text())["install"]}
+    chosen = {package["metadata"]["name"] for package in json.loads(report.read_text())["install"]}
     assert {"milepost", "apache-airflow", "pyspark", "boto3", "pyarrow"} <= chosen
 
 

@@ -1,4 +1,4 @@
-"""A stranger's Airflow: stock, with plugins and DAGs of their own, and beside them the wheel and three lines."""
+"""A user's Airflow: stock, with plugins and DAGs of their own, plus the wheel and three lines."""
 
 from __future__ import annotations
 

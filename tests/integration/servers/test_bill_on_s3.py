@@ -1,7 +1,7 @@
-"""The bill of an epoch, by hand: what the server's own log says it was asked, by the prices, is what `show` says.
+"""The bill of an epoch, by hand: the requests in the server's own log, times the prices, are what `show` prints.
 
 Requests of the epoch's tasks and of Airflow's are on it, every page of a listing, and every byte that left the storage.
-It is reckoned here without the product's own classes.
+It is computed here without the product's own classes.
 """
 
 from __future__ import annotations

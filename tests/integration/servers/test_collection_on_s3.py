@@ -19,7 +19,7 @@ SESSION = Session.cli().session_id
 
 @pytest.fixture
 def job(ministack: Ministack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparklessJob:
-    """Two published epochs whose state and table lie in a bucket, beside another job's objects."""
+    """Two published epochs with state and table in a bucket, next to another job's objects."""
     for name, value in ministack.environment().items():
         monkeypatch.setenv(name, value)
     bucket = ministack.new_bucket()

@@ -1,4 +1,4 @@
-"""A job whose store and Spark server are Connections: its tasks get the credentials, and nobody else does."""
+"""A job whose store and Spark server are Connections: only its tasks get the credentials."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_a_message_that_could_not_be_deleted_is_not_passed_over(ministack: Minis
 def test_a_watched_queue_goes_on_after_faults_and_its_messages_go_once_their_events_are_kept(
     ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails between two messages is tried again; those that were handed on before are deleted all the same."""
+    """A failure between two messages is retried; messages that were handled before are deleted all the same."""
     url = ministack.queues.create_queue(QueueName="watched")["QueueUrl"]
     keys = {"login": ministack.access_key, "password": ministack.secret_key}
     faults: list[Exception] = [AirflowSecretsBackendAccessDenied("not yours"), EnvironmentUnusable("not there yet")]

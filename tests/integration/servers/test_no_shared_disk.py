@@ -69,7 +69,7 @@ class Machines:
 def test_an_epoch_whose_tasks_run_on_machines_of_their_own_is_the_same(
     seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes on from the state of an epoch whose machine is gone: no cache and no temporary file is left of it."""
+    """It continues from the state of an epoch whose machine is lost: no cache and no temporary file is left of it."""
     for name, value in lake_connection(seaweed).items():
         monkeypatch.setenv(name, value)
     job = ConnectedJob.connected(tmp_path / "job", seaweed, 'spark: {master: "local[1]"')

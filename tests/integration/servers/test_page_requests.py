@@ -21,7 +21,7 @@ from milepost_testkit.stores.request_chain import RequestChain, longest_chain
 
 RETAINED = 1000
 PRICES = {"checkpointing:": "prices: {currency: EUR, core_hour: 36}\ncheckpointing:"}
-"""Of a month they would be reckoned from every retained checkpoint, which no page shows."""
+"""For a month they would be computed from every retained checkpoint, which no page shows."""
 
 JOB = "/jobs/small__epoch"
 

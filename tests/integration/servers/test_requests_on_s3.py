@@ -1,4 +1,4 @@
-"""What an epoch asked of S3 is in its checkpoint: what the server saw, by class, no more and no less."""
+"""A checkpoint records the S3 requests of its epoch: exactly those that the server saw, by class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from milepost_testkit.servers.s3_servers import Ministack
 
 @pytest.fixture
 def job(ministack: Ministack, proxy: RecordingProxy, tmp_path: Path) -> SparklessJob:
-    """A job whose state and table lie in a bucket, asked through the proxy; its second epoch is the one that counts."""
+    """A job with state and table in a bucket, reached through the proxy; its second epoch is the one that counts."""
     bucket = ministack.new_bucket()
     endpoint = f"store: {{endpoint_url: '{proxy.endpoint_url}'}}"
     edit = {
@@ -76,7 +76,7 @@ def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
 
 
 def test_each_try_of_a_request_is_counted(ministack: Ministack, proxy: RecordingProxy) -> None:
-    """A reply that is lost is asked for again by the library: the provider bills both."""
+    """The library retries a request if its reply is lost, and the provider bills both."""
     store = open_store(StoreConfig(f"s3://{ministack.shared_bucket}/tries", proxy.endpoint_url))
     store.put("key", b"12345")
     proxy.requests.clear()

@@ -223,7 +223,7 @@ def test_small_objects_are_fetched_ahead_of_their_reading(asked: tuple[ObjectSto
 
 @pytest.fixture
 def asked(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ObjectStore, DelayingProxy]]:
-    """A store, and what it is asked."""
+    """A store, and its requests."""
     for name, value in ministack.environment().items():
         monkeypatch.setenv(name, value)
     with DelayingProxy(ministack.port, 0.0) as proxy:

@@ -31,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
 
 @pytest.fixture(autouse=True)
 def lake(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver knows the bucket's server and its credentials; the workers are told by the epoch's tasks."""
+    """The driver knows the bucket's server and its credentials; the epoch's tasks pass them to the workers."""
     for name, value in lake_connection(seaweed).items():
         monkeypatch.setenv(name, value)
 
@@ -77,7 +77,7 @@ def test_flights_on_a_cluster_rescaled_between_epochs_equal_the_oracle(
 def test_many_keys_and_a_class_of_the_user_on_a_cluster_rescaled_between_epochs(
     cluster: SparkCluster, seaweed: Seaweed, tmp_path: Path, seed: int, keys: int, rows: int
 ) -> None:
-    """State goes to other subtasks on other machines by the bucket alone; modules beside the spec go with the tasks."""
+    """State reaches other machines through the bucket only; modules next to the spec are sent with the tasks."""
     job = KeyedJob.create(tmp_path / "job", seaweed, cluster.spark())
     for landed in (keys, rows, rows):
         job.land(seed, keys, landed)

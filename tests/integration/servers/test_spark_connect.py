@@ -77,7 +77,7 @@ class Held:
 
 
 class HeldJob:
-    """A job whose process function waits for ever while a file `hold` is there, and dies while `die` is."""
+    """A job whose process function blocks while a file `hold` exists, and dies while `die` exists."""
 
     def __init__(self, folder: Path, server: ConnectServer, **values: str) -> None:
         self.folder, self.server = folder, server
@@ -100,7 +100,7 @@ class HeldJob:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """The next function that runs waits for ever, and has begun when the block ends."""
+        """The next function that runs blocks, and has begun when the block ends."""
         (self.folder / "hold").touch()
         yield
         wait_until(self.holders, seconds=240, what="the process function")
@@ -160,7 +160,7 @@ def test_a_job_goes_from_a_server_to_a_cluster_and_back(server: ConnectServer, t
 def test_a_new_run_interrupts_what_a_killed_client_left_on_the_server(
     since: tuple[int, int], server: ConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server's job outlives its client; held slots would keep every later epoch waiting for ever."""
+    """A server's job outlives its client; held slots would block every later epoch."""
     monkeypatch.setattr(compat, "OPERATION_STATUSES", since)
     job = HeldJob(tmp_path, server)
     job.land(1, 2)

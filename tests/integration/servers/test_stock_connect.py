@@ -82,7 +82,7 @@ def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -
 def test_a_library_that_executors_lack_is_named_before_anything_runs(
     server: StockConnectServer, tmp_path: Path
 ) -> None:
-    """All that is lacking at once; where Python's workers do not even start, what they said."""
+    """Everything that is missing, in one message; if Python's workers do not even start, their error."""
     some = python_with(tmp_path / "some", link_libraries(tmp_path / "libraries", without={"psutil", "pydantic"}))
     none = python_with(tmp_path / "none")
     for python, missing in ((some, "psutil, pydantic"), (none, "p")):

@@ -76,7 +76,7 @@ def rows_of_others(story: Story) -> None:
 
 
 def switched_and_back(story: Story) -> None:
-    """A rule was wrong from the beginning; then somebody finds that it was not."""
+    """A rule was wrong from the beginning; later it turns out that it was not."""
     job, before, at = story.flights.job, story.look(), story.head()
     job.edit(job.spec_path.read_text(), {WRONG: RIGHT})
     back_fill(job.master(), story.runner(), from_checkpoint=0)

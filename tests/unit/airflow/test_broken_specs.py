@@ -101,7 +101,7 @@ def test_the_tab_the_docs_and_all_jobs_show_the_reason(folder: Path, monkeypatch
 def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_listed_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its DAG is as paused as it was: mended, the job does not start because its spec was broken."""
+    """Its DAG stays as paused as it was: once fixed, the job does not start just because its spec was broken."""
     write(folder, "bad", sql="SELECT nothing FROM visits", more=CRON)
     dags = job_dags(folder)
     assert dags["bad__epoch"].schedule.expression == "*/10 * * * *"

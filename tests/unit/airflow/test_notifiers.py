@@ -1,4 +1,4 @@
-"""Whom a spec has told of failed runs: Airflow's own notifiers, named by their import path."""
+"""The notifiers of failed runs that a spec names: Airflow's own, by their import path."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_both_dags_of_a_job_notify_and_a_job_without_notifiers_does_not(tmp_path
 def test_an_invalid_notifier_breaks_only_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notifier: str, arguments: str, why: str
 ) -> None:
-    """As a spec that is not valid does: seen when DAGs are parsed, not when a run has failed and nobody hears of it."""
+    """Like an invalid spec: it is detected when DAGs are parsed, not when a run has failed and no one is notified."""
     (tmp_path / "notifiers_of_a_test.py").write_text(UNREADY)
     monkeypatch.syspath_prepend(tmp_path)
     spec_of(tmp_path, notifier, arguments)

@@ -147,7 +147,7 @@ def test_a_task_runs_the_code_that_is_on_disk_when_it_starts(scheduler: dict[str
 def test_a_failed_preload_is_logged_unless_the_module_is_not_installed(
     caplog: pytest.LogCaptureFixture, raised: Exception, told: bool
 ) -> None:
-    """Each task does it anew then, and nobody would know why tasks are slow."""
+    """Each task would then do it again, and nothing would explain why tasks are slow."""
 
     def step() -> None:
         raise raised

@@ -1,4 +1,4 @@
-"""What is told of a run that has ended: one line of it, and why it failed, from what its tasks left."""
+"""The report of an ended run: one line, and why it failed, from what its tasks left."""
 
 from __future__ import annotations
 

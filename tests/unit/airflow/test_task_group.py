@@ -53,7 +53,7 @@ def spec_of(job: SparklessJob) -> Path:
 
 
 def test_what_follows_the_group_waits_for_the_published_epoch_and_not_for_the_abort(job: SparklessJob) -> None:
-    """The task that aborts is skipped when all is well; whoever waited for it would be skipped with it."""
+    """The task that aborts is skipped when all is well, and tasks downstream of it would be skipped with it."""
     dag = team_dag(spec_of(job))
     assert dag.get_task("report").upstream_task_ids == {"small.subsume"}
     assert dag.get_task("land").downstream_task_ids == {"small.trigger_checkpoint"}
@@ -167,7 +167,7 @@ def test_an_edited_validate_result_commits_nothing_and_validate_can_be_rerun(
 def test_unrecorded_requests_of_run_epoch_are_billed_once_despite_retries(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory is asked by no request: what is handed on is all there is."""
+    """A directory receives no requests: what is passed on is all there is."""
     monkeypatch.setattr("milepost.spark.driver.runner.SparkEpochRunner", SparklessRunner)
     run = run_up_to_validate(job)
     run.pushed["small.run_epoch", RETURN_VALUE]["unrecorded"]["requests"] |= {"puts": 5, "received_bytes": 70}

@@ -22,7 +22,7 @@ RUN = SimpleNamespace(dag_id="small__epoch", run_id="manual__1", run_type="manua
 class ScheduledTaskInstance(TaskInstance):
     """A task instance whose scheduler shows each of `rounds` once, as the state of the run's last task, then the last.
 
-    Attributes: seen: the states that were asked for, in order.
+    Attributes: seen: the requested states, in order.
     """
 
     def __init__(self, task_id: str, pushed: dict[tuple[str, str], Any], rounds: list[str | None]) -> None:

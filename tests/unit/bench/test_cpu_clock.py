@@ -1,4 +1,4 @@
-"""CPU time is counted once and is not lost when a process ends, whoever was to wait for it."""
+"""CPU time is counted once and is not lost when a process ends, no matter which parent was to wait for it."""
 
 from __future__ import annotations
 

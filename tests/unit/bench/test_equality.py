@@ -94,7 +94,7 @@ def test_only_windows_that_the_watermark_has_passed_are_expected(tmp_path: Path)
 
 
 def test_what_is_looked_up_is_the_row_of_the_static_table(epochs: list[Path]) -> None:
-    """The answer reckons what each system reads from that table."""
+    """The answer computes what each system reads from that table."""
     workload = replace(WORKLOADS["lookup"], shape=SHAPE)
     with duckdb.connect() as connection:
         connection.register("auctions", auctions(SHAPE))

@@ -1,4 +1,4 @@
-"""What others use of a machine meanwhile is told apart from what our own servers and workers use."""
+"""Other processes' use of a machine is distinguished from that of our own servers and workers."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def judged(parts: dict[str, Any]) -> dict[str, Verdict]:
 
 
 def test_a_missed_target_is_stated_as_missed_with_its_figure() -> None:
-    """8 times is asked for; the better of the two stores takes 6 times as long. Why is written by hand, beside it."""
+    """The target is 8 times; the better of the two stores takes 6 times as long. A hand-written reason follows."""
     systems = {"milepost": ours([1.0] * 3), "spark-hdfs": epochs([6.0] * 3), "spark-rocksdb": epochs([9.0] * 3)}
     text = render(document(workload__keyed_1m=record("keyed-1m", systems)))
     what = "1 M keys: Structured Streaming's better store"

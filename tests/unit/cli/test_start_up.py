@@ -19,7 +19,7 @@ from milepost_testkit.servers.s3_servers import Ministack
 EPOCHS = 6
 _TRIES = 3
 _LONG_ENOUGH_S = 0.2
-"""So long that what is asked at once is also seen to be."""
+"""Long enough for concurrent requests to be observed as such."""
 
 _LOADED = """
 import json, os, sys

@@ -60,7 +60,7 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """All that the commands print in a job's life: landed, run, failed, vetoed, gone back, ended, begun anew."""
+    """All output of the commands in a job's life: landed, run, failed, vetoed, rolled back, ended, started again."""
     patch = pytest.MonkeyPatch()
     patch.setenv("COLUMNS", "80")
     job = SparklessJob.create(tmp_path_factory.mktemp("texts"), EDIT)

@@ -1,4 +1,4 @@
-"""Shares of the gate: what tasks find in staged files is the verdict on them, and a file is not what it was is told."""
+"""Shares of the gate: tasks judge staged files, and a file that differs from its record is reported."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_sample_is_judged_where_the_spec_says_so_and_the_verdict_says_of_how_m
 
 
 def test_only_rows_that_are_compared_with_each_other_go_to_a_second_stage(tmp_path: Path) -> None:
-    """And of those only the columns by which they are told apart, and the key."""
+    """And of those only the identifying columns and the key."""
     wide = [one.append_column("text", pa.array(["x" * 100] * one.num_rows)) for one in (rows(0, 300), rows(300, 1_000))]
     staged = Staged(tmp_path, *wide)
     alone = gate_shares_of(suite(COUNTED), staged.committable, ("k",), staged.config)

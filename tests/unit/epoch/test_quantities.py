@@ -1,4 +1,4 @@
-"""Quantities are told as people read them."""
+"""Quantities are formatted for people."""
 
 from __future__ import annotations
 

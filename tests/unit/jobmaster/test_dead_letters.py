@@ -31,7 +31,7 @@ MANY = {"    limits_per_epoch: {max_files: 1}\n": ""}
 
 
 def made(folder: Path, edit: Mapping[str, str] | None = None, **keys: Any) -> SparklessJob:
-    """A job whose source has these keys beside `bad_records: dead_letter`."""
+    """A job whose source has these keys in addition to `bad_records: dead_letter`."""
     said = "".join(f"    {key}: {json.dumps(value)}\n" for key, value in keys.items())
     return SparklessJob.create(folder, KEEP | {SETTLE: f"{SETTLE}    bad_records: dead_letter\n{said}"} | (edit or {}))
 

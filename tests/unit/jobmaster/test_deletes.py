@@ -86,7 +86,7 @@ def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(job: De
 def test_a_table_goes_on_elsewhere_with_the_rows_that_are_left(
     job: DeletingJob, reading_engines: ReadingEngines
 ) -> None:
-    """From files of changes to buckets; the way back leads to the old table."""
+    """From files of changes to buckets; the rollback leads to the old table."""
     job.run(1, 2, 3, 4)
     moved = TableAddress("delta", "../lake/moved")
     job.master.migrations.run(job.master.migrations.plan("table", moved), decision=decided("a test"))

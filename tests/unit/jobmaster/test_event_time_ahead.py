@@ -30,7 +30,7 @@ WINDOW = {
 
 
 class Clock:
-    """The stores' clock, which a test moves on; what is measured with another clock is not asked here."""
+    """The stores' clock, which a test moves on; measurements by other clocks are not tested here."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ahead_s = 0.0

@@ -1,4 +1,4 @@
-"""A change of parallelism with rows in flight: what the subtask that was ahead has emitted does not come out again."""
+"""A change of parallelism with rows in flight: rows that the leading subtask has emitted are not emitted again."""
 
 from __future__ import annotations
 

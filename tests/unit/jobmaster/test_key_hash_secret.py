@@ -1,4 +1,4 @@
-"""The secret of the key hash: with the state wherever that goes, and told to nobody (DESIGN 5)."""
+"""The secret of the key hash accompanies the state everywhere, and is never shown (DESIGN 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`expect_every`: a path that names nothing, and a feed that stopped, are seen by whoever looks."""
+"""`expect_every`: every report shows a path that matches nothing, and a feed that stopped."""
 
 from __future__ import annotations
 

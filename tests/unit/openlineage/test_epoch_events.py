@@ -240,7 +240,7 @@ def test_a_backfill_shows_nothing_until_its_switch(receiver: LineageReceiver, tm
 def test_a_receiver_that_is_deaf_or_gone_neither_fails_nor_holds_up_an_epoch(
     receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is told once, however often it happens."""
+    """It is reported once, however often it happens."""
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:9")
     job = SparklessJob.create(tmp_path / "job")
     master = job.master
@@ -288,7 +288,7 @@ def test_an_epoch_names_the_run_that_its_process_is_part_of(
 def test_a_sink_that_is_down_completes_its_run_when_a_later_session_publishes_it(
     receiver: LineageReceiver, tmp_path: Path
 ) -> None:
-    """COMPLETE comes with the transition after which no sink is owed, whoever makes it."""
+    """COMPLETE comes with the transition after which no sink is owed, no matter which session makes it."""
     job, session = SparklessJob.create(tmp_path / "job"), Session.cli()
     job.land("a.csv")
     triggered = job.master.triggers.trigger(session)

@@ -447,7 +447,7 @@ def test_each_epoch_makes_progress_however_little_time_it_has(tmp_path: Path, cu
 
 @pytest.mark.deep
 def test_sql_between_updates_and_state_takes_back_the_row_that_it_made(tmp_path: Path) -> None:
-    """A filter that flips, a key that is dropped, rows that come of one, and rows that stay beside them."""
+    """A filter that flips, a key that is dropped, rows that come of one, and rows that stay unchanged."""
     text = "SELECT k, e AS m FROM parts UNION ALL SELECT k, v FROM a"
     history = History(
         tmp_path,

@@ -96,7 +96,7 @@ def windows(table: pa.Table) -> list[tuple[Any, ...]]:
     ],
 )
 def test_an_operator_that_cannot_run_is_refused_at_build(spec: Any, event_time: str | None) -> None:
-    """Bad input is told before anything is planned, by uid, column and type."""
+    """Bad input is reported before planning, by uid, column and type."""
     with wording.raises(InvalidRequest) as caught:
         build_operator(spec, [OperatorInput(SCHEMA, event_time)])
     assert repr(spec.uid) in caught.value.message
@@ -109,7 +109,7 @@ def test_a_nested_key_is_refused_at_build() -> None:
 
 
 def test_result_types_are_those_of_the_spec() -> None:
-    """DESIGN 8.1: what lint shows is what comes out."""
+    """DESIGN 8.1: lint shows the columns that the operator emits."""
     schema = pa.schema(
         [("k", pa.string()), ("i", pa.int8()), ("f", pa.float32()), ("d", pa.decimal128(9, 2)), ("day", pa.date32())]
     )

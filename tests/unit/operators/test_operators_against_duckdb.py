@@ -1,4 +1,4 @@
-"""Operators give what DuckDB computes from all rows at once, however rows are cut into epochs, subtasks, pieces."""
+"""Operators equal DuckDB over all rows, no matter how rows are cut into epochs, subtasks and pieces."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class Timelines(RuleBasedStateMachine):
 
     @rule(sink=st.sampled_from(SINKS))
     def somebody_else_moves_a_table(self, sink: str) -> None:
-        """A restore, a failover, a hand: nobody knows any more what the table shows."""
+        """A restore, a failover, a manual change: it is no longer known what the table shows."""
         self.job.tables[sink].shows = None
 
     @rule(sink=st.sampled_from(SINKS), settle=st.booleans())
@@ -260,7 +260,7 @@ class Timelines(RuleBasedStateMachine):
     @precondition(lambda self: len(self.job.forks) < 3)
     @rule(die=st.booleans(), settle=st.booleans())
     def restore(self, die: bool, settle: bool) -> None:
-        """What is copied from elsewhere is completed on a fork at 0, and gone back to; in an ended job too."""
+        """A copy from elsewhere is completed on a fork at 0, and rolled back to; in an ended job too."""
         fork = self.opened(0)
         pending = self.trigger(PERSON, fork, imports=True)
         if pending is not None and not die:

@@ -352,7 +352,7 @@ def test_a_stored_verdict_that_is_not_well_formed_is_corrupt(change: dict[str, o
 def test_only_the_gate_reports_why_the_library_cannot_be_imported(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Loading it beside Spark's start saves time; it does not move, hide or repeat an error."""
+    """Loading it while Spark starts saves time; it does not move, hide or repeat an error."""
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
     empty = ModuleType("great_expectations")
     empty.__spec__ = ModuleSpec("great_expectations", None)
@@ -366,7 +366,7 @@ def test_only_the_gate_reports_why_the_library_cannot_be_imported(
 
 
 def test_the_library_is_imported_while_the_data_plane_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not for an epoch that nothing is to be asked of."""
+    """Nor for an epoch without expectations."""
     began = threading.Event()
     monkeypatch.delitem(sys.modules, "great_expectations.expectations", raising=False)
     monkeypatch.setattr("milepost.quality.gx._import", began.set)

@@ -1,4 +1,4 @@
-"""Parts: however rows are cut, their verdict is the one on the whole table, and nobody holds all of them."""
+"""Parts: no matter how rows are cut, the verdict is that of the whole table, and no process holds all rows."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_every_expectation_of_the_library_is_either_compared_with_the_whole_or_n
 
 @pytest.mark.parametrize("size", [130, 999, 1_000])
 def test_shares_of_refused_rows_are_of_all_rows_not_of_a_part(size: int) -> None:
-    """Half of the first and of the last rows are refused, of all one percent: `mostly` is asked once, about sums."""
+    """Half of the first and of the last rows are refused, one percent in all: `mostly` is applied once, to the sums."""
     rows = pa.table({"v": [11, 1] * 5 + [1] * 980 + [1, 11] * 5})
     for mostly, met in ((0.99, True), (0.995, False)):
         spec = suite({"type": "expect_column_values_to_be_between", "column": "v", **RANGE, "mostly": mostly})
@@ -209,7 +209,7 @@ def test_a_duplicate_value_is_found_wherever_its_rows_are() -> None:
 
 @pytest.mark.parametrize("type_", CUT_TYPES, ids=str)
 def test_equal_values_are_in_one_part_whatever_the_other_rows(type_: pa.DataType) -> None:
-    """A null beside a value, or another row, moves it nowhere; a null is a value of its own."""
+    """A null next to a value, or another row, does not move it; a null is a value of its own."""
     some = pa.array([0, 1, 1, None, 0], pa.int32())
     through = {pa.binary(): pa.string(), pa.decimal128(9, 2): pa.string(), pa.date32(): pa.int32()}
     values = some.cast(through.get(type_, pa.int64())).cast(type_)

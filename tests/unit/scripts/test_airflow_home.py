@@ -67,7 +67,7 @@ def test_a_setting_of_none_takes_an_option_away(tmp_path: Path) -> None:
 
 
 def test_a_commit_of_airflow_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Airflow is told to import is there, private, and opens its database that way; everybody waits for a lock."""
+    """The module that Airflow must import exists, is private, and opens its database so that writers wait for locks."""
     home = tmp_path / "home"
     database = write(home)["database"]
     monkeypatch.syspath_prepend(home / "config")

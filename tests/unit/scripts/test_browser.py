@@ -1,4 +1,4 @@
-"""A browser is found, or why there is none is told at the end; what a tour saw is judged by the numbers it brought."""
+"""A browser is found, or the run ends with the reason; a tour is judged by the numbers that it collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files for Kubernetes are not run here; what can be told without a cluster is: they say so, and agree."""
+"""The files for Kubernetes are not run here; this checks what can be checked without a cluster."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def repository(tmp_path: Path) -> Iterator[str]:
 
 
 def pins_of(jar: Jar, folder: Path) -> Path:
-    """A file beside the folder that pins the jar alone."""
+    """A file next to the folder that pins the jar alone."""
     file = folder.with_suffix(".txt")
     file.write_text(f"{jar.sha256} {jar.group}:{jar.artifact}:{jar.version}\n")
     return file

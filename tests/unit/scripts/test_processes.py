@@ -118,7 +118,7 @@ def test_a_process_that_ignores_term_is_killed(stack: str, tmp_path: Path, monke
 
 
 def test_a_reused_pid_is_not_ours(stack: str, tmp_path: Path) -> None:
-    """The record of a process that ended must not lead to whoever has its pid now."""
+    """The record of a process that ended must not lead to the process that has its pid now."""
     neighbour = start("another-stack", tmp_path, IDLE, name="neighbour")
     try:
         stale = dataclasses.replace(neighbour, name="one", create_time=neighbour.create_time - 3600)

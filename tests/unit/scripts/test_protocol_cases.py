@@ -1,4 +1,4 @@
-"""The list of cases never lies: what is cited exists, and nothing is both proven and declared impossible."""
+"""The list of cases is true: what it cites exists, and nothing is both proven and declared impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps a commit from being released, and that it is said."""
+"""Reasons that prevent a release of a commit, and their messages."""
 
 from __future__ import annotations
 

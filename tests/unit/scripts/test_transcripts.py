@@ -56,7 +56,7 @@ def test_files_are_written_and_changed_as_shown(folder: Path, environ: dict[str,
 
 
 def test_a_file_is_older_than_the_command_that_wrote_it(folder: Path, environ: dict[str, str]) -> None:
-    """The next command comes at once, and a source would wait for a file that was just written; once is enough."""
+    """The next command follows immediately, and a source would wait for a file that was just written."""
     run_page(console("$ touch landed", "$ mkdir .milepost; touch .milepost/kept"), folder, environ)
     written = (folder / "landed").stat().st_mtime
     assert written < (folder / ".milepost" / "kept").stat().st_mtime - 5

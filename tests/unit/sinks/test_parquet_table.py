@@ -317,7 +317,7 @@ def test_a_head_that_arrives_late_lands_once_or_not_at_all(append: Story, tmp_pa
 
 
 def test_a_head_that_lands_just_before_ours_is_never_overwritten(append: Story, tmp_path: Path) -> None:
-    """I14: heads are created, not put: whoever was faster keeps the version."""
+    """I14: heads are created, not put: the first writer keeps the version."""
     main = append.go_on(1)
     stalled = append.complete(append.row()).target
     decided = append.manifest.switched(main[0])

@@ -36,7 +36,7 @@ class TestDelta(LocalCase, DeltaCase):
         assert keys(self.table_store(tmp_path)) == []
 
     def test_a_place_where_both_win_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """As if the store forgot what it had been asked: one racer's version is gone before the other's commit."""
+        """As if the store forgot its writes: one racer's version is gone before the other's commit."""
         store = self.table_store(tmp_path)
 
         def both_won(place: object, location: object) -> int:

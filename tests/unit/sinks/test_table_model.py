@@ -1,4 +1,4 @@
-"""A table beside a plain model: any history of epochs, switches, crashes and late commits, for each kind."""
+"""A table against a plain model: any history of epochs, switches, crashes and late commits, for each kind."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def times(*batches: tuple[SourceObject, pa.RecordBatch], ahead_us: int | None = 
 def test_the_newest_event_time_ignores_rows_too_far_ahead(
     unit: str, batches: list[list[int]], offsets: list[int], ahead_us: int | None
 ) -> None:
-    """By whole numbers of any size; `offsets` are rows beside the very limit, in the column's own unit."""
+    """By whole numbers of any size; `offsets` are rows right at the limit, in the column's own unit."""
     edge = (PLANNED_MS * 1000 + (ahead_us or 0)) * 1000 // NS[unit]
     beside = [value for offset in offsets if -INT64 <= (value := edge + offset) < INT64]
     found = times(*((planned(), batch(values, unit)) for values in (*batches, beside)), ahead_us=ahead_us)

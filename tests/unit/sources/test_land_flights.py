@@ -126,7 +126,7 @@ def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: P
 
 
 def test_in_the_demo_only_what_landed_three_days_late_is_late(store: ObjectStore) -> None:
-    """Its days land before the epoch that reads them. All at once, day 10's name would make a hole of days 7 to 9."""
+    """Its days land before the epoch that reads them. Landed together, day 10's name would leave out days 7 to 9."""
     spec = load_job(REPOSITORY / "config" / "flights.yaml").spec
     pattern = split_path(spec.sources["flights"].path)[1]
     epochs: list[list[str]] = []

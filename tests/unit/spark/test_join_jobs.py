@@ -151,7 +151,7 @@ def kept(plane: Plane, checkpoint: Checkpoint) -> int:
 
 
 def test_a_join_reads_a_source_and_windows_and_windows_read_a_join(tmp_path: Path) -> None:
-    """Its inputs lie on different levels; what reads it waits for pairs that are as much older as it may make."""
+    """Its inputs are on different levels; its readers wait for pairs that are as old as it may emit."""
     hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["user"], "window": {"tumbling": "1h"},
               "aggregates": {"orders": "count(*)"}}  # fmt: skip
     near = JOIN | {"uid": "near", "inputs": ["hourly", "clicks"], "within": ["-1h", "30m"], "columns": {}}

@@ -153,7 +153,7 @@ def test_the_last_epoch_leaves_nothing_in_flight_whatever_its_budget(plane: Data
 
 
 def test_rows_in_flight_keep_the_lateness_they_were_read_with(plane: DataPlane) -> None:
-    """DESIGN 4.3: a row that was on time when it was read is on time for ever, however long it was in flight."""
+    """DESIGN 4.3: a row that was on time when it was read stays on time, however long it was in flight."""
     slow, fast = cut(1), cut(10**9)
     minute = [0, 1, 2, 3, 300]
     table = pa.table({"k": ["a"] * 5, "id": range(5), "t": [one * MINUTE_US for one in minute]}).cast(SCHEMA)

@@ -1,4 +1,4 @@
-"""Rows in the order of a key are the same, whatever is held at once: in one piece, or run by run on the disk."""
+"""Rows in the order of a key are the same, no matter how many are held: in one piece, or run by run on disk."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLES = st.lists(st.lists(st.tuples(FLOATS, TEXTS), max_size=12), max_size=8)
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces of a row or two, and no more than three runs at once."""
+    """Pieces of a row or two, and no more than three runs at a time."""
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 100)
     monkeypatch.setattr(module, "_MERGED_RUNS", 3)
 
@@ -95,7 +95,7 @@ def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends()
 
 @pytest.mark.long
 def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1.6 MB of rows, of which 40 kB are held: what Arrow has at once is a small part of them."""
+    """1.6 MB of rows, of which 40 kB are held: Arrow has only a small part of them at a time."""
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 4 << 10)
     monkeypatch.setattr(module, "_MERGED_RUNS", 16)
     pieces, rows = 100, 1_000

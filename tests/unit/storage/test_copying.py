@@ -135,7 +135,7 @@ def test_a_larger_object_than_the_budget_is_held_alone(source, target, monkeypat
 def test_a_large_object_is_copied_by_way_of_the_disk_and_compared_before_it_is_written(
     source, target, monkeypatch
 ) -> None:
-    """What it holds at once is a piece, on either side: it is never read or written as one body of bytes."""
+    """It holds one piece at a time, on either side: it is never read or written as one body of bytes."""
     for module in (object_handles, copying):
         monkeypatch.setattr(module, "IN_MEMORY_BYTES", 8)
     monkeypatch.setattr(object_handles, "_REQUEST_BYTES", 3)

@@ -59,7 +59,7 @@ def test_only_the_first_lookup_lists_and_later_ones_cost_only_the_new_versions(t
 def test_it_is_what_a_listing_says_whatever_happened_since(
     steps: list[int | str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Also when somebody has taken the store away, and a shorter or longer log begins."""
+    """Also when the store was removed, and a shorter or longer log begins."""
     folder = tmp_path_factory.mktemp("store")
     (folder / "manifest").mkdir()
     store, written = local(folder), 0

@@ -1,4 +1,4 @@
-"""Operators read the updates of a process function: what it put out is kept, and taken back to the row."""
+"""Operators read the updates of a process function: its emitted rows are stored, and retracted exactly."""
 
 from __future__ import annotations
 

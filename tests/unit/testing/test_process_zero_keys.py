@@ -1,4 +1,4 @@
-"""A row of a process function is told by the key as the operator compares it: one zero, one NaN, each float apart."""
+"""A process function's rows are identified by the key as the operator compares it: one zero, one NaN."""
 
 from __future__ import annotations
 

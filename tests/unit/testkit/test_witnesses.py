@@ -1,4 +1,4 @@
-"""Who watches tables must see a state that nobody published, one that came too late, and an end that is missing."""
+"""Witnesses of tables must see a state that was never published, one that came too late, and a missing end."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from milepost.operators.process.spec import ProcessOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing
 
 MODULE = "counting"
-"""Of the function, beside the spec."""
+"""Text of the function in the module next to the spec."""
 CODE = """\
 class Counting:
     state = {"n": "int64"}

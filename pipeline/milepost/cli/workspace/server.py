@@ -40,7 +40,7 @@ def spark_server(
 ) -> None:
     """Run a Spark Connect server on loopback, behind a token, until Ctrl-C.
 
-    Epochs of specs with its address as `spark.remote` start within seconds, for no Spark has to start for them.
+    Epochs of specs with its address as `spark.remote` start within seconds, because Spark is already running.
     """
     require("spark", "a Spark Connect server")
     from milepost.spark.driver.engines import connect_token, require_free_port, serve_connect
@@ -63,5 +63,5 @@ def spark_server(
             output.text(f'in a spec:   spark: {{remote: "${{env:{REMOTE_VARIABLE}:-}}"}}, as `milepost init` writes it')
         code = server.wait()
     raise EnvironmentUnusable(
-        f"the Spark Connect server ended by itself, with exit code {code}.", hint=f"look into {log}"
+        f"the Spark Connect server stopped unexpectedly, with exit code {code}.", hint=f"see {log}"
     )

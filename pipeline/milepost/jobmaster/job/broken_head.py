@@ -45,7 +45,7 @@ def suggest_rollback(
 
 
 def newest_intact_ancestor(context: JobContext, state: ManifestState) -> CheckpointId | None:
-    """Return the newest intact checkpoint before the head; 0: none, only the empty state; None: the head is intact.
+    """Return the newest intact checkpoint before the head: 0 is the empty state, None means that the head is intact.
 
     Reads every object of the head and, per candidate, the objects that were not read yet. Published files only have
     to exist.
@@ -91,9 +91,9 @@ def _suggest_rollback(context: JobContext, error: StateCorrupt) -> None:
     if target is None:
         return
     job = state.job
-    before = f"checkpoint {target}, the newest whole one before it" if target else "the empty state: none is whole"
+    before = f"checkpoint {target}, the newest intact one" if target else "the empty state, as no checkpoint is intact"
     error.hint = (
-        f"put the objects back from a copy of the store (milepost verify {job} lists them); or go back to {before}: "
+        f"restore the objects from a backup of the store (milepost verify {job} lists them); or roll back to {before}: "
         f"milepost rollback {job} --to {target}"
     )
     error.details["rollback_to"] = int(target)

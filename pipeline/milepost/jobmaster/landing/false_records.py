@@ -1,4 +1,4 @@
-"""Find which landed records are false, because the external system has gone back (L8).
+"""Find which landed records are false, because the external system was rolled back (L8).
 
 The source says which record is the newest that is still true. All records after it are false. A gap that was approved
 by mistake is false too, and so is a record that refers to a data file which its table has deleted.

@@ -1,6 +1,6 @@
-"""The lineage observer sends an OpenLineage event for each transition that begins or ends a run.
+"""Send an OpenLineage event for each transition that begins or ends a run.
 
-It runs in its own thread and reads records from the store again, so it shares no state with the epoch.
+The observer runs in its own thread and rereads records from the store, so it shares no state with the epoch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class LineageObserver:
         """Send events for the runs that a transition starts or ends. Raises the transport's and the store's errors."""
         before, event, after = landed.before, landed.transition.event, landed.transition.state
         if before is not None:
-            for made in self._events(landed.version, before, event, after):
-                self._client.emit(made)
+            for run_event in self._events(landed.version, before, event, after):
+                self._client.emit(run_event)
 
     @cached_property
     def _client(self) -> OpenLineageClient:
@@ -52,7 +52,7 @@ class LineageObserver:
         return open_client(self._settings)
 
     @cached_property
-    def _made(self) -> LineageEvents:
+    def _builder(self) -> LineageEvents:
         from milepost.openlineage import JobDatasets, LineageEvents
 
         job = self._context.job
@@ -61,7 +61,7 @@ class LineageObserver:
     def _events(self, version: int, before: ManifestState, event: Event, after: ManifestState) -> Iterator[RunEvent]:
         if isinstance(event, CheckpointTriggered):
             record = self._record(event.pending.plan)
-            yield self._made.started(event, record, live=event.timeline == after.live)
+            yield self._builder.started(event, record, live=event.timeline == after.live)
         yield from map(self._aborted, aborts_of(event))
         for checkpoint in _settled(before, after):
             yield self._ended(checkpoint, event, after)
@@ -70,38 +70,38 @@ class LineageObserver:
     def _ended(self, checkpoint: CompletedCheckpoint, event: Event, after: ManifestState) -> RunEvent:
         read = checkpoint, self._metadata(checkpoint), self._record(checkpoint.plan), event.at_ms
         if isinstance(event, TimelineSwitched) and checkpoint.checkpoint_id in event.discarded:
-            return self._made.discarded(*read)
+            return self._builder.discarded(*read)
         if checkpoint.timeline != after.live or isinstance(event, TimelineSwitched | RealignmentDecided):
-            return self._made.completed_on_fork(*read)
-        return self._made.completed(*read, self._versions(checkpoint.sinks, checkpoint.version))
+            return self._builder.completed_on_fork(*read)
+        return self._builder.completed(*read, self._versions(checkpoint.sinks, checkpoint.version))
 
     def _versions(self, sinks: Iterable[str], number: int) -> dict[str, str]:
-        """Return the table versions that this transition published, for sinks whose version is known."""
-        found: dict[str, str] = {}
-        named = {one.name for one in self._context.spec.sinks if SINK_FORMATS[one.format].is_open}
-        for sink in named.intersection(sinks):
+        """Return the table versions that this transition published, where they are known."""
+        versions: dict[str, str] = {}
+        open_sinks = {sink.name for sink in self._context.spec.sinks if SINK_FORMATS[sink.format].is_open}
+        for sink in open_sinks.intersection(sinks):
             with suppress(CheckpointError):  # the event omits the version
                 shown = self._context.sink(sink).position()
                 if shown.number == number and shown.readers_version is not None:
-                    found[sink] = shown.readers_version
-        return found
+                    versions[sink] = shown.readers_version
+        return versions
 
     def _aborted(self, event: CheckpointAborted) -> RunEvent:
         from milepost.openlineage import assertions_of
 
         refusals = [] if event.veto is None else self._refusals(event.veto)
-        return self._made.aborted(event, refusals, assertions_of(_verdicts(refusals)))
+        return self._builder.aborted(event, refusals, assertions_of(_verdicts(refusals)))
 
     def _decisions(self, version: int, before: ManifestState, event: Event, after: ManifestState) -> Iterator[RunEvent]:
-        """Yield the end of a decision that all tables follow or a newer one replaces, and the start of a new one."""
+        """Yield the end of a decision that all tables follow or a newer one replaces, then the start of a new one."""
         due, now = before.reconciliation, after.reconciliation
         decided = isinstance(event, TimelineSwitched | RealignmentDecided)
         if due is not None and (now is None or now.decision != due.decision):
             yield from self._decision_over(due, event, superseded=decided)
         if isinstance(event, TimelineSwitched | RealignmentDecided):
-            yield self._made.decided(event, version)
+            yield self._builder.decided(event, version)
             if now is None:  # a job without sinks
-                yield self._made.followed(event, version, event.at_ms, None, TableVersions(after.live, {}))
+                yield self._builder.followed(event, version, event.at_ms, None, TableVersions(after.live, {}))
 
     def _decision_over(self, due: Reconciliation, event: Event, *, superseded: bool) -> Iterator[RunEvent]:
         entry = self._context.log.entry(due.decision)
@@ -109,13 +109,13 @@ class LineageObserver:
             return  # the entry is compacted, so the decision is unknown
         decision = entry.event
         if superseded:
-            yield self._made.superseded(decision, due.decision, event.at_ms)
+            yield self._builder.superseded(decision, due.decision, event.at_ms)
             return
         checkpoint = entry.state.checkpoint(due.checkpoint_id)
         shown = None if checkpoint is None else self._metadata(checkpoint)
         sinks = decision.sinks if isinstance(decision, TimelineSwitched) else (decision.sink,)
         version = TableVersions(due.timeline, self._versions(sinks, due.decision))
-        yield self._made.followed(decision, due.decision, event.at_ms, shown, version)
+        yield self._builder.followed(decision, due.decision, event.at_ms, shown, version)
 
     def _record(self, handle: ObjectHandle) -> InputRecord:
         return decode_input_record(read_handle(self._context.store, handle))
@@ -128,8 +128,8 @@ class LineageObserver:
         from milepost.quality import decode_veto
 
         document = decode_veto(read_handle(self._context.store, veto), veto.key)
-        named = ("sink", "type", "column", "severity")
-        return [{name: one[name] for name in named} for one in document["refusals"]]
+        names = ("sink", "type", "column", "severity")
+        return [{name: refusal[name] for name in names} for refusal in document["refusals"]]
 
 
 def _settled(before: ManifestState, after: ManifestState) -> Iterator[CompletedCheckpoint]:
@@ -141,12 +141,8 @@ def _settled(before: ManifestState, after: ManifestState) -> Iterator[CompletedC
 
 
 def _verdicts(refusals: list[dict[str, Any]]) -> list[Verdict]:
-    def result(one: dict[str, Any]) -> ExpectationResult:
-        return ExpectationResult(one["type"], one["column"], one["severity"], False, {}, None)
-
-    by_sink = {sink: tuple(result(one) for one in refusals if one["sink"] == sink) for sink in _names(refusals)}
-    return [Verdict(sink, VerdictStatus.FAILED, 0, found) for sink, found in by_sink.items()]
-
-
-def _names(refusals: list[dict[str, Any]]) -> list[str]:
-    return sorted({one["sink"] for one in refusals})
+    results: dict[str, list[ExpectationResult]] = {}
+    for refusal in refusals:
+        result = ExpectationResult(refusal["type"], refusal["column"], refusal["severity"], False, {}, None)
+        results.setdefault(refusal["sink"], []).append(result)
+    return [Verdict(sink, VerdictStatus.FAILED, 0, tuple(results[sink])) for sink in sorted(results)]

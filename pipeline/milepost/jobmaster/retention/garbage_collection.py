@@ -5,9 +5,9 @@ A collection has two phases. Both are safe alongside a running epoch and at any 
    is still the version that was walked.
 2. Entries that have been listed for the whole grace period are deleted, each after a fresh read of the head.
 A collection takes no leadership and fences no session. At the sinks it deletes the staged files of aborted or fenced
-tokens, by the sink's own `abort`, and prunes published files in two phases of their own (`table_pruning.py`). Objects
+tokens by its own `abort`, and prunes published files in two phases of their own (`table_pruning.py`). Objects
 that no record can refer to are deleted in one phase after the grace period: files of probes, replaced lists, and the
-rows of a landing that lost against another one. Expired vetoes are deleted immediately.
+rows of a landing that lost a race. Expired vetoes are deleted immediately.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_ROOTS = 4
 
 @dataclass(frozen=True, slots=True)
 class _CollectionPlan:
-    """The work that one walk allows.
+    """The deletions that one walk permits.
 
     Attributes:
         unreachable: objects of the job's own store that nothing reaches. entries: the prefixes to list for them.
@@ -53,7 +53,7 @@ class _CollectionPlan:
         tables: per table, the published files to list or delete.
         probes: files of killed start-up probes, older than the grace. Nothing refers to them, so one phase is enough.
         vetoes: expired failing rows of vetoed epochs. One phase is enough, too.
-        landings: objects of landings that lost, older than the grace. No record can ever name them, so likewise.
+        landings: objects of landings that lost a race, older than the grace. No record can name them: one phase, too.
         due: garbage entries that may be deleted now. due_listed: keys in stored lists that may be deleted now.
     """
 
@@ -70,7 +70,7 @@ class _CollectionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """What a collection does, or would do.
+    """Report of a collection, or of its dry run.
 
     Attributes:
         listed: entries that it adds. due: garbage that may be deleted now. waiting: number of entries within the grace.
@@ -99,7 +99,7 @@ class Collection:
 def collect_garbage(
     context: JobContext, session_id: SessionId, timeout_ms: int, *, dry_run: bool = False
 ) -> Collection:
-    """List what is provably unreachable, and delete what has been listed for the grace period.
+    """List provably unreachable objects, and delete those that have been listed for the grace period.
 
     Args:
         session_id: for the history; it does not become the leader.
@@ -122,7 +122,7 @@ def collect_garbage(
             continue
         deleted = _delete(context, session_id, plan, grace_ms)
         compact_all(context, session_id)
-        pruned = sum(execute(table.opened.sink, its) for table, its in zip(reach.tables, plan.tables, strict=True))
+        pruned = sum(execute(table.opened.sink, prune) for table, prune in zip(reach.tables, plan.tables, strict=True))
         return replace(report, deleted_objects=deleted, pruned_files=pruned)
     raise CommitConflict(
         f"job {context.spec.name}: the head moved during each of {_WALKS} walks. Nothing was listed or deleted.",
@@ -201,7 +201,7 @@ def _list_garbage(context: JobContext, session_id: SessionId, reach: JobReach, e
         state = context.head().state
         listed = write_if_large(context.store, state, entries)
         request = ListGarbageRequest(session_id, reach.state.version, entries, listed)
-        # The walk judged which pins have expired. A clock that went back since then must not revive them.
+        # The walk judged which pins have expired. A clock that has gone back since must not revive them.
         context.transact(request, at_least_ms=reach.now_ms)
 
 
@@ -215,10 +215,10 @@ def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, g
         judged_ms = max(judged_ms, context.store.clock_ms())
         if entry not in collectable(state, judged_ms, grace_ms):
             continue
-        gone, count = delete_entries(context, state, (entry,))
-        done += gone
+        deleted_entries, count = delete_entries(context, state, (entry,))
+        done += deleted_entries
         deleted += count
-        failed += not gone
+        failed += not deleted_entries
         if failed == MAX_FAILED_DROPS:
             break
     lists: dict[str, ListProgress] = {}
@@ -238,7 +238,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, g
             failed += len(step.failed)
     if done or lists:
         request = ForgetCollectedRequest(session_id, tuple(done), grace_ms, tuple(lists.values()))
-        # The objects are deleted, so the record must not be refused because the clock went back since.
+        # The objects are deleted, so the record must be accepted even if the clock has gone back since.
         result = context.transact(request, at_least_ms=judged_ms)
         delete_unnamed_lists(context, before, result.state)
     fold_garbage(context, session_id, context.head().state, grace_ms)
@@ -250,7 +250,7 @@ def _delete(context: JobContext, session_id: SessionId, plan: _CollectionPlan, g
 
 
 def _with_progress(named: GarbageList, lists: dict[str, ListProgress]) -> GarbageList:
-    """Return the list with the progress of this collection."""
+    """Return the list, advanced to the progress of this collection."""
     progress = lists.get(named.sha256)
     return named if progress is None else replace(named, done=max(named.done, progress.done))
 

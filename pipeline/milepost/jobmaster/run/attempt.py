@@ -1,7 +1,7 @@
 """Run one attempt of an epoch: from a granted token to a durable `_metadata`.
 
 Everything here happens before the commit point and is written below the token's own prefix. A fenced attempt that
-still runs therefore writes objects that nobody reads.
+still runs therefore writes objects that are never read.
 """
 
 from __future__ import annotations

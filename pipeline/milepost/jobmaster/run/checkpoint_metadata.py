@@ -56,7 +56,7 @@ class PendingResults:
     """The acknowledgements of an epoch, and results that the driver computes while the gate judges.
 
     Attributes:
-        sources: waits for the snapshots of the sources, whose runs of consumed objects are then written.
+        sources: waits for the source snapshots. Their runs of consumed objects are written by then.
         tasks: waits for the times that the tasks measured.
     """
 
@@ -92,12 +92,12 @@ def build_metadata(
 ) -> CheckpointMetadata:
     """Return the metadata of the checkpoint, except for the times that the driver measured.
 
-    On return the runs of consumed objects that it refers to are written.
+    The runs of consumed objects that it refers to are written before it returns.
 
     Args:
         operators: stateful operators that ran, by uid. results: with one acknowledgement per expected subtask.
         tables: contents after the epoch, by sink, with their records written; {} for a vetoed epoch.
-        rejected: what the row rules of each sink refused.
+        rejected: rows that the row rules of each sink refused.
     """
     pending, base = opened.pending, opened.base
     verified = results.verified
@@ -154,7 +154,7 @@ def _rejected(plan: EpochPlan, rejected: Mapping[str, RejectedRows], sink: str) 
 
 
 def _signatures(context: JobContext, plan: EpochPlan, base: CheckpointMetadata | None) -> dict[str, dict[str, Any]]:
-    """Return what a restore compares the spec with, including sinks that left the spec but still have a table.
+    """Return the signatures that a restore checks the spec against, including removed sinks that still have a table.
 
     Statements that do not equal their queries are recorded as well (`with_incomplete`).
     """
@@ -209,7 +209,7 @@ def _source_snapshots(
     base: CheckpointMetadata | None,
     verified: VerifiedAnswers,
 ) -> dict[str, SourceSnapshot]:
-    # A source that left the spec keeps its position: if it returns, no object is read twice.
+    # A source that was removed from the spec keeps its position: if it returns, no object is read twice.
     snapshots = {
         name: replace(item.at_rest(), finished=False)
         for name, item in (base.sources.items() if base is not None else ())
@@ -291,10 +291,10 @@ def source_progress(
     watermark_us: int | None,
     partitions: Mapping[str, int],
 ) -> tuple[int | None, dict[str, int]]:
-    """Return watermark and newest event times by partition of a source after an epoch.
+    """Return a source's watermark, and its newest event time per partition, after an epoch.
 
     Args:
-        acks: what its subtasks acknowledged. watermark_us, partitions: at the start of the epoch.
+        acks: acknowledgements of its subtasks. watermark_us, partitions: at the start of the epoch.
     """
     newest = newest_by_partition(partitions, (ack["partitions"] for ack in acks))
     if spec.event_time is None:
@@ -321,7 +321,7 @@ def newest_event_us(acks: Iterable[Mapping[str, Any]], field: str = "newest_even
 def operator_snapshots(
     plan: EpochPlan, hosted: Mapping[str, StatefulOperator], verified: VerifiedAnswers
 ) -> dict[str, OperatorSnapshot]:
-    """Return the state of each operator after an epoch, from what its subtasks acknowledged."""
+    """Return the state of each operator after an epoch, from the acknowledgements of its subtasks."""
     snapshots = {}
     for uid, operator in sorted(hosted.items()):
         acks = payloads_of(verified, "operators", uid)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class OriginStep:
-    """One node on the way back from the table to the input.
+    """One node on the path from the table back to the input.
 
     Attributes:
         kind: of the operator; `source`.

@@ -1,4 +1,4 @@
-"""Check a spec without parsing SQL, cheaply enough for DAG files."""
+"""Checks of a spec that parse no SQL, so they are cheap enough for DAG files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def structure_problems(spec: JobSpec) -> list[Problem]:
 
 
 def step_name_problems(spec: JobSpec) -> Iterator[Problem]:
-    """Yield the operators with a name that only compiled statements may have."""
+    """Yield a problem for each operator name that is reserved for compiled statements."""
     for index, operator in enumerate(spec.operators):
         if "__" in operator.uid and operator.uid.partition("__")[0] not in spec.statements:
             try:
@@ -78,7 +78,7 @@ _WITH_LATE_ROWS = (
 
 
 def late_outputs(spec: JobSpec) -> dict[str, tuple[str, int]]:
-    """Return late output -> (operator uid, position of the input whose late rows it holds)."""
+    """Return late output -> (operator uid, position of the input that its rows come from)."""
     outputs: dict[str, tuple[str, int]] = {}
     for operator in spec.operators:
         if operator.has_late_rows:

@@ -54,7 +54,7 @@ class Sums:
 
     @property
     def in_128_bits(self) -> Bools:
-        """Which sums fit in 128 bits."""
+        """Mask of the sums that fit in 128 bits."""
         within: Bools = self.top == self.high.view(np.int64) >> _63
         return within
 
@@ -123,21 +123,21 @@ def _of_int64(values: Ints) -> Sums:
 
 
 def exact_sums_as_int64(sums: Sums) -> tuple[Ints, Bools]:
-    """Return the sums as int64, and which of them do not fit."""
+    """Return the sums as int64, and a mask of those that do not fit."""
     low = sums.low.view(np.int64)
     sign = low >> _63
     return low, (sums.high.view(np.int64) != sign) | (sums.top != sign)
 
 
 def exact_sums_as_float64(sums: Sums) -> npt.NDArray[np.float64]:
-    """Return the sums, which are `in_128_bits`, rounded to float64."""
+    """Return the sums rounded to float64. All of them must be `in_128_bits`."""
     low, large = exact_sums_as_int64(sums)
     wide = sums.high.view(np.int64).astype(np.float64) * 2.0**64 + sums.low.astype(np.float64)
     return np.where(large, wide, low.astype(np.float64))
 
 
 def exact_sums_as_decimal(sums: Sums, data_type: pa.Decimal128Type) -> tuple[pa.Array, Bools]:
-    """Return the sums as decimals of 38 digits, and which of them do not fit."""
+    """Return the sums as decimals of 38 digits, and a mask of those that do not fit."""
     limit_low, limit_high = np.uint64(10**38 & (2**64 - 1)), np.uint64(10**38 >> 64)
     negative, negated = sums.top < 0, sums.negated()
     size_low = np.where(negative, negated.low, sums.low)

@@ -68,7 +68,7 @@ class AsofJoinByKey:
         renamed: Mapping[str, str],
     ) -> None:
         """Args:
-        keys: pairs of a left and a right column. how: inner, or left: rows without a version come out as well.
+        keys: pairs of a left and a right column. how: inner, or left: rows without a version are emitted as well.
         inputs: left, right. renamed: as in `JoinedColumns`.
         """
         self.uid, self.is_outer = uid, how == "left"

@@ -1,4 +1,4 @@
-"""`kind: join`: pairs of a left and a right row with one key whose event times lie within an interval.
+"""`kind: join`: pairs of a left and a right row with the same key and event times within an interval.
 
 The state tables `left` and `right` buffer each row until no on-time row of the other side can match it. An arriving row
 is paired with the buffered rows first and buffered second, so each pair is emitted exactly once, when its second row
@@ -79,7 +79,7 @@ class JoinShape:
 
 
 class IntervalJoinByKey:
-    """Joins rows of two inputs where right's event time − left's lies within an interval.
+    """Joins rows of two inputs with the same key where right's event time − left's is within an interval.
 
     A row of either side is late when its event time is below the lateness watermark. With the interval [lo, hi], a left
     row of time t pairs with no on-time row any more once the watermark is past t + hi, a right one past t - lo. A pair
@@ -129,7 +129,7 @@ class IntervalJoinByKey:
 
     @property
     def by_existence(self) -> bool:
-        """Whether left rows come out, by whether there is a right one."""
+        """Whether left rows are emitted, by whether there is a right one."""
         return self.how in LEFT_ALONE
 
     def begin(self, tables: Mapping[str, KeyedState], previous_firing_us: int | None) -> IntervalJoinRun:

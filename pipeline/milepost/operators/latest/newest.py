@@ -194,7 +194,7 @@ class LatestByKey:
 
 
 class LatestRun:
-    """One subtask's epoch of a `LatestByKey`: newer rows are kept as they come, changed keys come out at its end."""
+    """One subtask's epoch of a `LatestByKey`: stores newer rows as they arrive, emits changed keys at its end."""
 
     def __init__(self, operator: LatestByKey, state: KeyedState) -> None:
         self._operator = operator

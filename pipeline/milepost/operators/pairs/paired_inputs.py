@@ -67,7 +67,7 @@ class PairedInputs:
         return cls(schemas, routing_keys, event_times, tuple(common_types(uid, keys, schemas)))
 
     def stored(self, side: int) -> pa.Schema:
-        """Return the columns of a side with its key as both sides keep it: so that equal keys lie in one place."""
+        """Return the columns of a side, with its key in the types that both sides store."""
         types = dict(zip(self.routing_keys[side], self.key_types, strict=True))
         return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in self.schemas[side]])
 

@@ -1,4 +1,4 @@
-"""Rows as all operators see them: their columns, order and keys; and what they say of rows that are gone."""
+"""Rows as all operators see them: their columns, order, keys and retractions."""
 
 from typing import TYPE_CHECKING
 

@@ -212,7 +212,7 @@ class TopByKey:
         return self.marked(rows, self.ranked_schema.empty_table())
 
     def marked(self, rows: pa.Table, ended: pa.Table) -> pa.Table:
-        """Return rows as they are put out: where ranks may end, with the deletes of those that have ended."""
+        """Return rows as they are emitted: where ranks may end, with the deletes of those that have ended."""
         return with_deletes(rows, ended, self.output_key) if self.deletes else rows
 
     def _first_rows(self, found: RowsOfKeys) -> tuple[pa.Table, Ints]:

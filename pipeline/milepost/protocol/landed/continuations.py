@@ -1,4 +1,4 @@
-"""Continue a log elsewhere, from a savepoint: how it begins, and how records are copied into it (L9).
+"""Continue a log in another job, from a savepoint: its first record, and the records copied into it (L9).
 
 Record numbers and totals continue from the savepoint. Example: a savepoint has read the log up to record 6, and the job
 that it is restored into has no log::
@@ -6,8 +6,8 @@ that it is restored into has no log::
     log a    … 6 rows 400 -> 500     7 rows 500 -> 560     8 rows 560 -> 600
     log b    6 start 500 -> 500      7 rows 500 -> 560     8 rows 560 -> 600     9 …
 
-Record 6 of log b stands for all that was read. Records 7 and 8 are copies from the savepoint. A savepoint without input
-has none, and the next landing reads from 500.
+Record 6 of log b stands for everything that was read. Records 7 and 8 are copies from the savepoint. A savepoint
+without input has no records to copy, and the next landing reads from 500.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ def copied_record(newest: StoredRecord, copied: LogRecord) -> LogRecord:
 
 
 def is_continued_by(position: LogPosition, begin: LogRecord) -> bool:
-    """Return whether a log, by its first record, continues a position of another log."""
+    """Return whether the first record of a log says that it continues another log at a position."""
     return begin.continues == position

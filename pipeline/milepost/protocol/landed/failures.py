@@ -1,6 +1,6 @@
-"""Why the last landing of a source failed, for reports: no landing depends on it.
+"""Record the last landing failure of a source, for reports only.
 
-The newest failure overwrites the one before, without a condition, so concurrent landings do not conflict. A newer
+The newest failure overwrites the previous one unconditionally, so concurrent landings do not conflict. A newer
 record of the log supersedes it::
 
     record 7      failure after record 7: SourceUnreachable      reported
@@ -25,7 +25,7 @@ class LandingFailure:
 
     Attributes:
         error: name of the error's class. runbook: name of its page.
-        may_pass: whether landing again may succeed although nothing was corrected.
+        may_pass: whether another landing may succeed without any correction.
     """
 
     source: Text
@@ -43,10 +43,10 @@ class LandingFailure:
 
 @dataclass(frozen=True, slots=True)
 class FailureRecord:
-    """The last failure of a source, as it is stored. Its texts are shortened.
+    """The last failure of a source, as stored. Its texts are shortened.
 
     Attributes:
-        log, sequence: id of the log, and its newest record then. None and 0: there was no log yet.
+        log, sequence: id of the log, and its newest record at the time. None and 0: there was no log yet.
         failed_at_ms: by the clock of the job's store.
     """
 
@@ -62,11 +62,11 @@ class FailureRecord:
     failed_at_ms: Count
 
     def failure_of(self, source: str) -> LandingFailure:
-        """Return the failure. source: the name that the spec has for it now."""
+        """Return the failure. source: its current name in the spec."""
         return LandingFailure(source, self.error, self.message, self.hint, self.runbook, self.may_pass)
 
     def is_current(self, newest: LogRecord | None) -> bool:
-        """Return whether nothing was appended since.
+        """Return whether nothing was appended to the log since the failure.
 
         Args:
             newest: record of the source's log; None: nothing was landed yet.

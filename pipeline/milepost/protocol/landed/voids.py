@@ -1,6 +1,6 @@
 """Decide which records of a log are void, and how positions continue after them (L8). Pure.
 
-Records 3 and 4 prove false, because the external system has gone back to 510::
+Records 3 and 4 prove false, because the external system was rolled back to 510::
 
     2  rows   0 -> 500
     3  rows   500 -> 620

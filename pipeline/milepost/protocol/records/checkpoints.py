@@ -16,7 +16,7 @@ from milepost.protocol.records.own_keys import OwnKey
 
 
 class CheckpointStatus(Enum):
-    """PENDING ends in exactly one of COMPLETED and ABORTED (I9). COMPLETED may become SUBSUMED later."""
+    """A PENDING checkpoint becomes either COMPLETED or ABORTED (I9). A COMPLETED one may later become SUBSUMED."""
 
     PENDING = "pending"
     COMPLETED = "completed"
@@ -25,7 +25,7 @@ class CheckpointStatus(Enum):
 
 
 class CheckpointKind(Enum):
-    """Who owns it: the job owns a CHECKPOINT and subsumes it; a person owns a SAVEPOINT, which is never subsumed."""
+    """The job owns a CHECKPOINT and may subsume it. A person owns a SAVEPOINT, which is never subsumed."""
 
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
@@ -103,7 +103,7 @@ class PendingCheckpoint:
 
     Attributes:
         checkpoint_id, epoch: its identity; the epoch is the head's epoch + 1.
-        token: fencing token in force: of the trigger, then of the last rebind.
+        token: current fencing token: of the trigger, or of the last rebind.
         base: checkpoint it starts from; 0 is the empty state.
         plan: the input record: object versions per source, and caps (``inputs/<sha256>.json``).
         expected: subtasks that must acknowledge it.
@@ -131,12 +131,12 @@ class CompletedCheckpoint:
 
     Attributes:
         parent: checkpoint it continued; 0 for the first.
-        token: the winning token: the one in `metadata`, and of the prefix that holds the checkpoint's own files.
+        token: the winning token. It is in `metadata`, and in the prefix of the checkpoint's own files.
         session_id, holder: of the session that triggered it, even if another session adopted it (I10).
         version: manifest version that completed it. The checkpoint's commit to each table carries this number (I14).
         sinks: every sink of the checkpoint.
         unconfirmed: sinks that have not confirmed their commit yet. Such a checkpoint is never subsumed (I8).
-        summary: what `list` shows without reading `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
+        summary: what `list` shows without `_metadata`: rows_in, rows_out, late_rows, checkpointed_bytes, ….
     """
 
     checkpoint_id: CheckpointId

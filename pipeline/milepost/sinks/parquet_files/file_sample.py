@@ -1,7 +1,7 @@
 """Read the first rows of one file of a table, with bounds on requested bytes and on memory.
 
-A small file is read whole. Of a large one only ranges are requested: the footer, then of one column after the other the
-pages with the first rows. A column that would exceed a bound is left out by name, so a sample never fails for its size.
+A small file is read whole. For a large one only ranges are requested: the footer, then, column by column, the pages
+with the first rows. A column that would exceed a bound is omitted and named, so no file is too large to be sampled.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from milepost.sinks.parquet_files.table_schema import conform
 from milepost.tables.records import StagedFile
 
 WHOLE_BYTES = 2 << 20
-"""A file of up to this size is read with one request, and its checksum compared."""
+"""A file of up to this size is read with one request, and its checksum is verified."""
 
 SAMPLE_BYTES = 8 << 20
-"""Maximum bytes that a sample requests of a larger file."""
+"""Maximum bytes that a sample requests from a larger file."""
 
 CHUNK_BYTES = 32 << 20
 """Maximum bytes of one column in one row group, uncompressed."""
@@ -42,7 +42,7 @@ _READ_BYTES = 64 << 10
 """Bytes of one request for a column's pages."""
 
 _DELETES = 5
-"""Rows that are read for each row of a sample, if some may be deletes."""
+"""Rows to read per row of a sample, if some of them may be deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class FileSample:
     """The first rows of a file, without deletes.
 
     Attributes:
-        rows: with the columns that were read, in the table's order.
-        left_out: columns that the bounds left out.
+        rows: the columns that were read, in the table's order.
+        left_out: columns omitted because of the bounds.
     """
 
     rows: pa.Table
@@ -143,11 +143,11 @@ def _sample(file: StagedFile, parquet: pq.ParquetFile, schema: pa.Schema, limit:
     left_out = tuple(name for name in schema.names if name not in shown)
     if has_deletes and DELETED_COLUMN not in columns:
         return FileSample(pa.table({}), tuple(schema.names))
-    wanted = pa.schema([schema.field(name) for name in shown])
+    target = pa.schema([schema.field(name) for name in shown])
     if has_deletes:
-        wanted = schema_with_deletes(wanted)
-    read = with_partition(with_instants(parquet, pa.table(columns)), file.partition, wanted)
-    return FileSample(without_deletes(conform(file.key, read, wanted)).slice(0, limit), left_out)
+        target = schema_with_deletes(target)
+    read = with_partition(with_instants(parquet, pa.table(columns)), file.partition, target)
+    return FileSample(without_deletes(conform(file.key, read, target)).slice(0, limit), left_out)
 
 
 def _first_values(parquet: pq.ParquetFile, name: str, limit: int) -> pa.ChunkedArray | None:
@@ -172,7 +172,7 @@ def _first_values(parquet: pq.ParquetFile, name: str, limit: int) -> pa.ChunkedA
 
 
 def _batches(parquet: pq.ParquetFile, name: str) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a column, one at a time. Raises _BoundReached: a row group has too many bytes of it."""
+    """Yield the rows of a column, one at a time. Raises _BoundReached: the column is too large in a row group."""
     for number in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(number)
         chunks = (group.column(at) for at in range(group.num_columns))

@@ -1,7 +1,7 @@
 """Guess which JSON lines the parser will reject, using the standard library.
 
-The guess never decides. Finding one bad line by halving takes a dozen calls of the parser, and a right guess takes one.
-A bad line that the guess misses is still found by halving.
+The guess is only a hint. Bisection needs a dozen parser calls to find one bad line, and a correct guess needs one.
+Bisection still finds a bad line that the guess misses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ExpectedValues:
 
     Args:
         columns: declared columns.
-        event_time: the column that must not be null.
+        event_time: event-time column, which must not be null.
     """
 
     def __init__(self, columns: Mapping[str, ColumnType], event_time: str | None) -> None:
@@ -37,7 +37,7 @@ class ExpectedValues:
         return not isinstance(fields, dict) or self.first_mismatch(fields) < len(self._checks)
 
     def first_mismatch(self, fields: Mapping[str, Any]) -> int:
-        """Return the index of the first column whose value does not fit its type, or the number of columns."""
+        """Return the index of the first column with a value of the wrong type, or the number of columns."""
         for at, (name, looks_right, may_be_null) in enumerate(self._checks):
             value = fields.get(name)
             if not (may_be_null if value is None else looks_right(value)):

@@ -1,4 +1,4 @@
-"""Where a data file of a table has the declared columns: under other names, or as one value for all rows."""
+"""Map declared columns to those of a table's data file, by name or as a constant value."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 INT96_UNIT = "us"
-"""Unit of timestamps of Parquet's type INT96, which Spark writes. A table's own types have no finer one."""
+"""Unit for timestamps of Parquet's type INT96, which Spark writes. No type of a table has a finer unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileColumns:
-    """How one data file has the declared columns. A column in neither mapping is null.
+    """Mapping of the declared columns to one data file. A column in neither `names` nor `values` is null.
 
     With `names` {"id": "col-1f"} and `values` {"day": "2026-03-01"}, a row of the file with col-1f = 7 is read as id 7,
     day 2026-03-01.
@@ -28,20 +28,20 @@ class FileColumns:
     values: Mapping[str, str | None]
 
     def schema(self, stored: pa.Schema, declared: pa.Schema) -> pa.Schema:
-        """Return the declared columns that a file has, with the types that they have there."""
+        """Return the declared columns that a file has, with their types in the file."""
         fields = [declared.field(name) for name in declared.names if name in self.values]
         names = {name: self.names[name] for name in declared.names if name in self.names and name not in self.values}
-        found = {name: stored.get_all_field_indices(of_file) for name, of_file in names.items()}
-        for name, every in found.items():
-            fields += [pa.field(name, _in_zone(stored.field(at).type, declared.field(name).type)) for at in every]
+        for name, file_name in names.items():
+            found = map(stored.field, stored.get_all_field_indices(file_name))
+            fields += [pa.field(name, _in_zone(field.type, declared.field(name).type)) for field in found]
         return pa.schema(fields)
 
     def stored(self, present: Sequence[str]) -> list[str]:
-        """Return the names in the file of those of the declared columns that are read from it."""
+        """Return the file's names of the declared columns that are read from it."""
         return [self.names[name] for name in present if name not in self.values]
 
     def declared(self, batch: pa.RecordBatch, declared: pa.Schema) -> pa.RecordBatch:
-        """Return a batch of the file with the names of the declared columns, and with those that are constant."""
+        """Return a batch of the file under the declared names, with the constant columns added."""
         columns = {}
         for field in declared:
             if field.name in self.values:
@@ -56,7 +56,7 @@ class FileColumns:
 
 
 def _in_zone(stored: pa.DataType, declared: pa.DataType) -> pa.DataType:
-    """Return the type of a timestamp with the zone of the table. INT96, which Spark writes, has none and is in UTC."""
+    """Return a timestamp type with the table's time zone. INT96, which Spark writes, has no zone and is in UTC."""
     is_time = pa.types.is_timestamp(stored) and pa.types.is_timestamp(declared)
     return pa.timestamp(stored.unit, declared.tz) if is_time else stored
 
@@ -71,7 +71,7 @@ def value_text(value: Any, type_: pa.DataType) -> str | None:
 
 
 def value_of(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """Return the value of a text. Raises ArrowInvalid, ValueError: it is of another type."""
+    """Parse a text that `value_text` returned. Raises ArrowInvalid, ValueError: it is of another type."""
     if text is None:
         return pa.scalar(None, type_)
     if pa.types.is_binary(type_):

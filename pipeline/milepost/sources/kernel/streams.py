@@ -134,7 +134,7 @@ class RangeReader(io.RawIOBase):
 
 
 def open_object(store: ObjectStore, obj: SourceObject) -> ObjectBody:
-    """Open the planned version of an object. A small one is read at once, a large one later.
+    """Open the planned version of an object. A small one is read immediately, a large one later.
 
     Raises:
         CommitConflict: the object has another version now. NotFound: it was deleted. A large object raises both on

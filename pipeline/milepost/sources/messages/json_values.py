@@ -1,6 +1,6 @@
 """Decode message values that are one JSON object each, by the rules of JSON lines.
 
-The values of a batch are joined by line ends and parsed at once.
+The values of a batch are joined by line ends and parsed together.
 """
 
 from __future__ import annotations

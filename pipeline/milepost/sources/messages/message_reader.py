@@ -31,7 +31,7 @@ from milepost.sources.messages.rowwise_values import UNDECODABLE, EndingValue, V
 from milepost.sources.parquet import ParquetReader
 
 _CHUNK_MESSAGES = 1024
-"""Number of messages that are searched for bad ones at once."""
+"""Number of messages to search for bad ones in one step."""
 
 _PLACE = ("topic", "partition", "offset")
 

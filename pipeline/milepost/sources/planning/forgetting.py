@@ -9,7 +9,7 @@ Example with five rows and `before_ms` 40, where `a` was deleted and `b` is stil
     0     a    10         forgotten
     1     b    20         listed
     2     a    30         forgotten
-    3     a    50         too young
+    3     a    50         too recent
     4     a    20         forgotten
 
 The ranges are [0, 1), [2, 3) and [4, 5). The horizon is 31: the set is complete for objects modified at 31 or later.
@@ -36,7 +36,7 @@ class ForgottenRows:
     Attributes:
         rows: half-open row ranges, ascending, none empty.
         of: number of rows in the set.
-        horizon_ms: every removed version was modified before this time. From it on, the set stays complete.
+        horizon_ms: every removed version was modified before this time. The set stays complete from then on.
     """
 
     rows: tuple[tuple[int, int], ...]
@@ -67,7 +67,7 @@ class ForgottenRows:
 
 
 def find_forgettable(consumed: pa.Table, listed: Iterable[str], before_ms: int) -> ForgottenRows | None:
-    """Return the rows that can be forgotten now; None: there are none.
+    """Return the rows that can be forgotten now, or None if there are none.
 
     Args:
         consumed: rows of the set.

@@ -125,7 +125,7 @@ def readers(plan: EpochPlan, name: str, node: Node) -> list[str]:
 def row_wise_outputs(plan: EpochPlan, level: int) -> dict[str, str]:
     """Return the outputs that hold all rows of a stateless operator at a level: output -> uid.
 
-    An output that nothing downstream of the level's stage reads is left out.
+    An output without a reader downstream of the level's stage is omitted.
     """
     return {
         name: node.uid
@@ -142,7 +142,7 @@ def output_read_by(reader: Node, node: Node, begin: Collection[str]) -> str:
 
 
 def nodes_with_whole_output(plan: EpochPlan) -> set[str]:
-    """Return the nodes that emit all their rows for sinks that start: the sinks' nodes, and upstream up to state.
+    """Return the nodes that emit all their rows for new sinks: the sinks' nodes, and their inputs up to a stateful one.
 
     For a sink of ``c`` in ``clicks -> a (aggregate) -> b (sql) -> c (sql)`` these are c, b and a: the state of ``a``
     holds its rows, so nothing upstream of ``a`` is needed.

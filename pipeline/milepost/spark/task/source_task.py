@@ -52,7 +52,7 @@ class SourceSplit:
         dead_letters: reader that turns bad records into rows of `<source>.bad`; None: the subtask declines.
         is_landed: whether the objects are the job's own immutable copies, so that the version of each is its SHA-256.
         files: for a landed source, the external data files that its log refers to.
-        names_objects: whether rows of different objects are emitted apart, with the object's key.
+        names_objects: whether rows of different objects are emitted separately, with the object's key.
     """
 
     source: str
@@ -118,7 +118,7 @@ def _with_parts(
 
 
 class _ReadSplit:
-    """What a subtask has read of its split.
+    """A subtask's progress through its split.
 
     Attributes:
         missing: keys of objects that were deleted before they were read, and skipped.
@@ -136,7 +136,7 @@ class _ReadSplit:
     def read_part(
         self, store: ObjectStore, part: ObjectPart, memory: Memory
     ) -> Generator[TaskOutput, None, Declined | None]:
-        """Yield a part's rows. Returns why the subtask declines; None: it does not. Raises MemoryError."""
+        """Yield a part's rows. Return the subtask's decline, or None if the part was read. Raises MemoryError."""
         key, is_partly_read = part.object.key, False
         try:
             for piece in self._split.read(store, part, memory):
@@ -167,7 +167,7 @@ class _ReadSplit:
         yield from self.coalescer.add(self._times.add(obj, batch), obj.key if self._split.names_objects else None)
 
     def _add_bad(self, obj: SourceObject, piece: BadRows) -> Declined | None:
-        """Count bad records of an object. Returns a decline if they are too many."""
+        """Count bad records of an object. Return a decline if there are too many."""
         count = self._bad.add_bad(obj.planned_ms, piece.rows.num_rows, piece.first, whole_object=piece.whole)
         assert self._split.dead_letters is not None
         limit = self._split.dead_letters.max_records
@@ -189,10 +189,10 @@ class _ReadSplit:
 
 
 class _BatchCoalescer:
-    """Coalesce small batches, because routing and encoding each one alone would cost more than its rows.
+    """Coalesces small batches, because routing and encoding each of them would cost more than processing its rows.
 
     Batches of 30,000, 30,000 and 10,000 rows become tables of 60,000 and 10,000. A batch of 65,536 is emitted alone.
-    Batches of different objects that are named are not coalesced.
+    Batches of different named objects are not coalesced.
     """
 
     def __init__(self, source: str) -> None:
@@ -257,8 +257,8 @@ def _bad_record_detail(split: SourceSplit, error: BadRecord) -> str:
     line = f", line {error.line}" if error.line is not None else ""
     value = f", value {error.value!r} " if error.value is not None else ": "
     column = f", column {error.column}" if error.column is not None else ""
-    place = error.location[0] if isinstance(error, BadMessage) else f"object {error.key}{line}"
-    return f"source {split.source}: {place}{column}{value}{error.reason}"
+    location = error.location[0] if isinstance(error, BadMessage) else f"object {error.key}{line}"
+    return f"source {split.source}: {location}{column}{value}{error.reason}"
 
 
 def _lost_file(split: SourceSplit, reason: CheckpointFailureReason, uri: str) -> Declined:

@@ -6,7 +6,7 @@ gets a stored name that no other column ever had. A column that is dropped and a
 
     checkpoint 3   schema k, n             runs store k, n
     checkpoint 5   n dropped               runs store k
-    checkpoint 7   n added (stamp "7")     runs store k, __n#7; for older runs n is null, also where they have n
+    checkpoint 7   n added (stamp "7")     runs store k, __n#7; for older runs n is null, even if they have an n
 
 A widened column keeps its stored name. Narrower values of old runs are cast when they are read.
 
@@ -49,7 +49,7 @@ class SchemaChange:
 
     @property
     def converts(self) -> bool:
-        """Whether a restore has to convert the recorded state."""
+        """Whether a restore must convert the recorded state."""
         return bool(self.added or self.dropped or self.widened)
 
     def words(self) -> str:
@@ -61,11 +61,12 @@ class SchemaChange:
 
 
 def widens(before: pa.DataType, now: pa.DataType) -> bool:
-    """Return whether every value of one type is exactly a value of another. Transitive, and true for equal types.
+    """Return whether one type represents every value of another exactly. Transitive, and true for equal types.
 
     Integers widen to wider integers, to floats that represent all of them, and to decimals with enough digits. float32
-    widens to float64. Decimals keep all their digits. Timestamps of the same time zone become finer, down to
-    microseconds. A list widens with its element, a struct with its fields, which keep their names and order.
+    widens to float64. Decimals keep all their digits. Timestamps widen to finer units of the same
+    time zone, down to microseconds. A list widens with its element, a struct with its fields, which keep their names
+    and order.
     """
     if before == now:
         return True
@@ -91,7 +92,7 @@ def widens(before: pa.DataType, now: pa.DataType) -> bool:
 
 
 def _widens_key(before: pa.DataType, now: pa.DataType) -> bool:
-    """Return whether equal keys stay equal and in their key group: integers, timestamps, decimals of one scale.
+    """Return whether equal keys stay equal and in their key group: integers, timestamps, decimals of equal scale.
 
     Floats do not: the text 0.1 parsed as float64 differs from the float32 in the state.
     """
@@ -243,7 +244,7 @@ def convert_rows(run: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows: as stored in the run.
         schema: of the operator, with stored names.
     Raises:
-        InvalidRequest: the run lacks a column of the first schema, or has a column whose type does not widen.
+        InvalidRequest: the run lacks a column of the first schema, or has a column that does not widen.
     """
     columns = []
     problems = []

@@ -78,7 +78,7 @@ def probe_store(store: ObjectStore) -> list[ProbeCheck]:
 
 
 def first_answer(store: ObjectStore, request: Callable[[], T]) -> T:
-    """Send the first request to a store that may not answer at all, and return its result.
+    """Send the first request to a store, which may be unresponsive, and return its result.
 
     Raises:
         StoreUnavailable: no answer within `_ANSWER_S`. Errors of `request` pass through.
@@ -89,7 +89,7 @@ def first_answer(store: ObjectStore, request: Callable[[], T]) -> T:
         at = f" at {store.config.endpoint}" if store.config.endpoint else ""
         raise StoreUnavailable(
             f"store {store.config.url}{at} has not answered in {_ANSWER_S:g} s. Nothing was changed.",
-            hint="check that it is a store, that it is up, and that no proxy swallows what it answers",
+            hint="check that it is a store, that it is up, and that no proxy swallows its responses",
         ) from None
 
 
@@ -134,7 +134,7 @@ def probe_versioned_reads(store: ObjectStore, prefix: str) -> ProbeCheck | None:
 
 
 def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> bool:
-    """Refuse a store whose reads ignore the expected version: a changed object would be read as the planned one.
+    """Refuse a store that ignores the expected version of a read: a changed object would pass for the planned one.
 
     Args:
         reader: for the message, e.g. ``source flights``.
@@ -159,7 +159,7 @@ def require_versioned_reads(store: ObjectStore, prefix: str, reader: str) -> boo
 def _create_over_created(store: ObjectStore, key: str) -> ProbeCheck:
     try:
         store.create(key, b"first")
-    except CommitConflict:  # no other writer uses this key: a client or a proxy repeated the request
+    except CommitConflict:  # no other writer uses this key, so a client or a proxy retried the request
         if store.get(key) != b"first":
             raise
     return _create_again(store, key, b"first", "created")
@@ -189,12 +189,12 @@ def _create_race(store: ObjectStore, key: str) -> ProbeCheck:
             return False
         return True
 
-    check = f"If-None-Match on PutObject by {_RACERS} writers at once"
+    check = f"If-None-Match on PutObject by {_RACERS} concurrent writers"
     with ThreadPoolExecutor(_RACERS) as pool:
         wins = list(pool.map(attempt, range(_RACERS)))
     winners = sum(wins)
     if winners == 0 and any(stat.key == key for stat in store.list(key)):
-        winners = 1  # its request was repeated, and the repetition conflicted with its own success
+        winners = 1  # its request was retried, and the retry conflicted with the first attempt, which had succeeded
     if winners == 1:
         return ProbeCheck(check, True, "one writer won")
     return ProbeCheck(

@@ -1,4 +1,4 @@
-"""Location and storage options for the `deltalake` library, independent of the environment."""
+"""Locations and storage options for the `deltalake` library, never taken from the environment."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MISTAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\[\]|^]")
 
 @dataclass(frozen=True, slots=True)
 class DeltaLocation:
-    """Location and options for the library.
+    """A table's location and storage options.
 
     Attributes:
-        uri: a `file://` or `s3://` URL. options: storage options, with credentials.
+        uri: a `file://` or `s3://` URL. options: storage options, including credentials.
     """
 
     uri: str
@@ -37,7 +37,7 @@ class DeltaLocation:
 
 
 def readable_location(kind: str, name: str, config: StoreConfig, consequence: str) -> DeltaLocation:
-    """Return the location of a store's root for reading with the library, with current credentials.
+    """Return the location of a store's root, with current credentials, for the library to read.
 
     Args:
         kind: sink or source. name, consequence: for messages.

@@ -1,6 +1,6 @@
 """Table addresses: the location and format of a sink's table, as in the spec.
 
-The contents of each checkpoint record the address. So a table can be opened as of a checkpoint from before a migration
+Each checkpoint records the address in its contents, so a table can be opened as of a checkpoint from before a migration
 of the sink, or from after a migration that the spec does not contain yet. `${env:…}` stays unresolved, so an address
 never contains a secret.
 """
@@ -51,7 +51,7 @@ class TableAddress:
 
     @property
     def sink_format(self) -> SinkFormat:
-        """What the table's format supports."""
+        """Capabilities of the table's format."""
         return SINK_FORMATS[self.format]
 
     def spec_lines(self) -> tuple[str, ...]:

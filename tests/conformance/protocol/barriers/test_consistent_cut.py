@@ -49,7 +49,7 @@ class Sender:
     before: dict[int, int] = field(default_factory=dict)
 
     def payloads(self) -> Iterator[Payload]:
-        """One payload after the other; timestamps are of the moment in which it is asked for."""
+        """One payload after the other; each timestamp is that of its request."""
         for checkpoint_id, plan in enumerate(self.plans, start=1):
             for _ in range(plan.data):
                 self.sent.append(Data(f"{self.channel}/{len(self.sent)}"))

@@ -96,7 +96,7 @@ def test_unexpected_answers_are_counted_and_ignored() -> None:
 def test_objects_written_by_a_late_try_are_garbage_of_its_checkpoint() -> None:
     """Its answers are refused and its prefix is listed, so a late message leaves no state behind.
 
-    A newer try that completes subsumes the older ones; they are all that can be in flight beside it.
+    A newer try that completes subsumes the older ones; no others can be in flight.
 
     Case: CheckpointCoordinatorTest.testSuccessfulCheckpointSubsumesUnsuccessful
     """

@@ -18,7 +18,7 @@ from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 def test_a_request_while_another_checkpoint_is_pending_waits_outside(ends: str) -> None:
     """It is refused, not forgotten: Airflow and the person ask again, and are served when the pending one has ended.
 
-    No request is queued, so the first one beyond the pending checkpoint is told that there are too many.
+    No request is queued, so the first one beyond the pending checkpoint is refused as one too many.
 
     Case: CheckpointRequestDeciderTest.testEnqueueOnTooManyPending
     Case: CheckpointRequestDeciderTest.testNonForcedEnqueueOnTooManyPending

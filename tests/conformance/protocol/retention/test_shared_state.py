@@ -139,7 +139,7 @@ def test_small_runs_are_merged_and_then_deleted(tmp_path: Path) -> None:
 def test_a_reference_that_comes_late_finds_its_run(tmp_path: Path) -> None:
     """A checkpoint may share a run that its predecessors did not use: only current references retain it.
 
-    With runs kept by reachability nobody has to announce a use: the reference in a completed checkpoint is the use.
+    Runs are retained by reachability, so no use is announced: the reference in a completed checkpoint is the use.
     """
     lineage = StateLineage.on(tmp_path)
     (first,) = lineage.epoch(range(10))

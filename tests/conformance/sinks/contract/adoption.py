@@ -1,4 +1,4 @@
-"""A table that somebody else made becomes a job's when the spec says so; its rows are foreign, and stay (I14)."""
+"""A job adopts an existing table if the spec says so. Its rows are foreign, and stay (I14)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def at_commit(act: Callable[[], None]) -> Hook:
 
 
 class Stall:
-    """A step at which whoever comes to it stands still until it is released."""
+    """A step at which every caller blocks until it is released."""
 
     def __init__(self) -> None:
         self._reached, self._released = threading.Event(), threading.Event()
@@ -116,7 +116,7 @@ class Story:
         return self.manifest.staged(self.sink, *tables, schema=schema, token=token)
 
     def complete(self, *tables: pa.Table, schema: pa.Schema = SCHEMA, waits: bool = False) -> Completed:
-        """A checkpoint passes its commit point; the table does not hear of it yet."""
+        """A checkpoint passes its commit point, without notifying the table yet."""
         return self.manifest.completed(self.sink, self.staged(*tables, schema=schema), waits=waits)
 
     def publish(self, *tables: pa.Table, schema: pa.Schema = SCHEMA) -> Completed:

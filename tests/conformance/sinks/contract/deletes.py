@@ -49,7 +49,7 @@ class SinkDeleteTests(SinkCase):
         assert self.shown(tmp_path) == [(1, "again"), (2, "b"), (3, "c")]
 
     def test_a_delete_of_a_key_that_never_was_is_harmless(self, tmp_path: Path) -> None:
-        """Also as the first that a table hears of."""
+        """Also as the table's first notification."""
         job = self.begin(tmp_path)
         empty = self.deleting(job, 7)
         assert self.shown(tmp_path) == []

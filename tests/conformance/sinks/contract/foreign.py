@@ -217,7 +217,7 @@ class SinkForeignTests(SinkCase):
     def test_what_others_made_of_our_files_is_known_by_the_log_where_the_mark_is_lost(
         self, tmp_path: Path, what: str
     ) -> None:
-        """The job's storage was restored to before it: its rows must not stay beside the head's, as others' rows do."""
+        """The job's storage was restored to an earlier time: later rows of the table must not stay as foreign ones."""
         job = self.begin(tmp_path)
         main = job.go_on(2)
         if what == "a compaction":

@@ -293,7 +293,7 @@ class SinkTests(SinkCase):
         assert self.published(tmp_path) == [(1, "a")]
 
     def test_abort_removes_what_was_staged_and_it_is_never_published(self, tmp_path: Path) -> None:
-        """No commit ever names a file that is gone."""
+        """No commit ever names a deleted file."""
         job = self.begin(tmp_path)
         job.publish(rows((1, "a")))
         committable = job.staged(rows((2, "b")))

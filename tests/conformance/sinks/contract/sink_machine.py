@@ -1,4 +1,4 @@
-"""A table beside a plain model: two writers, forks and rollbacks, steps that come late, twice, or stop half way."""
+"""A table against a plain model: two writers, forks and rollbacks, and steps that are late, repeated or interrupted."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SinkMachine(RuleBasedStateMachine):
     """The model is the number that the table carries, and what each decision left there.
 
     Attributes:
-        steps: every move that was ever decided, by number; whoever takes one may be late.
+        steps: every move that was ever decided, by number; a writer may be late to take one.
         number, shown: what the table carries, and the checkpoint that it shows, 0 for nothing.
         links: by number of a mark that is kept: the number that the table carried when it was first tried.
     """
@@ -314,7 +314,7 @@ class SinkMachine(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, WRITERS - 1), key=st.integers(0, 5))
     def a_zombie_prepares_what_is_aborted(self, who: int, key: int) -> None:
-        """Its files are gone, so it passes no commit point."""
+        """Its files were deleted, so it passes no commit point."""
         sink = self.writers[who].sink
         committable = self.staged(sink, [[key]], token=9)
         sink.abort(checkpoint_id=self.manifest.next_id, token=9)

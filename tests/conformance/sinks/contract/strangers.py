@@ -1,4 +1,4 @@
-"""A table that is not as its job left it, or not its own: refused, waited for, and put right by a decision (I14)."""
+"""A table that differs from its job's, or is another's: refused, waited for, and repaired by a decision (I14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SinkStrangerTests(SinkCase):
     @format_decides
     @pytest.mark.parametrize(("job", "name"), [("another", "table"), ("job", "another")])
     def test_a_table_of_another_owner_is_refused(self, tmp_path: Path, job: str, name: str) -> None:
-        """A path has one owner for ever: two jobs on one path would publish over each other."""
+        """A path has one owner permanently: two jobs on one path would publish over each other."""
         self.begin(tmp_path).publish(rows((1, "a")))
         foreign = self.open_sink(tmp_path, job=job, name=name)
         with wording.raises(InvalidRequest):
@@ -176,7 +176,7 @@ class SinkStrangerTests(SinkCase):
         job.sink.abort(checkpoint_id=9, token=1)  # there is nothing of it, so nothing to be told
 
     def test_a_realignment_of_a_table_that_is_right_moves_its_mark_alone(self, tmp_path: Path) -> None:
-        """It may be asked for at any time."""
+        """It may be called at any time."""
         job = self.begin(tmp_path)
         job.go_on(2)
         decided = job.manifest.realigned()
@@ -237,7 +237,7 @@ class SinkStrangerTests(SinkCase):
         assert record.key in problem
 
     def test_a_mark_that_another_hand_made_first_stops_the_sink(self, tmp_path: Path) -> None:
-        """The record of one transition is created once; nobody knows which of two contents is right."""
+        """The record of one transition is created once, and it is unknown which of two contents is right."""
         job = self.begin(tmp_path)
         done = job.complete(job.row())
         other = replace(done.contents, rows=99)

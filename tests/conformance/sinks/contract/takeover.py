@@ -45,7 +45,7 @@ class SinkTakeoverTests(SinkCase):
         return self.open_sink(root, job="heir", storage="copy", life=NEW_LIFE, before=before, after=after)
 
     def target(self, root: Path, job: Story, saved: SavedByOther, number: int = TOKEN) -> TableTarget:
-        """What the heir's new checkpoint says: the same files, where they lie, in records of its own."""
+        """Contents of the heir's new checkpoint: the same files at the same locations, in records of its own."""
         change = ContentsChange(job.sink.files(saved.contents), whole=True)
         records = ContentsRecords(self.job_store(root, "copy")).extend(
             (), change, contents_prefix(CheckpointId(9), FencingToken(TOKEN)), "table"

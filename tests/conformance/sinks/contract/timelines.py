@@ -166,7 +166,7 @@ class SinkTimelineTests(SinkSwitchTests):
         assert self.published(tmp_path) == of_main(2)
 
     def test_a_switch_that_is_repeated_undoes_nothing_that_came_since(self, tmp_path: Path) -> None:
-        """I14: whoever follows again finds a mark that came after it."""
+        """I14: a session that follows again finds a mark that came after it."""
         job = self.begin(tmp_path)
         decided = job.manifest.switched(job.go_on(4)[1])
         assert job.sink.move(decided) is True
@@ -195,7 +195,7 @@ class SinkTimelineTests(SinkSwitchTests):
         assert self.published(tmp_path) == of_main(2)
 
     def test_a_sink_that_was_down_catches_up_over_several_checkpoints_one_by_one(self, tmp_path: Path) -> None:
-        """A table is never told twice, and never skips one."""
+        """A table is never notified twice, and never skips a notification."""
         job = self.begin(tmp_path)
         job.go_on(1)
         waiting = [job.complete(job.row(), waits=True) for _ in range(3)]

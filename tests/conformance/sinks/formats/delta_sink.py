@@ -26,7 +26,7 @@ class DeltaCase(SinkCase):
 
 
 class ForeignDelta(DeltaCase):
-    """With somebody else who makes the table and adds rows."""
+    """With an external writer that creates the table and adds rows."""
 
     def make_foreign(self, root: Path, table: pa.Table) -> None:
         self._written(root, table, "error")

@@ -1,4 +1,4 @@
-"""A table in Iceberg in the tests of sinks, on a local store beside SQLite as its catalog."""
+"""A table in Iceberg in the tests of sinks, on a local store with SQLite as its catalog."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class IcebergCase(SinkCase):
 
 
 class ForeignIceberg(IcebergCase):
-    """With somebody else who makes the table and adds rows."""
+    """With an external writer that creates the table and adds rows."""
 
     def make_foreign(self, root: Path, table: pa.Table) -> None:
         store = self.table_store(root)

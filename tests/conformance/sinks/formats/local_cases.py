@@ -33,7 +33,7 @@ class LocalParquet(LocalCase, ParquetCase):
 
 
 class LocalListed(LocalCase):
-    """One with other writers beside us, whose files carry no name of ours."""
+    """A table with external writers, whose files do not carry our names."""
 
     format_name = "listed"
     whole_contract = True

@@ -26,7 +26,7 @@ FROM ({PLACED}) WHERE celsius > limit_celsius GROUP BY ALL
 
 
 def test_the_example_of_an_as_of_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane) -> None:
-    """Readings before their rooms are known, in an epoch of their own; then the job ends, and its windows come out."""
+    """Readings before their rooms are known, in a separate epoch; then the job ends, and its windows are emitted."""
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "sensors.yaml"

@@ -1,4 +1,4 @@
-"""A spec that changes between epochs: what its state still fits goes on, what is gone is left only when asked for."""
+"""A spec that changes between epochs: state that still fits continues, and state is dropped only on request."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Lasts:
 def test_a_sum_whose_scale_only_sql_tells_keeps_it_and_a_renamed_operator_goes_on(tmp_path: Path, plane: Plane) -> None:
     """A sum of decimals is stored as a whole number: in another scale the same bits are another sum.
 
-    A class that declares more state, and wider, beside it gets what was stored.
+    A class that declares more and wider state gets its stored state as well.
     """
     job = create(tmp_path)
     job.edit(SPEC, EXACT)

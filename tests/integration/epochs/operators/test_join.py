@@ -22,7 +22,7 @@ WHERE p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL 30 MINUTE
 
 
 def test_the_example_of_a_join_is_what_duckdb_finds(tmp_path: Path, plane: Plane) -> None:
-    """Orders and payments in two epochs each, the payments first; then the job ends, and its windows come out."""
+    """Orders and payments in two epochs each, the payments first; then the job ends, and its windows are emitted."""
     folder = tmp_path / "config"
     shutil.copytree(EXAMPLES, folder)
     path = folder / "join.yaml"

@@ -1,4 +1,4 @@
-"""Lookups among SQL and stateful operators: what comes out is DuckDB's join of the same files."""
+"""Lookups among SQL and stateful operators equal DuckDB's join of the same files."""
 
 from __future__ import annotations
 

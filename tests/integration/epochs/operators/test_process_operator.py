@@ -116,7 +116,7 @@ WHERE fires < coalesce(next, 1000000);
 
 
 class TailsJob(FlightsJob):
-    """The flights by tail number, through two process functions in modules beside the spec."""
+    """The flights by tail number, through two process functions in modules next to the spec."""
 
     @classmethod
     def create(cls, folder: Path, edit: dict[str, str] | None = None) -> TailsJob:
@@ -164,7 +164,7 @@ def job(tmp_path: Path) -> TailsJob:
 
 
 def test_process_functions_equal_another_engine_across_epochs_and_parallelism(job: TailsJob, plane: Plane) -> None:
-    """State and timers of a key go through checkpoints and rescaling; what comes out feeds SQL, an aggregate, sinks."""
+    """State and timers of a key survive checkpoints and rescaling; the emitted rows feed SQL, an aggregate, sinks."""
     before = 2
     for first, parallelism in ((1, 2), (4, 1), (7, 3), (10, 2)):
         job.change(job.spec_path, f"parallelism: {before}", f"parallelism: {parallelism}")

@@ -1,4 +1,4 @@
-"""`milepost run --drain`: every open window and timer fires over two levels, and the job is finished."""
+"""`milepost run --drain`: every open window and timer fires, across two levels, and the job finishes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _rows(table: pa.Table, columns: list[str]) -> list[str]:
 
 
 def _sorted(rows: list[tuple[object, ...]]) -> list[str]:
-    """As text, times without their zone, which is UTC on both sides."""
+    """Return the rows as sorted texts. Time zones are dropped, because both sides are in UTC."""
     return sorted(
         repr(tuple(value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in row))
         for row in rows

@@ -1,4 +1,4 @@
-"""The quality gate: what it vetoes is never visible, not for a moment, and costs nothing once the cause is gone."""
+"""The quality gate: vetoed rows are never visible, and a veto leaves no trace once its cause is removed."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_stalled_commit_lands_neither_after_a_newer_one_nor_twice(
 
 
 def heads(job: FlightsJob) -> list[TableHead]:
-    """Commits of the carriers table, oldest first; no two lie under one version."""
+    """Commits of the carriers table, oldest first; no two have the same version."""
     store = job.sink_store("carriers")
     keys = [stat.key for stat in store.list(HEADS)][::-1]
     found = [decode(TableHead, store.get(key), key) for key in keys]

@@ -1,6 +1,6 @@
 """The law where SQL is Spark's: a sql node is Spark's own batch answer, and what reads it keeps the law.
 
-What each node put out is read from the tables: a changelog has every row with the checkpoint that published it.
+Each node's rows are read from the tables: a changelog has every row with the checkpoint that published it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> LawJob
 
 
 def published(job: LawJob) -> Captured:
-    """What every node put out; where nothing was ever in flight, rows have the stamp of their epoch."""
+    """The rows of every node; if nothing was ever in flight, rows have the stamp of their epoch."""
     captured, spec, graph, lineage = Captured(), job.loaded.spec, job.loaded.graph(), job.lineage
     watermarks = None
     for node in NODES:

@@ -102,7 +102,7 @@ def _spec(sql: str) -> JobSpec:
 
 
 class Encode:
-    """A host that puts out the table, one decline, and the end of its rows."""
+    """A host that emits the table, one decline, and the end of its rows."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -258,7 +258,7 @@ NESTED = pa.table(
 @profiles.examples(share=0.12)
 @given(st.lists(_VALUE, min_size=6, max_size=12), st.one_of(st.none(), _NUMBER))
 def test_a_select_means_what_it_means_to_spark(spark: SparkSession, items: list[str], condition: str | None) -> None:
-    """Names that are those of fields, variables and columns at once, in any case, written in every way."""
+    """Names that fields, variables and columns share, in any case, and in every spelling."""
     where = "" if condition is None else f" WHERE {condition} IS NOT NULL"
     sql = "SELECT " + ", ".join(f"{item} AS x{number}" for number, item in enumerate(items)) + f" FROM src{where}"
     spark.createDataFrame(NESTED).createOrReplaceTempView("src")

@@ -153,7 +153,7 @@ def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
 
 
 def test_two_jobs_at_once_on_one_store_do_not_see_each_other(tmp_path: Path, plane: Plane) -> None:
-    """All of a job lies under <storage>/<name>/."""
+    """Everything of a job is below <storage>/<name>/."""
     jobs = []
     for name in ("flights", "second"):
         edit = {"name: flights\n": f"name: {name}\n", "storage: ../store": f"storage: {tmp_path / 'shared store'}"}

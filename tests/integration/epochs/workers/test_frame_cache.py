@@ -29,7 +29,7 @@ ROWS = pa.schema([("subtask", pa.int32()), ("said", pa.string())])
 
 @dataclass(frozen=True)
 class Says:
-    """Yields a row with what is to be said, and how the folder of its job's tasks looks."""
+    """Yields a row with the messages, and the content of the folder of its job's tasks."""
 
     what: str
 

@@ -63,7 +63,7 @@ def test_a_plan_for_another_spec_is_refused_for_good(job: BackfillJob) -> None:
 
 
 def test_a_plan_that_was_edited_in_xcom_is_refused(job: BackfillJob) -> None:
-    """After it was approved: by its digest. Where nobody is asked: by what the form asks for."""
+    """After an approval: by its digest. Without one: by the form's request."""
     history = job.master.reports.history()
     approved = dag_run(job, **FROM)
     plan = approved.execute("plan")

@@ -135,7 +135,7 @@ def test_a_plan_that_was_edited_after_it_was_shown_is_refused(
 
 @pytest.mark.parametrize("approve", [True, False])
 def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job: SparklessJob, approve: bool) -> None:
-    """Who edits the plan and the approval alike, or a plan that nobody is asked about, still meets the form."""
+    """A person who edits the plan and the approval alike, or a plan without approval, still has to match the form."""
     history = job.master.reports.history()
     run = asked(job, to="1", approve=approve)
     plan = run.execute("plan")
@@ -153,7 +153,7 @@ def test_a_plan_that_the_form_does_not_ask_for_is_refused_whatever_xcom_says(job
     ids=["wrong type", "unknown key", "missing keys"],
 )
 def test_a_plan_of_another_shape_is_refused_and_says_where(job: SparklessJob, edit: dict[str, Any]) -> None:
-    """Of another version, or of somebody who edits XCom."""
+    """Of another version, or edited in XCom."""
     history = job.master.reports.history()
     run = asked(job, to="1", approve=False)
     run.pushed["plan", "return_value"] = run.execute("plan") | edit
@@ -172,7 +172,7 @@ def test_without_a_recorded_approval_nothing_is_done(job: SparklessJob) -> None:
 
 
 def test_a_running_epoch_is_left_alone_unless_the_form_says_to_take_it_over(job: SparklessJob) -> None:
-    """Red, not skipped: a person asked for it, and it did not happen."""
+    """Red, not skipped: a person requested it, and it did not happen."""
     job.land("d.csv")
     other = Session.cli()
     job.master.triggers.trigger(other)

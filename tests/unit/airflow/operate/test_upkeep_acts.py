@@ -74,7 +74,7 @@ def test_a_table_at_the_head_needs_no_realignment(job: SparklessJob) -> None:
 
 
 def taken_back(job: SparklessJob) -> None:
-    """As a failover does: the newest commit of the table is gone."""
+    """As after a failover: the newest commit of the table is lost."""
     min((job.folder / "lake" / "table" / HEADS).iterdir()).unlink()
 
 

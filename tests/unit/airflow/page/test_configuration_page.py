@@ -1,4 +1,4 @@
-"""The configuration says every setting in force, and which of them somebody has changed from its default."""
+"""The configuration page shows every setting in force, and marks those that differ from their default."""
 
 from __future__ import annotations
 

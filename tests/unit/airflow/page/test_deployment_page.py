@@ -68,7 +68,7 @@ def test_each_job_is_listed_once_with_freshness_and_suggested_action(
 
 
 def test_jobs_with_problems_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed one, those that nobody can read, then those that somebody should look at, then the others by name."""
+    """Failed jobs first, then unreadable ones, then those that need attention, then the others by name."""
     calm, failed, lost, torn = (job_named(tmp_path, name, epochs=1) for name in ("calm", "failed", "lost", "torn"))
     fail(failed, "<b>broken</b>")
     min((lost.folder / "store").rglob("manifest/*.json")).write_text("{")  # the head: versions count down

@@ -57,7 +57,7 @@ def finish(job: SparklessJob) -> None:
 
 
 def test_an_xcom_of_another_shape_is_refused_by_the_next_task(job: SparklessJob) -> None:
-    """Of another version, or of somebody who edits XCom."""
+    """Of another version, or edited in XCom."""
     dag_run = DagRun(job)
     dag_run.trigger()
     dag_run.pushed[(tasks.TRIGGER, tasks.RETURN_VALUE)] = {"checkpoint_id": 2}
@@ -75,7 +75,7 @@ ENDS: dict[str, Callable[[SparklessJob], object]] = {
 def test_a_run_of_a_job_that_has_ended_fails_at_once_with_the_reason_and_the_command(
     job: SparklessJob, end: str
 ) -> None:
-    """Red, without retries: a green run would hide that the schedule does nothing any more."""
+    """Red, without retries: a green run would hide that the schedule no longer does anything."""
     ENDS[end](job)
     dag_run = DagRun(job)
     with pytest.raises(AirflowFailException) as failed:

@@ -1,4 +1,4 @@
-"""What a hint tells whoever has no shell: the form of the same act, and its address where it is known."""
+"""Hints for users without a shell: the form of the same act, and its address if it is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that hangs: no page waits for it for ever, each says so, and shows what is known without it."""
+"""A store that hangs: no page waits for it indefinitely, each says so, and shows what is known without it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_when_only_the_log_hangs_the_page_shows_the_job_without_its_epochs(
 
 
 def test_a_query_that_timed_out_in_the_queue_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a store that comes back is asked at once for all that people have given up on."""
+    """Otherwise a store that comes back would immediately get all requests that users have given up on."""
     job, answers, begun = CountedJob.with_epochs(tmp_path / "job", 1).small, Event(), list[str]()
     monkeypatch.setattr(job_reader, "_MAX_CONCURRENT_QUERIES", 1)
     monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.1)

@@ -192,7 +192,7 @@ def test_the_data_flow_is_shown_and_without_it_the_rest_of_the_page(
 
 
 def test_an_unreadable_head_is_shown_with_recovery_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And with all that is known without it; the form of the way back is filled in."""
+    """With everything that is known without it; the recovery form is filled in."""
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     next((job.small.folder / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
     page = overview(job.small, monkeypatch)

@@ -69,7 +69,7 @@ def test_a_viewer_sees_the_plan_and_no_button(pages: PageClient, plan: ShownPlan
 
 
 def test_a_plan_can_be_answered_once_the_scheduler_has_seen_its_task_wait(pages: PageClient, plan: ShownPlan) -> None:
-    """Airflow takes the end of the process that asked for a kill if the answer came before."""
+    """Airflow takes the end of the requesting process for a kill if the answer came earlier."""
     keep_run(OPERATE, xcoms={("plan", "return_value"): to_json(plan)}, asks=plan, parked=False)
     page = pages.get(RUN).text
     assert requests_of(page) == [] and "data-refresh" in page

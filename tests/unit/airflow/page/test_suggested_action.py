@@ -36,7 +36,7 @@ def status(job: SparklessJob) -> Status:
 def test_each_condition_has_an_action_that_needs_no_shell(
     job: SparklessJob, status: Status, condition: Condition
 ) -> None:
-    """The command is told apart; what the step is done with stands first among the acts."""
+    """The command is set apart; the act for the next step is the first one."""
     found = replace(status, condition=condition, next_step="milepost run small", last_failure="SUBTASK_DECLINED")
     action = suggested_action(found)
     assert action.text and not names_command(action.text) and action.command == "milepost run small"

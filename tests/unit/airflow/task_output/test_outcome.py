@@ -93,7 +93,7 @@ def test_the_message_tells_what_to_do() -> None:
 
 
 def test_a_try_that_a_newer_one_replaced_requires_no_action() -> None:
-    """I3: two schedulers may start a task twice; its run goes on by itself, so no new run is asked for."""
+    """I3: two schedulers may start a task twice; its run continues by itself, so no new run is requested."""
     raised, _ = told(errors.Fenced("checkpoint 3: token 7, current 8.", hint=errors.NEWER_TRY))
     assert errors.NEWER_TRY in str(raised)
     wording.describes(raised)
@@ -135,7 +135,7 @@ def test_the_reason_of_an_error_is_one_of_the_closed_vocabulary(error: BaseExcep
 
 
 def test_reaching_the_execution_timeout_is_an_expired_checkpoint_and_is_not_retried() -> None:
-    """I10: `execution_timeout` lies before the deadline; another try would begin with the lease nearly over."""
+    """I10: `execution_timeout` ends before the deadline; another try would begin with the lease nearly over."""
     raised, pushed = told(AirflowTaskTimeout("too long"))
     assert isinstance(raised, AirflowFailException)
     assert pushed[FAILURE_KEY]["reason"] == "CHECKPOINT_EXPIRED"

@@ -22,11 +22,11 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 
 class Ended(Exception):
-    """Nobody watches any more."""
+    """The watcher has left."""
 
 
 def waiting(*steps: Callable[[], object]) -> Callable[[], None]:
-    """What happens while one waits: a step each time, and in the end nobody watches any more."""
+    """Events while a person waits: one step each time, until the watcher leaves."""
     left: Iterator[Callable[[], object]] = iter(steps)
 
     def wait() -> None:

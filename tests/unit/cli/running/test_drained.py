@@ -1,4 +1,4 @@
-"""What `start` says of a job that was drained is what `run` does then."""
+"""`start` of a drained job predicts what the next `run` does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drained(folder: Path, edit: dict[str, str]) -> SparklessJob:
     return job
 
 
-def test_a_start_behind_an_ended_event_time_says_that_no_epoch_goes_on_and_what_to_do(tmp_path: Path) -> None:
+def test_start_reports_that_no_epoch_can_follow_an_ended_event_time(tmp_path: Path) -> None:
     job = drained(tmp_path, WINDOWED)
     spec = tmp_path / "config" / "small.yaml"
     started = milepost("start", spec)
@@ -47,19 +47,19 @@ def test_a_start_behind_an_ended_event_time_says_that_no_epoch_goes_on_and_what_
     assert job.master.reports.read("table")["rows"].to_pylist() == [1]
 
 
-def test_a_start_in_airflow_says_so_too(tmp_path: Path) -> None:
+def test_start_in_airflow_reports_it_too(tmp_path: Path) -> None:
     job = drained(tmp_path, WINDOWED)
     run = InProcessRun(job_dags(job.folder / "config")["small__operate"], "manual__9", what="start")
     run.execute("plan")
     run.approve("ann")
-    (said, *_) = run.execute("act")["text"]
-    wording.matches("start", said)
-    assert WAY_OUT.format(job="small") in said
+    (first_line, *_) = run.execute("act")["text"]
+    wording.matches("start", first_line)
+    assert WAY_OUT.format(job="small") in first_line
 
 
 @pytest.mark.parametrize("drains", [True, False])
-def test_a_start_where_nothing_has_ended_names_what_its_first_epoch_continues(tmp_path: Path, drains: bool) -> None:
-    """An aggregate has no event time: it goes on behind the last epoch of a drained job."""
+def test_start_names_the_checkpoint_that_its_first_epoch_continues(tmp_path: Path, drains: bool) -> None:
+    """An aggregate has no event time, so it continues after the last epoch of a drained job."""
     job = drained(tmp_path, {}) if drains else SparklessJob.create(tmp_path)
     if not drains:
         job.land("a.csv")

@@ -83,7 +83,7 @@ def test_one_epoch_waits_a_moment_for_what_has_just_landed_and_does_not_wait_for
 def test_a_spark_that_stays_up_is_offered_where_its_start_is_most_of_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], start_s: float, offered: bool
 ) -> None:
-    """To a person at a terminal; who reads the output of a program is told nothing."""
+    """On a terminal only; a program that reads the output gets none."""
 
     class SlowToStart(SparklessRunner):
         def prepare(self, plan: EpochPlan) -> None:

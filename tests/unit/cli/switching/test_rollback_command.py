@@ -1,4 +1,4 @@
-"""`milepost rollback` and `start --from` as a person types them: texts, questions, exit codes, documents."""
+"""`milepost rollback` and `start --from` on the command line: output, prompts, exit codes and JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     lines = shown.stdout.splitlines()
     wording.matches("rollback", shown.stdout, replace=wording.SIZES)
     plan = milepost("rollback", job.spec_path, "--to", "2", "--dry-run", "--json").document()
-    assert [one["checkpoint_id"] for one in plan["discarded"]] == [3, 4]
+    assert [checkpoint["checkpoint_id"] for checkpoint in plan["discarded"]] == [3, 4]
     assert plan["text"] == lines[:-1]
     assert job.small.context.head().version == version
 
@@ -56,14 +56,14 @@ def test_without_a_terminal_it_requires_yes(job: CountedJob) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("answer", ["n", "y"])
-def test_a_rollback_shows_its_plan_and_asks_on_a_terminal(job: CountedJob, answer: str) -> None:
-    code, told = milepost_on_terminal("rollback", job.spec_path, "--to", "2", answer=answer)
-    assert code == 0, told
+def test_a_rollback_shows_its_plan_and_prompts_on_a_terminal(job: CountedJob, answer: str) -> None:
+    code, output = milepost_on_terminal("rollback", job.spec_path, "--to", "2", answer=answer)
+    assert code == 0, output
     assert job.live_ids == ([1, 2] if answer == "y" else [1, 2, 3, 4])
-    wording.matches("rollback", told.splitlines(), replace={r"\[y/N\].*": "[y/N]", **wording.SIZES})
+    wording.matches("rollback", output.splitlines(), replace={r"\[y/N\].*": "[y/N]", **wording.SIZES})
 
 
-def test_exit_codes_say_why_not(job: CountedJob) -> None:
+def test_exit_codes_distinguish_the_reasons_of_a_refusal(job: CountedJob) -> None:
     assert_clear_error(milepost("rollback", job.spec_path, "--to", "9", "--yes"), 3, golden="rollback")
     assert_clear_error(milepost("rollback", job.spec_path, "--to", "noon", "--yes"), 2, golden="rollback")
     missing = milepost("rollback", job.spec_path)
@@ -76,7 +76,7 @@ def test_exit_codes_say_why_not(job: CountedJob) -> None:
     wording.matches("rollback", done.stdout, replace=wording.SIZES)
 
 
-def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> None:
+def test_list_status_show_and_history_distinguish_timelines(job: CountedJob) -> None:
     milepost("rollback", job.spec_path, "--to", "3", "--yes")
     job.run()
     timeline = job.small.context.head().state.live
@@ -102,13 +102,13 @@ def test_list_status_show_and_history_tell_the_timelines(job: CountedJob) -> Non
     wording.matches("show", shown[:2])
     history = " ".join(milepost("history", job.spec_path).stdout.split())
     events = milepost("history", job.spec_path, "--json").document()["events"]
-    (switched,) = [one for one in events if one["event"] == "TimelineSwitched"]
+    (switched,) = [event for event in events if event["event"] == "TimelineSwitched"]
     assert switched["sinks"] == ["seen", "table"]
     assert switched["what"] in history and "milepost rollback --to 3" in history
     wording.matches("history", switched["detail"])
 
 
-def test_start_from_a_checkpoint_goes_back_and_opens_the_next_incarnation(job: CountedJob) -> None:
+def test_start_from_a_checkpoint_rolls_back_and_opens_the_next_incarnation(job: CountedJob) -> None:
     assert_clear_error(milepost("start", job.spec_path, "--from", "2"), 2, "milepost rollback", golden="start")
     assert milepost("cancel", job.spec_path, "--yes").exit_code == 0
     assert_clear_error(milepost("start", job.spec_path, "--from", "9"), 3, golden="start")

@@ -329,7 +329,7 @@ def test_an_object_that_goes_away_during_the_replay_is_not_skipped(job: Backfill
 
 
 def test_what_an_epoch_skipped_is_not_replayed_with_it(tmp_path: Path) -> None:
-    """The consumed set says which planned objects were read: one that was gone then, and came back, is read once."""
+    """The consumed set says which planned objects were read: one that was missing, and came back, is read once."""
     skip = {"limits_per_epoch: {max_files: 1}": "on_missing: skip\n    limits_per_epoch: {max_files: 2}"}
     job = BackfillJob.create(tmp_path / "job", 0, skip)
     job.land(1)
@@ -378,7 +378,7 @@ def test_ctrl_c_in_the_last_stretch_thaws_the_live_timeline(job: BackfillJob) ->
 
 
 def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(job: BackfillJob) -> None:
-    """A fork holds what one code and spec made; nobody mixes two."""
+    """A fork holds the results of one code and one spec, which are never mixed."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -516,7 +516,7 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
 
 
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
-    """Else nobody knows why every trigger is busy."""
+    """Otherwise it would be unclear why every trigger is busy."""
     session = Session.cli()
     told: list[Status] = []
     job.backfill(at_epoch(3, lambda: told.append(job.master.reports.status())), session=session)
@@ -575,7 +575,7 @@ def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables
 
 
 def test_the_last_epoch_of_a_drained_job_is_not_replayed_past(job: BackfillJob) -> None:
-    """It ended event time; what is to be done instead is said."""
+    """It ended event time; the message says what to do instead."""
     job.master.epochs.run(Session.cli(), SparklessRunner(), drain=True)
     job.master.restores.start()
     with wording.raises(InvalidRequest) as refused:
@@ -728,7 +728,7 @@ def test_the_last_look_before_the_switch_does_not_rely_on_what_was_left_to_repla
 
 
 def test_a_fork_that_comes_no_closer_ends_the_backfill(job: BackfillJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An epoch that replays nothing and works nothing off would be followed by the same one, for ever."""
+    """An epoch that replays nothing and works nothing off would be followed by the same one, indefinitely."""
     monkeypatch.setattr(
         "milepost.jobmaster.backfill.backfill_run.replay_record",
         lambda now, *others: replay_record((), *others),

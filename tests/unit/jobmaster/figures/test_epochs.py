@@ -1,4 +1,4 @@
-"""Every epoch of a real job stays in its series, however far retention and log compaction have gone."""
+"""Every epoch of a real job stays in its series, no matter what retention and log compaction have removed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def checkpoint(number: int, at_ms: int | None = None) -> CompletedCheckpoint:
 
 @dataclass
 class Job:
-    """The part of a job that an update uses: a store, and checkpoints whose metadata is gone."""
+    """The part of a job that an update uses: a store, and checkpoints with deleted metadata."""
 
     store: ObjectStore
 
@@ -197,7 +197,7 @@ def test_a_reader_lists_again_when_a_writer_has_merged_what_it_reads(job: Job) -
 def test_no_row_is_lost_to_any_interleaving_of_two_writers_that_crash_anywhere(
     steps: list[str], crashes: tuple[int, int], full_bytes: int
 ) -> None:
-    """Each writer goes on by one request per step. A row that was once stored is in the union for ever after."""
+    """Each writer continues by one request per step. A row that was once stored stays in the union."""
     job = Job(MemoryStore("file:///job"))
     job.write(checkpoint(1))
     job.write(checkpoint(1), checkpoint(2, DAY_MS - MINUTE_MS))

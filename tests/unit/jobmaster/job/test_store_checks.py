@@ -33,7 +33,7 @@ def server(ministack: Ministack, monkeypatch: pytest.MonkeyPatch) -> Ministack:
 
 
 def job_on(server: Ministack, folder: Path, endpoint_url: str, *changed: str) -> tuple[SparklessJob, str]:
-    """A job on local folders, but for what `changed` names: that lies in a new bucket behind the endpoint."""
+    """A job on local folders, except for what `changed` names: that is in a new bucket behind the endpoint."""
     bucket = server.new_bucket()
     edit = {old: LOCAL[old].format(landing=bucket, lake=bucket) for old in LOCAL if any(one in old for one in changed)}
     store = {"storage: ../store\n": f"storage: ../store\nstore: {{endpoint_url: '{endpoint_url}'}}\n"}

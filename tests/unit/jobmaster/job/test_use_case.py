@@ -1,4 +1,4 @@
-"""A use case has told its observers when it returns or raises."""
+"""A use case notifies its observers before it returns or raises."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ steps = st.builds(
 
 
 def void_and_land(store: ObjectStore, system: ExpiringSystem, on_call: OnCall = lambda call: None) -> None:
-    """Append a void record if the system has gone back, and a gap if rows after the log have expired; then land."""
+    """Append a void record if the system was rolled back, and a gap if rows after the log have expired; then land."""
     log = SourceLog(store, SOURCE)
     newest = log.newest()
     if newest is not None and not system.has(newest.record.end):

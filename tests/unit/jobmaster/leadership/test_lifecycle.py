@@ -1,4 +1,4 @@
-"""Ending a job and starting it again: one transition ends it, what is left to do is done by whoever comes next (I4)."""
+"""Ending a job and starting it again: one transition ends it, and the next session does the remaining work (I4)."""
 
 from __future__ import annotations
 
@@ -354,7 +354,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("answer", ["n", "y"])
 def test_a_cancel_asks_on_a_terminal(job: SparklessJob, answer: str) -> None:
-    """Whoever sits there is asked, and only a yes changes anything."""
+    """The user is prompted, and only a yes changes anything."""
     code, told = milepost_on_terminal("cancel", spec_of(job), answer=answer)
     assert code == 0, told
     wording.matches("cancel", told.splitlines(), replace={r"\[y/N\].*": "[y/N]"})

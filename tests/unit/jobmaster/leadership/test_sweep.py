@@ -1,4 +1,4 @@
-"""A newcomer's sweep races with the holder, and with whoever else ends the epoch (I9, I10)."""
+"""A newcomer's sweep races with the holder, and with any other session that ends the epoch (I9, I10)."""
 
 from __future__ import annotations
 

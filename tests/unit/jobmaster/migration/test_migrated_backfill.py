@@ -1,4 +1,4 @@
-"""A backfill beside a migration: from it on as ever, over a table of buckets too; never to before it."""
+"""A backfill of a migrated table: as usual from the migration on, also over buckets, and never to an earlier point."""
 
 from __future__ import annotations
 

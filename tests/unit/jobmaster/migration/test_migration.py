@@ -220,7 +220,7 @@ def test_savepoints_from_before_and_after_a_migration_start_another_job(job: Mig
 
 
 def test_a_sink_that_is_down_follows_before_the_next_epoch(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is decided: the new table is in force, and whoever comes next lets it follow."""
+    """It is decided: the new table is in force, and the next session lets it follow."""
 
     def down(operation: str, key: str) -> None:
         if operation == "create" and key.startswith("sinks/seen/marks/"):

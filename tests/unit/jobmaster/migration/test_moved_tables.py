@@ -128,7 +128,7 @@ def test_a_table_that_was_left_is_emptied_once_no_checkpoint_is_of_it(job: Migra
 
 
 def test_a_table_that_somebody_else_changed_is_not_moved_before_a_person_has_decided(job: MigratingJob) -> None:
-    """What would be written is what the job's head says: a change of others would be gone without a word."""
+    """The written rows are those of the job's head: a foreign change would be lost silently."""
     go(job, "delta", "one")
     DeltaTable(str(job.lake("seen", "one"))).delete("k = 0")
     with wording.raises(InvalidRequest):

@@ -113,7 +113,7 @@ def test_an_epoch_that_needs_the_file_names_the_rollback(
 
 
 def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run` ends well, as its rows are published; the table cannot be read whole, and the way back is named."""
+    """`run` ends well, as its rows are published; the table cannot be read completely, and the recovery is named."""
     monkeypatch.setattr(driver, "spark_runner", SparklessRunner)
     delete_published(job, 2)
     ran = milepost("run", job.spec_path)

@@ -107,7 +107,7 @@ def test_late_rows_are_those_of_the_late_output(job: SparklessJob) -> None:
 
 
 def test_bytes_of_state_are_those_of_the_files_that_it_refers_to(job: SparklessJob) -> None:
-    """Full: each file once, as it lies in the store. Written: those below the epoch's own token."""
+    """Full: each file once, as stored. Written: those below the epoch's own token."""
     context = job.context
     for epoch in range(1, EPOCHS + 1):
         report = shown(job, epoch)

@@ -54,7 +54,7 @@ def source(started_ms: int, read_ms: int, emit_ms: int) -> TaskTimes:
 
 
 def test_the_time_of_a_job_is_divided_in_proportion_to_its_tasks() -> None:
-    """Level 0: two tasks side by side, 100 ms in all; level 1: two after each other, 60 ms. 40 ms nobody measured."""
+    """Level 0: two tasks in parallel, 100 ms in all; level 1: two in sequence, 60 ms. 40 ms were not measured."""
     level_1 = replace(NOTHING, level=1, total_ms=30, process_ms=20, async_wait_ms=10, async_ms=500)
     tasks = [source(0, 60, 40), source(0, 40, 60), replace(level_1, started_ms=100), replace(level_1, started_ms=130)]
     none = dict.fromkeys(("restore", "sync", "stage"), 0)
@@ -212,7 +212,7 @@ def test_unreadable_stored_times_are_left_out(tmp_path: Path) -> None:
 
 
 def test_bytes_of_a_reply_that_arrives_in_a_later_step_are_counted(tmp_path: Path) -> None:
-    """What was asked in one step may be answered in the next, which has asked nothing: its bytes are of the epoch."""
+    """A request of one step may be answered in the next, which has sent none: its bytes belong to the epoch."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     job.master.epochs.run(Session.cli(), SparklessRunner(before=lambda plan: REQUEST_COUNTER.received(7)))

@@ -1,4 +1,4 @@
-"""What nothing needs any more goes, in the job's store and at the sinks; what something needs stays (I8, I9)."""
+"""Objects without a use are deleted, in the job's store and at the sinks; all others stay (I8, I9)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_staged_files_of_a_fenced_attempt_are_deleted_at_the_commit_point(tmp_pa
 
 
 def test_an_abort_after_the_commit_point_deletes_nothing(tmp_path: Path) -> None:
-    """I9: publish or discard, never both: what the commit promised is published by whoever comes next."""
+    """I9: publish or discard, never both: the next session publishes what the commit promised."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()

@@ -87,7 +87,7 @@ def test_files_of_a_dropped_sink_are_retained_by_checkpoints_and_then_pruned(
 def test_a_returning_sink_finds_its_files_after_a_rollback_to_before_it_was_dropped(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint is retained, so what it names is kept beside what is collected."""
+    """The checkpoint is retained, so its objects are retained alongside what is collected."""
     at_hour(monkeypatch, HOURS * 4)
     job.run()
     for hour in (9, 11):

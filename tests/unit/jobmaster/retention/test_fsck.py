@@ -254,7 +254,7 @@ def _broken(plan: EpochPlan) -> None:
 
 
 def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage(tmp_path: Path) -> None:
-    """As `run` refuses it: its files lie where they were left, so nothing is missing; nothing is collected either."""
+    """As `run` refuses it: its files are where they were left, so nothing is missing; nothing is collected either."""
     job = job_with_epochs(tmp_path, 3)
     path = tmp_path / "config" / "small.yaml"
     text = path.read_text()
@@ -274,7 +274,7 @@ def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage
 def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a rollback to 0 a sink may go elsewhere: what retained checkpoints name of its old table lies there."""
+    """After a rollback to 0 a sink may move; files of its old table that retained checkpoints name stay."""
     job = CountedJob.with_epochs(tmp_path, 2)
     job.rollback(0)
     job.edit("path: ../lake/table", "path: ../lake/other")

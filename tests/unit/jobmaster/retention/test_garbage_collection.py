@@ -64,7 +64,7 @@ def on(job: SparklessJob, store: ObjectStore) -> JobContext:
 
 
 def job_with_strays(folder: Path, epochs: int = 3) -> tuple[SparklessJob, list[str]]:
-    """Some published epochs, and what fenced writers left: below a dead token, and beside a winner's files."""
+    """Some published epochs, and leftovers of fenced writers: below a dead token, and next to a winner's files."""
     job = SparklessJob.create(folder, {"retained: {last: 1}": "retained: {last: 9}"})
     for number in range(epochs):
         job.land(f"{number}.csv")

@@ -110,7 +110,7 @@ def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_
 
 @pytest.mark.long
 def test_a_compaction_that_breaks_off_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
-    """The store fails before each write in turn: what is not said yet is done again, and no entry is lost."""
+    """The store fails before each write in turn: unreported work is done again, and no entry is lost."""
     job = grown(tmp_path / "job", 1)
     for number in range(1, 5):
         job.land(f"{number:06d}.csv")

@@ -1,4 +1,4 @@
-"""Published files that no retained checkpoint's table needs any more are listed, later deleted; all else stays (I8)."""
+"""Published files that no retained checkpoint's table needs are listed, then deleted; all others stay (I8)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_pruning_costs_few_requests_and_runs_once_per_grace_period(
 def test_a_job_that_retains_one_checkpoint_prunes_no_more_often(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an epoch subsumes with its sinks' confirmation is gone when it comes to the look."""
+    """A mark that an epoch subsumes together with its sinks' confirmation is deleted when the table is read."""
     listings: list[str] = []
 
     def count(operation: str, key: str) -> None:
@@ -310,7 +310,7 @@ def needed_now(job: CountedJob, sink: str) -> set[str]:
 def test_nothing_is_pruned_while_a_sink_has_yet_to_follow_a_switch(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I14: somebody may be about to let the table show what only the switch's checkpoint needs."""
+    """I14: a session may be about to show content that only the switch's checkpoint needs."""
 
     def down(operation: str, key: str) -> None:
         if operation == "create" and key.startswith(HEADS):
@@ -381,7 +381,7 @@ def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypat
 def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For a job whose schedule has ended: nobody leads, and `gc` alone comes back."""
+    """For a job whose schedule has ended: no session leads, and only `gc` runs."""
     at_hour(monkeypatch, HOURS * 9)
     spec = str(job.spec_path)
     (seen, table) = job.master.collect_garbage(dry_run=True).tables
@@ -407,7 +407,7 @@ def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
 
 
 def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(job: CountedJob) -> None:
-    """The audit knows which files may be gone, however many heads still name them."""
+    """The audit knows which files may be deleted, however many heads still name them."""
     assert job.master.reports.fsck().exit_code == 0
     free = sorted(listed(job, "table"))
     store(job, "table").delete(free)
@@ -426,7 +426,7 @@ def test_a_file_is_missing_only_when_a_retained_checkpoint_or_the_head_needs_it(
 
 
 def test_needed_files_in_a_garbage_list_are_not_deleted(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list is no authority: whoever deletes proves again that nothing needs the file."""
+    """A list is no authority: before a file is deleted, it is proven again that nothing needs it."""
     free = listed(job, "table")
     forged = TableGarbageList(1, 0, tuple(sorted(files(job, "table"))))
     job.small.context.sink("table").garbage().add(forged)

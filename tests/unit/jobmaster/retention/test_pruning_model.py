@@ -1,4 +1,4 @@
-"""Pruning beside a plain model: whatever happened, what retained checkpoints need stays, and nothing else does (I8)."""
+"""Pruning against a plain model: exactly the files that retained checkpoints need stay (I8)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _COMPLETED = CompletedCheckpoint(
 
 
 class LaterCase(LocalCase):
-    """Mixed into a case whose tables lie in a store with a clock that a test moves on."""
+    """Mixed into a case with tables in a store with a clock that a test moves on."""
 
     later_ms = 0
 
@@ -271,7 +271,7 @@ class PrunedMachine(SinkMachine):
 
     @rule(data=st.data(), who=st.integers(0, 1))
     def somebody_looks_while_an_epoch_runs(self, data: st.DataObject, who: int) -> None:
-        """Its files lie there, and nothing refers to them before its commit point, which comes at any moment."""
+        """Its files exist, and nothing refers to them before its commit point, which may come at any moment."""
         self.manifest.next_version()
         checkpoint_id, sink = self.manifest.next_id, self.writers[who].sink
         committable = self.staged(sink, [[1]])
@@ -293,7 +293,7 @@ class PrunedMachine(SinkMachine):
     @precondition(lambda self: self.looks)
     @rule(data=st.data())
     def the_stalled_one_goes_on(self, data: st.DataObject) -> None:
-        """Whatever came in between: what was proven unneeded is unneeded for ever."""
+        """No matter what happened in between, a file that was proven unneeded stays unneeded."""
         look = data.draw(st.sampled_from(self.looks))
         self.looks.remove(look)
         self.act(look)

@@ -103,7 +103,7 @@ def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
 
 
 def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -> None:
-    """`rows: 0`, for data that nobody may see."""
+    """`rows: 0`, for data that no one may see."""
     table = {"  - sink: table\n": "  - sink: table\n    rows: 0\n", "max_value: 100": "max_value: 3"}
     gate = GATE
     for old, new in table.items():
@@ -126,7 +126,7 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
 
 
 def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:
-    """I8: needed while it is young, garbage afterwards; the event then names what is gone, and `show` says so."""
+    """I8: needed while it is young, garbage afterwards; the event then names a deleted object, and `show` says so."""
     job = vetoed(tmp_path, {"retained: {last: 1}": "retained: {last: 1, daily: 3}"})
     report = job.master.reports.fsck()
     assert (report.exit_code, report.foreign) == (0, ())

@@ -1,4 +1,4 @@
-"""A table that somebody moved shows the job's head again, once a person has decided so (TABLES 1.8, I14)."""
+"""A table that was moved shows the job's head again, once a person has decided so (TABLES 1.8, I14)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table(job: CountedJob) -> Path:
 
 
 def restore_older_state(job: CountedJob, heads: int = 2) -> None:
-    """As a failover does: the newest commits of the table are gone."""
+    """As after a failover: the newest commits of the table are lost."""
     for head in sorted((table(job) / HEADS).iterdir())[:heads]:
         head.unlink()
 
@@ -62,7 +62,7 @@ def test_a_table_reset_by_a_failover_is_refused_and_realigned(job: CountedJob) -
 
 
 def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path: Path) -> None:
-    """It said `9 -> 9 rows` of a table from which a DELETE had taken all, as what the job had left there."""
+    """It reported `9 -> 9 rows` for a table after a DELETE of all rows, as what the job had left there."""
     delta = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
     job = CountedJob.with_epochs(tmp_path / "job", 3, delta)
     DeltaTable(str(table(job))).delete()
@@ -73,7 +73,7 @@ def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path:
 
 
 def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
-    """The record went with another copy of the storage: nobody can tell what the table shows."""
+    """The record was lost with another copy of the storage: it is unknown what the table shows."""
     store = job.small.context.store
     store.delete([stat.key for stat in store.list("sinks/seen/")])
     with wording.raises(InvalidRequest):
@@ -114,7 +114,7 @@ def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, 
 
 
 def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
-    """Its files are gone, so no decision brings them back; every message says the way out."""
+    """Its files were deleted, so no decision restores them; every message names the recovery."""
     shutil.rmtree(table(job))
     with wording.raises(InvalidRequest):
         job.run_one()
@@ -148,7 +148,7 @@ def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_
 
 
 def test_a_restored_state_whose_records_are_collected_is_realigned(job: CountedJob) -> None:
-    """Its mark is known, and what the mark lists is nobody's to read any more."""
+    """Its mark is known, but what the mark lists can no longer be read."""
     restore_older_state(job, heads=4)
     store, context = job.small.context.store, job.small.context
     shown = context.sink("seen").position().contents

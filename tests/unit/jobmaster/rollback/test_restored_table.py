@@ -36,7 +36,7 @@ def table(job: CountedJob) -> DeltaTable:
 def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_next_epochs(
     restored: CountedJob, reading_engines: ReadingEngines
 ) -> None:
-    """TABLES 1.7: they would be there twice, once the epochs that were gone back over have run again."""
+    """TABLES 1.7: they would be there twice, once the rolled-back epochs have run again."""
     with wording.raises(InvalidRequest) as refused:
         restored.run()
     assert "milepost realign small seen" in refused.value.hint

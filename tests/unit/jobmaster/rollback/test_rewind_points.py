@@ -103,7 +103,7 @@ def test_what_the_spec_has_dropped_is_not_undone_and_what_does_not_fit_is_told(j
 
 
 def test_an_unreadable_point_has_its_error_and_the_others_are_listed(job: CountedJob) -> None:
-    """As the plan refuses it, by the same type; of a head that cannot be read the way back stays open."""
+    """As the plan refuses it, with the same error type; a head that cannot be read can still be rolled back."""
     state = job.small.context.head().state
     keys = {int(one.checkpoint_id): one.metadata.key for one in state.checkpoints}
     (job.small.folder / "store" / "small" / keys[4]).unlink()
@@ -130,7 +130,7 @@ def test_a_table_that_was_elsewhere_refuses_as_the_plan_does(job: CountedJob) ->
 
 
 def test_a_list_reads_each_object_once_and_no_table(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metadata of each point, the consumed runs of the head and of what is beside it: nothing twice."""
+    """The metadata of each point, and the consumed runs of the head and its siblings: each is read once."""
     read: list[str] = []
 
     hook_stores(monkeypatch, before=lambda operation, key: read.append(f"{operation} {key}"))

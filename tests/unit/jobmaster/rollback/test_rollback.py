@@ -175,7 +175,7 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
 
 
 def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
-    """Landed data belongs to others: what is gone by now is lost to the live timeline, and a person must know."""
+    """Landed data belongs to others: deleted objects are lost to the live timeline, and a person must know."""
     (job.small.folder / "landing" / "0004.csv").unlink()
     (job.small.folder / "landing" / "0005.csv").write_text("k,v\n0,another\n")
     plan = job.master.rollbacks.plan(2)
@@ -267,7 +267,7 @@ def test_a_live_lease_refuses_a_rollback_unless_taken_over_which_fences_its_sess
 
 @pytest.mark.long
 def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(job: CountedJob) -> None:
-    """A trigger would adopt it; a rollback would discard it at once, after its rows were seen."""
+    """A trigger would adopt it; a rollback would discard it immediately, after its rows were seen."""
     job.land([6])
     session = Session.cli()
     job.master.triggers.trigger(session)
@@ -361,7 +361,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
 def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I14: it is complete and about to publish when a person goes back; it owes the sinks nothing any more."""
+    """I14: it is complete and about to publish when a person rolls back; it no longer owes the sinks anything."""
     job.land([6])
     pending = iter([lambda: job.rollback(4)])
 
@@ -588,7 +588,7 @@ def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_ba
 
 
 def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(job: CountedJob) -> None:
-    """The checkpoint that the job went back to has it, and its table has not heard of that."""
+    """The target checkpoint has it, and its table was not notified of that."""
     text = job.spec_path.read_text()
     job.edit(SEEN_SINK, "")
     assert job.rollback(2).skipped_sinks == ("seen",)
@@ -704,7 +704,7 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
 
 @pytest.mark.deep
 def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
-    """It completed, was left before any sink had it, and retention has taken it: its rows are nobody's (I8)."""
+    """It completed, was left before any sink had it, and retention has dropped it: its rows have no owner (I8)."""
     job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})
     job.land([3, 4])
     session = Session.cli()

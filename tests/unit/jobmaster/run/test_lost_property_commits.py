@@ -1,4 +1,4 @@
-"""A commit of a table's properties whose answer is lost costs a try, and never the job."""
+"""If the response to a commit of table properties is lost, the epoch is retried and the job continues."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from milepost_testkit.specs.spec_edits import edit_spec
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_commit_of_properties_whose_answer_is_lost_does_not_fail_the_job(
+def test_a_lost_response_to_a_properties_commit_does_not_fail_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
-    """Rule: a conditional write that nobody answers costs the session one try, as any fault of a store."""
+    """Rule: an unanswered conditional write costs the session one try, like any fault of a store."""
     job = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"})
     job.land("1.csv")
     job.master.epochs.run(Session.cli(), SparklessRunner())
@@ -33,7 +33,7 @@ def test_a_commit_of_properties_whose_answer_is_lost_does_not_fail_the_job(
         lost.append(key)
         if landed:
             create(store, key, body)
-        raise CommitOutcomeUnknown(f"nobody knows whether {key} was written.")
+        raise CommitOutcomeUnknown(f"it is unknown whether {key} was written.")
 
     monkeypatch.setattr(LocalStore, "create", losing)
     if not landed:

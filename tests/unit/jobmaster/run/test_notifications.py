@@ -47,7 +47,7 @@ OPERATOR = {
 
 
 class ListeningJob:
-    """A job whose operator notes what it is told."""
+    """A job whose operator records its notifications."""
 
     def __init__(self, folder: Path, edit: Mapping[str, str] | None = None) -> None:
         self.job = SparklessJob.create(folder, OPERATOR)
@@ -59,7 +59,7 @@ class ListeningJob:
         (folder / "config" / "listener.py").write_text(text)
 
     def epoch(self, runner: SparklessRunner | None = None) -> list[str]:
-        """Land an object and run an epoch; return what the operator was told."""
+        """Land an object and run an epoch; return the notifications of the operator."""
         self.notes.write_text("")
         self.job.land(f"{len(list((self.job.folder / 'landing').iterdir()))}.csv")
         self.job.master.epochs.run(Session.cli(), runner or SparklessRunner())
@@ -80,7 +80,7 @@ def _decline(plan: EpochPlan) -> None:
 
 
 def test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it(tmp_path: Path) -> None:
-    """Of the newest alone: with `retained: {last: 1}` every older one is subsumed, and only that is said of them."""
+    """Of the newest alone: with `retained: {last: 1}` every older one is subsumed, which is their only notification."""
     job = ListeningJob(tmp_path)
     assert job.epoch() == []
     assert job.epoch() == ["complete 1"]
@@ -90,7 +90,7 @@ def test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it(tmp_pa
 def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_an_epoch_completes(
     tmp_path: Path,
 ) -> None:
-    """At least once: the epoch that was told may itself be lost."""
+    """At least once: the notified epoch may itself be lost."""
     job = ListeningJob(tmp_path)
     job.epoch()
     assert job.failed_epoch() == ["complete 1"]
@@ -102,7 +102,7 @@ def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_
 
 
 def test_a_rollback_notifies_subtasks_of_its_target(tmp_path: Path) -> None:
-    """The timeline that was left is not told of: its checkpoints are neither aborted nor subsumed."""
+    """The abandoned timeline is not reported: its checkpoints are neither aborted nor subsumed."""
     job = ListeningJob(tmp_path)
     spec = tmp_path / "config" / "small.yaml"
     edit_spec(spec, {"last: 1": "last: 5"})
@@ -121,7 +121,7 @@ def test_a_listener_that_fails_declines_the_epoch_with_its_line(tmp_path: Path) 
 
 
 def test_a_method_named_almost_like_a_notification_is_refused(tmp_path: Path) -> None:
-    """As Flink calls it; it would wait for ever."""
+    """As Flink calls it; otherwise it would wait indefinitely."""
     job = ListeningJob(tmp_path, {"def notify_complete": "def notify_checkpoint_complete"})
     with wording.raises(InvalidRequest):
         job.epoch()

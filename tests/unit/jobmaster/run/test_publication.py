@@ -40,7 +40,7 @@ def complete_one(job: CountedJob) -> None:
 
 
 def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
-    """After it nothing could be published any more, and nothing could be given up either."""
+    """After it nothing could be published any longer, and nothing could be aborted either."""
     shutil.rmtree(job.small.folder / "lake" / "seen" / HEADS)
     with wording.raises(InvalidRequest):
         job.run_one()
@@ -49,7 +49,7 @@ def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_co
 
 
 def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
-    """`prepare` takes what was staged as it is told: that it is there is asked beside it."""
+    """`prepare` trusts the list of staged files; a concurrent request verifies that they exist."""
 
     def lose(plan: EpochPlan) -> None:
         next((job.small.folder / "lake").glob(f"*/{staged_prefix(plan.checkpoint_id, plan.token)}*")).unlink()
@@ -61,7 +61,7 @@ def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job:
 
 
 def test_a_sink_that_is_moved_after_the_commit_point_gets_nothing_at_its_new_place(job: CountedJob) -> None:
-    """Its rows lie at the old one; another table there may even be at the right checkpoint."""
+    """Its rows are at the old one; another table there may even be at the right checkpoint."""
     complete_one(job)
     lake = job.small.folder / "lake"
     shutil.copytree(lake / "seen", lake / "moved")

@@ -44,7 +44,7 @@ def three_files(tmp_path: Path) -> tuple[SparklessJob, SparklessRunner]:
 
 
 def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
-    """What is told each phase of an epoch, and tells those of `run`, and those after the commit, on as one step."""
+    """The notifications of each phase of an epoch; those of `run`, and those after the commit, count as one step."""
     one_step = dict.fromkeys(("begin", "session", "data plane", "gate", "prepare", "write"), "run")
     one_step |= {"notify": "after", "subsume": "after"}
     return lambda phase: requests(one_step.get(phase.split(":")[0], phase))
@@ -53,7 +53,7 @@ def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
 def test_an_empty_epoch_of_a_running_process_sends_few_requests_and_starts_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One request says that the head is the same, beside it one lists each source; the data plane is not called."""
+    """One request verifies that the head is the same, and one lists each source concurrently, without a data plane."""
     job, runner = three_files(tmp_path)
     requests = count_requests(monkeypatch)
     master = job.master

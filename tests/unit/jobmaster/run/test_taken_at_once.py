@@ -47,7 +47,7 @@ TAKERS = [another_session, an_abort, another_try]
 
 
 def table(job: SparklessJob) -> dict[str, bytes]:
-    """What lies at the table's place but what was staged."""
+    """Objects at the table's location other than staged files."""
     files = [path for path in (job.folder / "lake").rglob("*") if path.is_file() and path.suffix != ".parquet"]
     return {str(path.relative_to(job.folder)): path.read_bytes() for path in files}
 
@@ -62,7 +62,7 @@ def test_a_checkpoint_taken_over_right_after_its_grant_touches_no_table(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether the head is asked for when it is waited for, as of a directory, or beside the data plane."""
+    """Whether the head is read when it is waited for, as of a directory, or concurrently with the data plane."""
     job, runner = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"}), SparklessRunner()
     master = job.master
     job.land("a.csv")

@@ -125,7 +125,7 @@ def test_a_job_goes_on_from_the_exported_state_of_another(
 
 
 def test_an_ended_job_begins_anew_from_a_table(job: CountedJob, tmp_path: Path) -> None:
-    """What it published is left behind, as after a rollback, and can be gone back to."""
+    """What it published is abandoned, as after a rollback, and can be rolled back to."""
     files = exported(job, tmp_path / "tables", "parquet")
     with wording.raises(InvalidRequest):
         job.master.bootstraps.run(files)
@@ -235,7 +235,7 @@ def test_binary_state_comes_back_from_the_csv_that_state_writes(tmp_path: Path) 
 
 
 class ReadByTwo(io.BytesIO):
-    """A file whose third block is given when somebody else has begun to read it, or soon."""
+    """A file whose third block is delivered when another reader has begun to read it, or soon."""
 
     begun, reads = Event(), 0
 

@@ -1,4 +1,4 @@
-"""Starting from a savepoint: all of it or nothing, wherever it lies, and nothing of it believed (DESIGN 9)."""
+"""Starting from a savepoint: all of it or nothing, wherever it is stored, and all of it verified (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -448,7 +448,7 @@ def test_a_fault_anywhere_leaves_the_old_job_or_the_new_one(
     skip: int,
     effect: Effect,
 ) -> None:
-    """Whatever was told, asking again leads to the same job; with CLAIM the savepoint is there until then."""
+    """No matter what was reported, a retry leads to the same job; with CLAIM the savepoint is there until then."""
     other = OtherJob.beside(saved.job)
     root = f"file://{saved.job.small.folder}"
     url = {"source": saved.location, "job": f"{root}/store/other", "sink": f"{root}/lake/other-table"}[store]

@@ -1,4 +1,4 @@
-"""Savepoints: complete or not there, never over anything, and gone only with what they name (issue: savepoints)."""
+"""Savepoints are complete or absent, never overwrite, and are deleted only with what they name (issue: savepoints)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob)
 
 
 def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its owner may have moved it, or lost it: what the list says is not there any more."""
+    """Its owner may have moved it, or lost it: a listed savepoint does not exist any longer."""
     folder = folder_of(job.master.savepoints.create("away", target="../others").location)
     assert job.master.reports.fsck().exit_code == 0
     victim = next(folder.glob("tables/table/*"))
@@ -220,7 +220,7 @@ FAULTS = [
 def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str, prefix: str, skip: int, effect: Effect
 ) -> None:
-    """Whatever was told: what is listed can be read to the last byte, and what is not listed nothing refers to."""
+    """No matter what was reported, a listed savepoint can be read completely, and nothing refers to an unlisted one."""
     fault = Fault(at(operation, prefix), effect, skip=skip)
     with monkeypatch.context() as patch:
         break_store(patch, f"file://{job.small.folder}/store/small", fault)
@@ -301,7 +301,7 @@ def test_half_a_copy_goes_also_when_the_job_was_canceled_after_its_creator_was_k
 
 
 def test_a_copy_in_progress_is_in_use(job: CountedJob) -> None:
-    """A collection beside a creation must not list what is being copied."""
+    """A collection during a creation must not list objects that are being copied."""
     seen: list[dict[str, int]] = []
 
     def copied(size: int) -> None:
@@ -339,7 +339,7 @@ def test_files_that_a_collection_has_listed_meanwhile_never_become_a_savepoint(j
 def test_a_copy_that_stood_still_until_its_files_were_collected_is_no_savepoint(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a machine that slept: listed, deleted and forgotten by then, nothing else would tell that they are gone."""
+    """As of a machine that slept: listed, deleted and forgotten by then, nothing else would report their deletion."""
     creator, collected = job.master, list[int]()
 
     def copied(size: int) -> None:

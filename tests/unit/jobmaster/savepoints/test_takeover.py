@@ -26,7 +26,7 @@ DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/t
 
 
 def heir_of(job: CountedJob) -> OtherJob:
-    """Another job whose sinks lie where this one's are."""
+    """Another job with its sinks at this job's locations."""
     return OtherJob.beside(job, SAME_PLACES)
 
 
@@ -133,7 +133,7 @@ def test_rows_that_a_restore_brought_back_are_not_taken_over(tmp_path: Path) -> 
 def test_a_takeover_that_failed_is_done_again_also_when_its_checkpoint_was_collected(
     job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
 ) -> None:
-    """The tables carry a mark whose records lay below that checkpoint: they are written again, for whoever is next."""
+    """The tables carry a mark with records below that checkpoint: they are written again, for the next session."""
 
     class Killed(BaseException):
         pass

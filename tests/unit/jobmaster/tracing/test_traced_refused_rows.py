@@ -1,4 +1,4 @@
-"""Rows that rules rejected are named by rule and object, and the rules that drop rows are named for an absent row."""
+"""Trace rejected rows to their rule and object, and name the rules that may have dropped an absent row."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job(tmp_path: Path) -> TracedJob:
     return job
 
 
-def test_a_rejected_row_is_named_by_its_rule_and_object_and_shows_both(job: TracedJob) -> None:
+def test_a_rejected_row_is_traced_by_its_rule_and_object(job: TracedJob) -> None:
     origin = job.origin("refused", {"_rule": _NOT_ABOVE_9, "_object": "1.csv", "v": 20})
     assert origin.is_proven, origin.problem
     (row,) = origin.row.to_pylist()
@@ -63,7 +63,7 @@ def test_a_row_that_a_rule_dropped_is_not_found_and_the_rule_is_named(job: Trace
     )
 
 
-def test_copies_of_which_some_were_published_before_the_cut_are_not_proven(job: TracedJob) -> None:
+def test_copies_are_not_proven_if_some_were_published_before_the_cut(job: TracedJob) -> None:
     origin = job.origin("refused", {"id": 3}, limits=TraceLimits(since=1))
     assert not origin.is_proven
     assert origin.problem == "1 of 2 copies were published by checkpoint 1, before the cut; its input is not listed"

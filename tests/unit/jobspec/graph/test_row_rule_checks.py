@@ -1,4 +1,4 @@
-"""`on_fail`: which expectations, columns and sinks can reject rows, and what is said of all others."""
+"""`on_fail`: which expectations, columns and sinks can reject rows, and the messages for all others."""
 
 from __future__ import annotations
 

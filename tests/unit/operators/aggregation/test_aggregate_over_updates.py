@@ -1,4 +1,4 @@
-"""Aggregates over updates: what is taken back leaves nothing behind, and a key whose rows are gone is deleted."""
+"""Aggregates over updates: a retracted row leaves no trace, and a key without rows is deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An aggregate without key columns has one row: before any row came, whoever folds, and when all are gone again."""
+"""An aggregate without key columns has one row: before any row arrives, in every subtask, and after all are gone."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_of_two_versions_of_one_time_the_greatest_holds_in_whatever_order_they_c
 
 
 def test_versions_are_dropped_when_no_row_can_need_them(tmp_path: Path) -> None:
-    """The newest of a key stays for ever; an older one until the watermark reaches the next one's time."""
+    """The newest version of a key stays; an older one stays until the watermark reaches the next one's time."""
     run = TwoInputRun(asof(), tmp_path)
     run.epoch([devices((1, at(0), "a", 0.0), (1, at(4), "c", 0.0), (2, at(0), "z", 0.0))], None, us(0))
     run.epoch([devices((1, at(2), "b", 0.0))], us(0), us(1))

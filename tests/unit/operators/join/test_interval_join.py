@@ -172,7 +172,7 @@ def test_a_left_row_is_kept_only_until_its_first_match(how: str, tmp_path: Path)
 
 
 def test_a_row_waits_in_vain_for_as_long_as_another_may_come(tmp_path: Path) -> None:
-    """Of within [-1m, 2m]: a left row of minute 10 comes out when the watermark is past 12, a right one past 11."""
+    """With within [-1m, 2m], a left row of minute 10 is emitted when the watermark is past 12, a right one past 11."""
     for how, moment, side in (("left", us(12), 0), ("right", us(11), 1)):
         run = TwoInputRun(joined(left=WIDE_ORDERS, how=how), tmp_path / how)
         alone = (0, orders((1, 0.0, at(10), 7))) if side == 0 else (1, payments((1, 0.0, at(10), ["a"])))

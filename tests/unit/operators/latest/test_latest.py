@@ -1,4 +1,4 @@
-"""The newest row of each key: chosen by value alone, deleted keys remembered, each change put out once."""
+"""The newest row of each key: chosen by value alone, deleted keys remembered, each change emitted once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_delete_wins_a_tie_and_then_the_whole_row_decides(tmp_path: Path) -> N
 
 
 def taken_up(run: OperatorRun, *pieces: pa.Table) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Return what an epoch takes back, and its new rows, after one has gone on to the next."""
+    """Return an epoch's retractions and new rows, after one has gone on to the next."""
     opened = run.operator.begin({"": run.restore(0, 1)}, None)
     for piece in pieces:
         assert not any(output.rows.num_rows for output in opened.rows(0, piece, None))

@@ -46,7 +46,7 @@ def rows(*values: tuple[Any, ...]) -> pa.Table:
 
 
 class Workbench:
-    """A folder beside a spec, and operators over the classes in it."""
+    """A folder next to a spec, and operators over the classes in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "job"
@@ -269,7 +269,7 @@ def test_the_result_depends_neither_on_epochs_nor_on_parallelism(bench: Workbenc
 
 
 def test_a_second_attempt_of_an_epoch_gives_the_same_bytes(bench: Workbench) -> None:
-    """An instance serves one subtask in one epoch: what a class keeps in `self` or its module is gone (I12)."""
+    """An instance serves one subtask in one epoch: what a class stores in `self` or its module is lost (I12)."""
     run = bench.run("""
         CALLS = []
         class F:

@@ -1,4 +1,4 @@
-"""An operator takes back the very row that it gave out when the epoch began; what is as it was is not told."""
+"""An operator retracts the exact row that it emitted before the epoch, and does not report unchanged rows."""
 
 from __future__ import annotations
 

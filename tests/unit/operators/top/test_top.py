@@ -1,4 +1,4 @@
-"""The first rows of each key: ranked by value alone, put out when they change, and no others kept."""
+"""The first rows of each key: ranked by value alone, emitted when they change, and no others stored."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def shown(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def test_a_late_row_makes_one_of_two_sessions_that_have_come_out(tmp_path: Path) -> None:
-    """The later one is deleted, the earlier one comes out in place of itself; others do not come out again."""
+    """The later one is deleted, the earlier one is emitted in place of itself; others are not emitted again."""
     run = started(tmp_path, LATE)
     assert run.operator.output_key == ("k", "window_start")
     first = run.epoch(rows(("a", 0), ("a", 15), ("b", 0)), None, 25 * MINUTE_US).rows
@@ -214,7 +214,7 @@ def test_a_session_is_kept_while_a_row_that_is_not_late_may_join_it(tmp_path: Pa
 def test_a_session_past_its_lateness_is_not_written_again_when_it_comes_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, firing_us: int, written: int
 ) -> None:
-    """No row can join it any more, so nothing will ask whether it has come out; a microsecond earlier one still can."""
+    """No row can join it any longer, so its emission no longer matters; a row a microsecond earlier still can."""
     run = started(tmp_path, LATE)
     run.epoch(rows(("a", 0), ("b", 0)), None, 0)
     state, found = run.restore(0, 1), 0
@@ -263,7 +263,7 @@ def joined(run: OperatorRun, state: SubtaskState, fired_us: int | None, behind_u
 
 
 def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fired_so_far(tmp_path: Path) -> None:
-    """After a change of parallelism, with rows in flight: that a session has come out is part of its state."""
+    """After a change of parallelism, with rows in flight: whether a session was emitted is part of its state."""
     run = started(tmp_path, LATE)
     run.epoch(rows(("a", 15)), None, 0)
     ahead = run.restore(0, 1)

@@ -129,7 +129,7 @@ def days(folder: Path, window: dict[str, Any] = BERLIN) -> OperatorRun:
 
 @pytest.mark.parametrize("months", [3, 10])
 def test_windows_of_local_days_are_those_of_duckdb_where_the_clock_is_set(tmp_path: Path, months: int) -> None:
-    """Three days of 71, 72 and 73 hours, each from six in the morning; the same in epochs as at once."""
+    """Three days of 71, 72 and 73 hours, each from six in the morning; in several epochs as in one."""
     begin = datetime(2026, months, 24, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     given = rows(*((key, begin / timedelta(minutes=1) + hour * 60) for hour in range(24 * 8) for key in ("a", "b")))
     at_once = days(tmp_path / "one").epoch(given, None, END_OF_TIME).rows
@@ -192,7 +192,7 @@ def test_a_time_whose_windows_have_no_bounds_is_refused_unless_it_is_late(start:
 
 @pytest.mark.parametrize("lateness", ["0s", "30m"])
 def test_a_window_that_another_subtask_has_fired_is_not_fired_again(start: Start, lateness: str) -> None:
-    """A joined subtask goes on from the least watermark; where windows come out again, it is whole when it does."""
+    """A joined subtask continues from the least watermark; windows that are emitted again are complete."""
     run = start(lateness=lateness)
     run.epoch(rows(("a", 5), ("a", 15)), None, 0)
     ahead = run.restore(0, 1)
@@ -242,7 +242,7 @@ def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
 def test_a_window_that_fires_amid_an_epoch_behind_its_row_does_not_come_out_at_its_end_again(
     tmp_path: Path, window: dict[str, Any], emit: str
 ) -> None:
-    """Where it had not been fired before; one that takes a row after that comes out again."""
+    """Where it had not been fired before; one that receives a row after that is emitted again."""
     run = begun(tmp_path, window, emit=emit, allowed_lateness="1h")
     run.epoch(rows(("a", 5)), None, 10 * MINUTE_US)
     at = [(rows(("a", 6), ("a", 15)), 10 * MINUTE_US), (rows(("b", 25)), 20 * MINUTE_US)]

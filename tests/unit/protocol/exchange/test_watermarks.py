@@ -1,4 +1,4 @@
-"""Watermarks (DESIGN 8.1): never decrease, minimum over inputs; a source without one delays nobody."""
+"""Watermarks (DESIGN 8.1) never decrease, and are the minimum over inputs. A source without one delays no other."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def test_a_source_watermark_never_decreases(previous: int | None, newest: int | 
         assert after is not None and after >= newest - delay
 
 
-def test_a_source_watermark_stays_within_what_an_event_time_can_be() -> None:
-    """Below the end of time, which only an ended source reaches, and never before the least timestamp."""
+def test_a_source_watermark_stays_in_the_range_of_event_times() -> None:
+    """It stays below the end of time, which only a finished source reaches, and at or above the smallest timestamp."""
     assert source_watermark(None, 2**63 - 1, 0) == 2**63 - 2
     assert source_watermark(None, -(2**63), 10) == -(2**63)
 
 
-def test_a_source_without_partitions_is_as_far_as_its_newest_row() -> None:
+def test_a_source_without_partitions_has_delivered_up_to_its_newest_row() -> None:
     assert delivered_event_time(7, {}, ()) == 7
     assert delivered_event_time(None, {}, ()) is None
 
 
-def test_partitions_that_are_behind_hold_the_watermark_back() -> None:
+def test_lagging_partitions_hold_the_watermark_back() -> None:
     newest = {"p0": 1200, "p1": 1130, "p2": 1100}
     assert delivered_event_time(1130, newest, ("p1",)) == 1130
     assert delivered_event_time(1130, newest, ("p1", "p2")) == 1100
     assert delivered_event_time(1130, newest, ()) == 1200
-    assert delivered_event_time(1130, newest, ("p3",)) is None, "nothing is known of its rows"
+    assert delivered_event_time(1130, newest, ("p3",)) is None, "no event time of its rows is known"
 
 
-def test_an_epoch_that_reads_none_of_a_log_leaves_its_watermark_although_no_partition_is_named_as_behind() -> None:
-    """Only another source had input: partition 1 is still behind, and its next row is from 11:01."""
+def test_an_epoch_that_reads_none_of_a_log_does_not_move_its_watermark() -> None:
+    """Only another source had input. Partition 1 still lags: its next row is from 11:01."""
     assert delivered_event_time(None, {"p0": 1200, "p1": 1100}, None) is None
 
 
@@ -53,7 +53,7 @@ def test_an_epoch_that_reads_none_of_a_log_leaves_its_watermark_although_no_part
 def test_no_row_of_an_ordered_partition_is_late_while_a_log_catches_up(
     rows: dict[str, list[int]], data: st.DataObject
 ) -> None:
-    """Each partition has its rows in the order of their times, and is read in shares, whatever the others do."""
+    """Each partition is sorted by time, and is read in arbitrary chunks, independently of the others."""
     left = {name: sorted(times) for name, times in rows.items()}
     watermark, newest = None, dict[str, int]()
     while any(left.values()):
@@ -83,7 +83,7 @@ def test_an_operator_waits_for_its_slowest_input(inputs: list[int | None]) -> No
 def test_a_firing_watermark_never_decreases_and_never_passes_a_row_in_flight(
     previous: int | None, reached: int | None, in_flight: list[int | None]
 ) -> None:
-    """DESIGN 4.3: windows and timers wait for rows in flight; what has fired stays fired."""
+    """DESIGN 4.3: windows and timers wait for rows in flight, and those that have fired stay fired."""
     firing = firing_watermark(previous, reached, in_flight)
     assert firing == latest(previous, firing)
     for limit in (reached, *in_flight):

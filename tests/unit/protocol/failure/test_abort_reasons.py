@@ -36,11 +36,11 @@ from milepost.protocol.records.reasons import CheckpointFailureReason
         (SystemExit(1), "INTERRUPTED"),
     ],
 )
-def test_an_error_names_its_own_reason_or_its_class_does(error: BaseException, name: str) -> None:
+def test_an_error_has_its_own_reason_or_that_of_its_class(error: BaseException, name: str) -> None:
     assert reason_for(error) is CheckpointFailureReason[name]
 
 
-def test_the_step_that_failed_names_the_reason_unless_the_error_does() -> None:
+def test_the_failed_step_supplies_the_reason_if_the_error_has_none() -> None:
     """The same outage is a read that failed, or a checkpoint that could not be finalized."""
     finalize = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
     for raised, expected in [

@@ -32,7 +32,7 @@ TIMEOUT_MS = 50
 
 
 class _Recorder(SubtaskDriver):
-    """A subtask whose in-flight data is recorded while it arrives, not all at once."""
+    """A subtask whose in-flight data is recorded while it arrives, not all together."""
 
     def __init__(self) -> None:
         super().__init__()

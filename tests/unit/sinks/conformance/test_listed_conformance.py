@@ -1,4 +1,4 @@
-"""A format that lists its live files, beside other writers, keeps the sinks' contract."""
+"""A format that lists its live files, with other writers, fulfils the sinks' contract."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestEveryCall(LocalListed, SinkFaultTests):
 
 
 class TestBucketDeletes(LocalListed, SinkDeleteTests):
-    """Of a table of buckets: whoever reads the plain files sees its rows."""
+    """Of a table of buckets: readers of the plain files see its rows."""
 
     mode = SinkMode.UPSERT
     format_name = "delta"

@@ -82,7 +82,7 @@ FOREIGN: dict[str, Callable[[DeltaTableUnderTest], object]] = {
 def test_a_commit_on_an_outdated_handle_is_refused(
     table: DeltaTableUnderTest, act: Callable[[DeltaTableUnderTest], object]
 ) -> None:
-    """Rule: a commit lands only if the table is still as its handle shows it, whoever changed it."""
+    """Rule: a commit lands only if the table is still as its handle shows it, no matter who changed it."""
     table.move(1, [table.stage(rows(1))])
     table.move(2, [table.stage(rows(2))])
     outdated, late = table.open(), table.stage(rows(3))
@@ -142,7 +142,7 @@ def test_another_sink_of_the_job_and_another_life_of_it_are_other_owners(table: 
 
 
 def test_files_that_keep_their_rows_are_no_change_for_those_who_follow_changes(table: DeltaTableUnderTest) -> None:
-    """Rule: a rewrite of our own files is flagged as no change of data, beside rows that are new (TABLES 1.14)."""
+    """Rule: a rewrite of our own files is flagged as no change of data, next to rows that are new (TABLES 1.14)."""
     one, two, both, new = (table.stage(rows(*keys)) for keys in ((1,), (2,), (1, 2), (3,)))
     table.move(1, [one, two])
     opened = table.open()

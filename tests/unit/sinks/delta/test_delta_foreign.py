@@ -1,4 +1,4 @@
-"""What others do to a Delta table is told since our newest move, whatever they did, and changes no mark."""
+"""Foreign commits to a Delta table since our newest move are reported, whatever they did, and change no mark."""
 
 from __future__ import annotations
 

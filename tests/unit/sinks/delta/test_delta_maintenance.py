@@ -12,7 +12,7 @@ def log_of(table: DeltaTableUnderTest) -> list[str]:
 
 
 def test_within_the_retention_nothing_goes_but_readers_begin_at_a_checkpoint(tmp_path: Path) -> None:
-    """Rule: engines can look back as far as was asked for; a reader fetches ten commits one by one at most."""
+    """Rule: engines can time travel as far as configured; a reader fetches at most ten commits one by one."""
     table = DeltaTableUnderTest.in_folder(tmp_path, retention_ms=DAY_MS)
     table.create()
     for number in range(1, 26):
@@ -50,13 +50,13 @@ def test_a_hint_of_the_newest_checkpoint_that_is_spoilt_costs_one_checkpoint(tmp
 
 
 def test_there_is_nothing_to_keep_short_where_there_is_no_table(tmp_path: Path) -> None:
-    """Rule: upkeep of a table that nobody made does nothing."""
+    """Rule: maintenance of a table that does not exist does nothing."""
     DeltaTableUnderTest.in_folder(tmp_path / "none").format.maintain(0)
     assert not (tmp_path / "none" / "_delta_log").exists()
 
 
 def test_files_that_the_table_no_longer_shows_outlive_a_vacuum(tmp_path: Path) -> None:
-    """Rule: all data files lie where those who clean up do not look (TABLES 1.10)."""
+    """Rule: all data files are where vacuum does not look (TABLES 1.10)."""
     table = DeltaTableUnderTest.in_folder(tmp_path, retention_ms=0)
     table.create()
     old, new, never = (table.stage(rows(key)) for key in (1, 2, 3))

@@ -47,17 +47,17 @@ VALUES: dict[str, tuple[pa.DataType, list[Any], list[str]]] = {
     "at": (pa.timestamp("us", "UTC"), TIMES, ASKED_TIMES),
     "local": (pa.timestamp("us"), TIMES, ASKED_TIMES),
 }
-"""Column -> its type, its values from the least on, values that are asked for."""
+"""Column -> its type, its values in ascending order, values to filter by."""
 
 GROUPS: dict[int, list[int | None]] = {100: [None] * 2, 200: [0, 5], 300: [2, 3]}
-"""First id -> places of the values, of row groups of one file: nulls alone, both ends, NaN beside a number."""
+"""First id -> places of the values, of row groups of one file: nulls alone, both ends, NaN next to a number."""
 
 SCHEMA = pa.schema([("id", pa.int64()), *((name, data_type) for name, (data_type, _, _) in VALUES.items())])
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTableUnderTest:
-    """A table with a file of each value, and one with several row groups; and a file that is gone."""
+    """A table with a file of each value, one with several row groups, and a deleted file."""
     under_test = DeltaTableUnderTest.in_folder(tmp_path_factory.mktemp("delta") / "table")
     under_test.held_bytes = 0
     under_test.create(SCHEMA)

@@ -137,7 +137,7 @@ def test_a_name_that_engines_refuse_is_refused(table: DeltaTableUnderTest, schem
 
 
 def test_a_plain_table_of_another_engine_can_be_written(table: DeltaTableUnderTest) -> None:
-    """Rule: features that are named but not used do not matter; an owner is not asked for here."""
+    """Rule: features that are named but not used do not matter; this requires no owner."""
     features = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "timestampNtz")
     made_by_others(
         table, features=features, properties={"delta.appendOnly": "false", "delta.columnMapping.mode": "none"}
@@ -220,7 +220,7 @@ def test_a_column_of_a_type_that_is_not_known_is_named(table: DeltaTableUnderTes
 
 
 def test_a_damaged_log_is_refused_by_the_place(table: DeltaTableUnderTest) -> None:
-    """Rule: what lies there is no table that can be opened, and nobody makes a new one over it."""
+    """Rule: the location has no table that can be opened, and no new one is created over it."""
     table.create()
     table.store.put("_delta_log/00000000000000000000.json", b"{nothing")
     with wording.raises(InvalidRequest):
@@ -241,7 +241,7 @@ def test_a_damaged_log_is_refused_by_the_place(table: DeltaTableUnderTest) -> No
 def test_unsafe_commits_are_refused_by_the_variable(
     table: DeltaTableUnderTest, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Rule: a commit that asks nobody could overwrite another's (TABLES 3)."""
+    """Rule: an unconditional commit could overwrite another's (TABLES 3)."""
     opened = table.create()
     monkeypatch.setenv(name, "true")
     for call in (table.format.open, lambda: table.format.create(OWNER, SCHEMA), lambda: table.format.maintain(0)):

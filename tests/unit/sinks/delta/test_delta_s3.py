@@ -1,4 +1,4 @@
-"""A Delta table in S3 is committed by conditional writes, by the credentials of its store and nobody else's."""
+"""A Delta table in S3 is committed by conditional writes, with the credentials of its store only."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_place_with_odd_characters_is_the_one_that_the_store_means(ministack: 
 @pytest.mark.parametrize("odd", ["%20", "%C3%BC", "[x]", "a|b", "a^b", "a\\b"])
 @pytest.mark.parametrize("root", ["s3://bucket/tables", "file:///tables"])
 def test_a_place_that_the_library_would_take_for_another_is_refused(root: str, odd: str) -> None:
-    """Rule: no table is made where nobody finds it; the characters are named."""
+    """Rule: no table is created where no reader finds it; the characters are named."""
     with wording.raises(InvalidRequest):
         delta_location("totals", StoreConfig(f"{root}/{odd.replace('%', '%25') if root.startswith('file') else odd}"))
 
@@ -153,7 +153,7 @@ HOSTILE = {
 def test_the_environment_does_not_count_where_the_store_says_otherwise(
     name: str, seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule: credentials and endpoint come from one function (TABLES 1.15); the library asks nobody else."""
+    """Rule: credentials and endpoint come from one function (TABLES 1.15); the library uses no other source."""
     monkeypatch.delenv("NO_PROXY")
     monkeypatch.delenv("no_proxy")
     monkeypatch.setenv(name, HOSTILE[name])
@@ -166,7 +166,7 @@ def test_the_environment_does_not_count_where_the_store_says_otherwise(
 def test_no_search_for_credentials_is_made_where_they_are_given(
     seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Rule: catalog and store options come from the spec alone: the machine's cloud is not asked (TABLES 1.15)."""
+    """Rule: catalog and store options come from the spec alone, not from the machine's cloud (TABLES 1.15)."""
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     table_on(seaweed).create()
     assert capfd.readouterr().err == ""

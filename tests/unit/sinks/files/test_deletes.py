@@ -148,7 +148,7 @@ def test_a_file_that_crosses_a_cut_is_written_again_though_no_row_of_it_is_delet
 
 
 def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(tmp_path: Path) -> None:
-    """Below them lie the buckets that have the rows; the step before the switch takes them out."""
+    """Below them are the buckets that have the rows; the step before the switch removes them."""
     job = DeltaUpsert().begin(tmp_path)
     head = base = job.publish(rows((1, "a"), (2, "b")))
     changes = [deleting(rows((1, ""), (3, "c")), [1]), rows((4, "d"))]

@@ -53,7 +53,7 @@ class _Measured(CalledStore):
 def sample(
     folder: Path, rows: pa.Table, limit: int = 3, schema: pa.Schema | None = None, **options: object
 ) -> tuple[FileSample, int]:
-    """Return the sample of a file with these rows, and how many bytes it requested."""
+    """Return the sample of a file with these rows, and the number of bytes that it requested."""
     pq.write_table(rows, folder / "f", **options)
     body = (folder / "f").read_bytes()
     store = _Measured(folder)
@@ -77,15 +77,15 @@ def test_deletes_are_not_shown(tmp_path: Path) -> None:
     assert shown.rows.to_pydict() == {"k": [2, 4]}
 
 
-def test_of_a_large_file_only_ranges_are_read(tmp_path: Path) -> None:
+def test_only_ranges_of_a_large_file_are_read(tmp_path: Path) -> None:
     rows = pa.table({"k": range(200_000), "v": [os.urandom(64) for _ in range(200_000)]})
     shown, read = sample(tmp_path, rows, 20, row_group_size=50_000, use_dictionary=False)
     assert (tmp_path / "f").stat().st_size > SAMPLE_BYTES and read < SAMPLE_BYTES / 2
     assert shown.rows.equals(rows.slice(0, 20)) and not shown.left_out
 
 
-def test_a_column_beyond_a_bound_is_left_out_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One value that a dictionary repeats in each row, and a page of more bytes than may be requested."""
+def test_a_column_beyond_a_bound_is_omitted_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First, one value that a dictionary repeats in each row. Then, a page that exceeds the bound on requests."""
     repeated = pa.table({"k": [1] * 40, "v": ["x" * 3_000_000] * 40})
     shown, _ = sample(tmp_path, repeated, 20)
     assert shown.left_out == ("v",) and shown.rows.to_pydict() == {"k": [1] * 20}

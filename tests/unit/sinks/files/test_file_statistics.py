@@ -103,7 +103,7 @@ def test_nothing_is_said_of_a_column_that_the_footer_says_nothing_of() -> None:
     times=st.lists(st.none() | st.integers(-700_000 * US_PER_DAY, 2_900_000 * US_PER_DAY), min_size=1, max_size=9),
 )
 def test_ends_hold_every_value(numbers: list[int | None], texts: list[str | None], times: list[int | None]) -> None:
-    """Rule: what is said of a column never excludes a row of it."""
+    """Rule: the statistics of a column never exclude one of its rows."""
     lowest, highest = ends_of(numbers, pa.int64())
     assert all(lowest <= value <= highest for value in numbers if value is not None)
     lowest, highest = ends_of(texts, pa.string())

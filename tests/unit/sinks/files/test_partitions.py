@@ -1,4 +1,4 @@
-"""Partitioned tables: one value a file, said in the log, so that engines skip files and read every row right."""
+"""Partitioned tables: one value per file, stated in the log, so that engines skip files and read every row right."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def by_others(case: SinkCase, root: Path, engines: ReadingEngines, where: Any = 
     """What each reader that is not ours sees.
 
     Args:
-        where: a value of `v` that is asked for; (): all rows.
+        where: a value of `v` to filter by; (): all rows.
     """
     store = case.table_store(root)
     if isinstance(case, IcebergCase):
@@ -180,7 +180,7 @@ def parts(case: SinkCase, root: Path) -> Iterator[pa.Table]:
 def test_readers_that_ask_for_a_value_see_its_rows_alone(
     case: SinkCase, column: str, tmp_path: Path, reading_engines: ReadingEngines
 ) -> None:
-    """Contract 1: a value that is wrongly said would lose rows of who filters."""
+    """Contract 1: a wrongly stated value would lose rows for readers that filter."""
     job, rows = case.begin(tmp_path), table_of(column)
     job.publish(rows, schema=rows.schema)
     for value in VALUES[column][1][1:]:

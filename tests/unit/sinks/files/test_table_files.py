@@ -101,7 +101,7 @@ def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zs
 def test_files_that_engines_rewrote_into_many_folders_are_found_and_one_that_is_gone_is_named(
     store: ObjectStore,
 ) -> None:
-    """Beside those that lie below our own prefix, also in the table's root."""
+    """In addition to those below our own prefix, also in the table's root."""
     keys = [*(f"day={day}/part.parquet" for day in range(12)), "part.parquet", f"{staged_prefix(1, 1)}0.parquet"]
     files = [StagedFile(key, 1, store.put(key, b"rows").size, "0" * 64) for key in keys]
     for some in (files, files[-2:], files[:1]):
@@ -167,7 +167,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
 def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1.6 MB of rows in two files of which the second replaces half: what Arrow has at once is a part of them."""
+    """1.6 MB of rows in two files, the second of which replaces half: Arrow holds only a part of them at a time."""
     rows, held_bytes = 100_000, 100 << 10
     hold_few_rows(monkeypatch, held_bytes)
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 8 << 10)
@@ -198,7 +198,7 @@ def _parts(keys: list[int], size: int) -> Iterator[list[int]]:
 def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a file that a buffer would take, too: the disk is asked before the file is read or closed."""
+    """Of a file that fits in a buffer, too: the disk is checked before the file is read or closed."""
     files = TableFiles("table", store)
     file = files.stage([pa.table({"k": [1], "v": ["a"]}, schema=KEYED)], StagingContext(1, 1, 0, _ALL_AT_ONCE), "0")
     assert file is not None

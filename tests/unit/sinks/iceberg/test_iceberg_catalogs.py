@@ -72,7 +72,7 @@ def test_neither_the_home_folder_nor_the_environment_says_where_a_catalog_is(tmp
 
 
 def test_a_server_that_is_down_is_unavailable_and_names_what_to_check(tmp_path: Path) -> None:
-    """Contract 15: its address is named, and what it was to be asked with is not."""
+    """Contract 15: the message has its address, and not its credentials."""
     (port,) = free_ports(1)
     config = CatalogConfig(
         CatalogKind.REST, f"http://u:{_SECRET}@127.0.0.1:{port}/lake", ("shop", "totals"), options={"token": _SECRET}
@@ -142,7 +142,7 @@ def test_a_database_that_cannot_be_written_is_unusable(lake: IcebergLake) -> Non
     ids=["folder", "driver", "text"],
 )
 def test_a_uri_that_leads_nowhere_is_unusable(tmp_path: Path, uri: str) -> None:
-    """Contract 15: what is wrong with it is said without its password."""
+    """Contract 15: the message states the fault without its password."""
     config = CatalogConfig(CatalogKind.SQL, uri, ("shop", "totals"))
     secret = _SECRET if "@" in uri else "nothing of the kind"
 
@@ -170,7 +170,7 @@ def test_a_database_without_its_driver_says_what_to_install(tmp_path: Path) -> N
 
 
 def test_what_is_no_iceberg_catalog_is_unusable(seaweed_tables: SeaweedTables, tmp_path: Path) -> None:
-    """A URL of something else is told from a server that is down."""
+    """A URL of something else is distinguished from a server that is down."""
     config = CatalogConfig(CatalogKind.REST, seaweed_tables.endpoint_url, ("shop", "totals"))
 
     with _one_line_without(_SECRET, EnvironmentUnusable):

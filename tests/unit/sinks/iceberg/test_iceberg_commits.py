@@ -213,7 +213,7 @@ def test_a_commit_whose_answer_was_lost_is_an_unknown_outcome(seaweed_tables: Se
 def test_what_broke_off_in_tls_is_an_unknown_outcome_of_a_commit_and_no_answer_to_a_reader(
     seaweed_tables: SeaweedTables, tmp_path: Path
 ) -> None:
-    """Contract 5: it was said that no TLS connection could be made, of a commit that had landed over one."""
+    """Contract 5: the error was that no TLS connection could be made, for a commit that had landed over one."""
     with TlsProxy(int(seaweed_tables.catalog_url.rpartition(":")[2]), tmp_path) as proxy:
         lake = lake_on_server(seaweed_tables).made()
         handle, file = replace(lake).opened(), lake.staged(1)
@@ -238,7 +238,7 @@ def test_what_broke_off_in_tls_is_an_unknown_outcome_of_a_commit_and_no_answer_t
 def test_a_commit_that_lands_late_after_nobody_waited_for_it_is_known(
     seaweed_tables: SeaweedTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Contract 5: a server that does not answer is not waited for for ever, and what it did is found."""
+    """Contract 5: a server that does not answer is not waited for indefinitely, and its result is found."""
     monkeypatch.setattr(catalogs, "_TIMEOUTS_S", (5, 0.5))
     proxy = HoldingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2]))
     with proxy:

@@ -1,4 +1,4 @@
-"""What others do to a table in Iceberg is told, and never undone by a move of ours (contract 4, 7, 11)."""
+"""Foreign commits to a table in Iceberg are reported, and our moves never undo them (contract 4, 7, 11)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_foreign_commit_between_look_and_commit_is_a_conflict(lake: IcebergLak
 
 
 def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> None:
-    """Contract 7: a foreign DELETE of our rows shows which of our files are gone, and what came instead."""
+    """Contract 7: a foreign DELETE of our rows shows which of our files are gone, and what replaced them."""
     whole, part = lake.made().staged(1), lake.staged(2, 3)
     lake.move(4, (whole, part))
     lake.foreign_table().delete("k = 1")
@@ -146,7 +146,7 @@ def test_a_table_that_a_hand_rolled_back_shows_the_move_it_went_back_to(lake: Ic
 
 
 def test_our_move_is_still_known_when_others_expire_all_they_may(lake: IcebergLake) -> None:
-    """Contract 4: no engine expires a snapshot that has a tag, and what came after it is told as one change."""
+    """Contract 4: no engine expires a snapshot that has a tag, and later commits are reported as one change."""
     ours = lake.made().staged(1)
     lake.move(7, (ours,), write_id="ours")
     for key in (10, 11, 12):

@@ -1,4 +1,4 @@
-"""Locations in Iceberg are text of several spellings, and not all that a table names lies below it."""
+"""Locations in Iceberg are text with several spellings, and not everything that a table names is below it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from milepost_testkit.formats.iceberg_writers import set_properties
     ],
 )
 def test_a_file_of_the_table_has_one_key_however_it_is_spelled(root: str, location: str, key: str) -> None:
-    """Engines write `s3a`, or leave slashes out; what lies elsewhere keeps its whole location."""
+    """Engines write `s3a`, or omit slashes; files elsewhere keep their whole location."""
     assert key_below(root, location) == key
 
 
@@ -47,7 +47,7 @@ def test_metadata_that_a_table_keeps_elsewhere_is_read_and_written_there(lake: I
 
 
 def test_files_that_others_added_from_elsewhere_stay(lake: IcebergLake, tmp_path: Path) -> None:
-    """Contract 7: foreign rows stay, wherever they lie."""
+    """Contract 7: foreign rows stay, wherever they are stored."""
     file = tmp_path / "foreign.parquet"
     pq.write_table(pa.table({"k": [50], "v": ["x"]}, SCHEMA), file)
     lake.made().move(1, (lake.staged(1),))

@@ -1,4 +1,4 @@
-"""A move of a table in Postgres is one transaction: whatever becomes of its COMMIT, and whoever holds what it needs."""
+"""A move of a table in Postgres is one transaction, despite a lost COMMIT or another session's locks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class TestCommits(PostgresCase):
     def test_what_another_holds_is_waited_for_a_while_and_no_longer(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A person's open transaction must not keep a driver for ever; nothing has moved."""
+        """A person's open transaction must not block a driver indefinitely; nothing has moved."""
         monkeypatch.setattr(database, "LOCK_WAIT_S", 1)
         job = self.begin(tmp_path)
         job.go_on(1)
@@ -125,7 +125,7 @@ class TestCommits(PostgresCase):
             server.remove()
 
     def test_of_a_rollback_the_rows_that_differ_are_written_and_no_others(self, tmp_path: Path) -> None:
-        """Each row has the number of the move that wrote it last: what changed since is asked of the table itself."""
+        """Each row has the number of the move that wrote it last: later changes are read from the table itself."""
         job = self.begin(tmp_path)
         first = job.publish(rows((1, "a"), (2, "b"), (3, "c")))
         second = job.publish(rows((2, "B"), (4, "d")))
@@ -146,9 +146,9 @@ class TestCommits(PostgresCase):
     def test_a_comparison_of_the_whole_table_knows_what_later_files_delete(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A key that one file has and a later one deletes is in no table: when it is judged, and when it is mended.
+        """A key that one file has and a later one deletes is in no table: when it is judged, and when it is repaired.
 
-        Files are told to the database one after another, as large ones are.
+        Files are sent to the database one after another, as large ones are.
         """
         monkeypatch.setattr(row_changes, "TOGETHER_BYTES", 1)
         job = self.begin(tmp_path)

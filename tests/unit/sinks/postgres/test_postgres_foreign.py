@@ -143,7 +143,7 @@ class TestForeign(PostgresCase):
         assert self.sql_rows(tmp_path, "k, v, w") == [(1, "A", 0.5), (2, "b", None)]
 
     def test_a_lost_answer_is_no_reason_to_write_over_rows_of_others(self, tmp_path: Path) -> None:
-        """The commit did not land, and while nobody knew, somebody took the key."""
+        """The commit did not land, and while this was unknown, another writer took the key."""
 
         def fail() -> None:
             raise CommitOutcomeUnknown("no answer")

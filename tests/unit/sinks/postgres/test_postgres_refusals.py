@@ -194,7 +194,7 @@ class TestRefusals(PostgresCase):
     def test_nothing_is_taken_from_the_home_folder_or_the_environment(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """TABLES 1.15: a password that is not said is not found elsewhere."""
+        """TABLES 1.15: a password that is not given is not searched for elsewhere."""
         passwords = tmp_path / "passwords"
         passwords.write_text(f"*:*:*:*:{self.database.password}\n")
         passwords.chmod(0o600)

@@ -144,7 +144,7 @@ TEXTS = st.one_of(
     st.text("\\\t\n\rntrN", max_size=3),
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
 )
-"""Those of a few characters beside any: what is escaped, and what it becomes."""
+"""Those of a few special characters and any others: which are escaped, and how."""
 
 
 @given(st.lists(TEXTS, min_size=1))

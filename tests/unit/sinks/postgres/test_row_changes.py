@@ -100,7 +100,7 @@ def test_the_changes_of_any_move_make_one_table_of_the_other(
     files: TableFiles, common: list[Rows], left: list[Rows],
     entered: list[Rows], is_known: bool, most: int,
 ) -> None:  # fmt: skip
-    """Forth, back, aside, over a compaction, and where nobody knows what is shown.
+    """Forward, back, to a sibling, over a compaction, and when it is unknown what is shown.
 
     A move that only adds files reads no other: it may write a row that is there.
     """
@@ -164,7 +164,7 @@ def test_a_move_that_adds_files_reads_no_other(files: TableFiles) -> None:
 
 
 def test_a_file_that_is_left_may_be_gone_and_one_that_is_needed_may_not(files: TableFiles) -> None:
-    """Going back is how a damaged table is mended: then all that it is to show is compared."""
+    """A rollback repairs a damaged table: everything that it is to show is then compared."""
     move = move_of(files, [{1: "a"}, {2: "b"}], [{1: "a"}])
     assert move.before is not None
     lost = StagedFile(move.before[1].key.replace("t1/", "t9/"), 1, 1, "0" * 64)

@@ -1,4 +1,4 @@
-"""The contents of a table are folded from records: merged ones say what the single ones said, and there are few."""
+"""The contents of a table are folded from records: merged records equal the single ones, and there are few."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def staged(number: int) -> StagedFile:
 @st.composite
 def histories(draw: st.DrawFn) -> list[ContentsChange]:
     """Changes as epochs make them: new files each time, of those that are there some are removed, now and then all;
-    some come back, and some that lie side by side are joined."""
+    some come back, and some adjacent ones are joined."""
     changes, live, gone, number = [], list[str](), dict[str, StagedFile](), 0
     for _ in range(draw(st.integers(1, 45))):
         added = []
@@ -147,7 +147,7 @@ def test_records_that_shrink_without_end_are_still_few(store: ObjectStore) -> No
 
 
 def test_a_change_that_is_whole_begins_anew_and_reads_nothing(store: ObjectStore) -> None:
-    """A compaction; also when what was before it cannot be read any more."""
+    """A compaction; also when the earlier contents can no longer be read."""
     first = ContentsRecords(store).extend((), ContentsChange((staged(1),)), contents_prefix(1, 1), "table")
     store.delete([first[0].key])
     second = ContentsRecords(store).extend(

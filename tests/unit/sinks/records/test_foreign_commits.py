@@ -1,4 +1,4 @@
-"""What others made of our files is a fault where rows that we left are gone, changed, mixed with theirs, or twice."""
+"""A foreign rewrite of our files is a fault if rows that we left are gone, changed, mixed with theirs, or twice."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Table:
 @profiles.examples(share=4)
 @given(st.data())
 def test_without_a_fault_each_row_that_we_left_is_there_once_in_the_named_files(data: st.DataObject) -> None:
-    """Random appends, compactions, deletions of rows and restores, beside a model of the rows of each file."""
+    """Random appends, compactions, deletions of rows and restores, against a model of the rows of each file."""
     table = Table()
     for _ in range(data.draw(st.integers(0, 7))):
         live = sorted(table.live)

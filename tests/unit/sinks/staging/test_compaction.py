@@ -79,7 +79,7 @@ def seen(job: Story) -> dict[int, str]:
 def test_whatever_is_compacted_by_however_many_subtasks_each_key_has_its_latest_row(
     epochs: list[tuple[list[set[int]], set[int]]], compact_files: int, share: int
 ) -> None:
-    """A share of 0 joins changes alone. Buckets cover key groups that no other has, and lie below every change."""
+    """A share of 0 joins changes alone. Buckets cover key groups that no other has, and are below every change."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "COMPACT_FILES", compact_files)
         patch.setattr(compaction, "SHARE", share)
@@ -104,7 +104,7 @@ def test_whatever_is_compacted_by_however_many_subtasks_each_key_has_its_latest_
 def test_the_epoch_after_many_files_of_changes_writes_buckets_and_stages_its_own_changes_above(
     job: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Older checkpoints stay readable, and can be gone back to; so can the one that compacted."""
+    """Older checkpoints stay readable, and can be rolled back to; so can the one that compacted."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     every = [job.publish(rows((n, str(n)))) for n in (1, 2, 3, 4)]
     compacted = job.publish(rows((1, "new"), (9, "nine")))
@@ -155,7 +155,7 @@ def test_a_few_changes_above_a_large_table_are_joined_and_its_buckets_stay(
 
 
 def test_a_bucket_drops_deletes_and_joined_changes_keep_them(job: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A delete may be of a row that lies below, unless nothing does."""
+    """A delete may be of a row in a lower layer, unless there is none."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", 2)
     monkeypatch.setattr(small_files, "GROWTH", 1)
     marked = deleting(rows((1, ""), (50, "")), [1, 50])

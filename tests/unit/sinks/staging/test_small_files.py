@@ -89,7 +89,7 @@ def test_no_file_is_made_larger_than_wanted_and_half_full_ones_stay(sizes: list[
 
 
 def test_what_lies_between_full_files_is_joined_at_once() -> None:
-    """It grows no more, so a few would stay for ever."""
+    """It no longer grows, so a few would stay permanently."""
     full = [replace(file(number, 10), size=TARGET_BYTES) for number in (1, 5)]
     small = [file(2), file(3), file(4), file(6), file(7)]
     assert plan_joins([full[0], *small[:3], full[1], *small[3:]]) == (tuple(small[:3]),)

@@ -188,7 +188,7 @@ def test_an_object_that_may_still_be_written_is_left_for_the_next_plan(tmp_path:
 
 
 def test_consumed_objects_and_objects_with_a_future_time_never_settle(tmp_path: Path) -> None:
-    """What says nothing about its age would be waited for for ever."""
+    """An object of unknown age would be waited for indefinitely."""
     found = listing(obj("a", modified=NOW_MS), obj("b", modified=NOW_MS + 1))
     plan = planned(found, consumed(tmp_path, [obj("a")]), settle_ms=2_000)
     assert (names(plan), plan.settling) == (["b"], 0)

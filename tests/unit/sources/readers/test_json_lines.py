@@ -136,7 +136,7 @@ def test_an_object_ends_at_any_kind_of_line_end(landing: Landing, newline: str, 
 
 @pytest.mark.parametrize("field", ["name", "q"])
 def test_text_that_the_parser_rejects_is_not_blamed_on_a_neighbour(landing: Landing, field: str) -> None:
-    """Half a surrogate makes the whole record unreadable, also in a field that nobody declared."""
+    """Half a surrogate makes the whole record unreadable, also in an undeclared field."""
     bad = refused(landing, GOOD.encode() + GOOD.replace('"n": 1', rf'"n": 1, "{field}": "\ud800"').encode())
     assert (bad.line, bad.column) == (2, None)
     wording.matches("bad_rows", bad.reason)

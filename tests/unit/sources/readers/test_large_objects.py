@@ -39,7 +39,7 @@ HELD = 70_000
 
 
 class Largest(CalledStore):
-    """Notes the largest body that was answered, and what was asked."""
+    """Records the largest body that was returned, and the requests."""
 
     def __init__(self, inner: LocalStore) -> None:
         self.inner = inner
@@ -171,7 +171,7 @@ def answers(
 
 @dataclass
 class Going:
-    """A reader whose object is gone, and is found to be, once a batch of it was handed on."""
+    """A reader whose object is deleted, and is found to be, once a batch of it was emitted."""
 
     inner: PartReader
     store: ObjectStore
@@ -190,7 +190,7 @@ class Going:
 def test_an_object_deleted_while_it_is_read_is_never_skipped(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
-    """It stays new and is read whole when it is back: what was handed on of it would be published twice."""
+    """It stays new and is read whole when it is back: otherwise its emitted rows would be published twice."""
     obj = landed(store, key, body())
     end = answers(store, [obj], Going(reader, store.inner))[-1]
     assert isinstance(end, Declined)
@@ -202,9 +202,9 @@ def test_an_object_deleted_while_it_is_read_is_never_skipped(
 def test_an_object_deleted_between_two_reads_is_declined_or_skipped_whole(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
 ) -> None:
-    """`on_missing: skip`, and the store itself says that it is gone: who has handed rows on acknowledges nothing.
+    """`on_missing: skip`, and the store reports the deletion: a reader that has emitted rows acknowledges nothing.
 
-    A reader may read ahead, so whether a row was handed on when it found out is its own affair.
+    A reader may read ahead, so whether a row was emitted when it found out is not fixed.
     """
     obj = landed(store, key, body())
     assert isinstance(answers(store, [obj], reader)[-1], OperatorStageEnd)

@@ -1,4 +1,4 @@
-"""`optional_columns`: an object that lacks one has null in all its rows, whoever reads it, and however it is cut."""
+"""`optional_columns`: an object that lacks one has null in all its rows, for every reader, and however it is cut."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def body(format_: str, rows: list[dict[str, Any]]) -> bytes:
 
 
 def read_both_ways(landing: Landing, format_: str, content: bytes, **keys: Any) -> pa.Table:
-    """The rows of an object as a whole: read, and read with bad records told apart, are the same."""
+    """The rows of an object as a whole are the same, whether or not bad records are separated."""
     reader = build_reader("s", source(format_, keys.pop("schema", SCHEMA), **keys))
     obj = landing.put("a", content)
     read = pa.Table.from_batches(reader.read_part(landing.store, whole_object(obj)), reader.schema)

@@ -102,7 +102,7 @@ def test_the_row_of_a_bad_value_counts_from_the_beginning_of_the_object(landing:
 
 
 def test_the_reported_value_is_not_its_neighbour(landing: Landing) -> None:
-    """A slice of lists is judged by the values beside it."""
+    """A slice of lists is judged by its own values only."""
     lists = pa.array([[1], [2], [2**40], [3]], pa.list_(pa.int64()))
     with pytest.raises(BadRecord) as raised:
         landing.read(source("parquet", {"n": "list<int32>"}), "a.parquet", encoded(pa.table({"n": lists})))

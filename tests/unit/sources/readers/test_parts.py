@@ -180,7 +180,7 @@ def test_a_block_never_ends_between_a_carriage_return_and_its_newline(size: int)
 def salvaged(
     reader: ObjectReader, store: MemoryStore, parts: Iterable[ObjectPart]
 ) -> tuple[list[dict[str, object]], list[tuple[int | None, str | None, str, bytes | None]]] | None:
-    """The rows, and what is said of each bad record; None where an object is bad."""
+    """The rows, and the report of each bad record; None where an object is bad."""
     found, bad = [], []
     try:
         for part in parts:
@@ -230,7 +230,7 @@ def test_parts_salvage_the_same_records_as_the_whole_object(
 def test_parts_of_csv_without_header_and_quotes_have_each_record_once(
     lines: list[tuple[int, str]], at: list[float], mark: bool, end: str
 ) -> None:
-    """What is passed over at the beginning of an object is so in whatever part it lies."""
+    """Bytes that are skipped at the beginning of an object are skipped in every part."""
     options = {"quote_char": False, "skip_rows": 2, "column_names": ["k", "t"]}
     texts = [(k, t.replace(",", "")) for k, t in lines]
     body = "\ufeff" * mark + end.join(f"{k},{t}" for k, t in texts)
@@ -243,7 +243,7 @@ def test_parts_of_csv_without_header_and_quotes_have_each_record_once(
 
 @pytest.mark.parametrize("at", [[], [0.5], [0.9]])
 def test_a_record_that_spans_lines_is_refused_if_the_options_exclude_it(at: list[float]) -> None:
-    """And by its line, whether a cut, the end of a block or nothing at all lies within it."""
+    """And by its line, whether it contains a cut, the end of a block or nothing at all."""
     lines = ["k,t", *(f"{number},text" for number in range(400))]
     lines[300] = '9,"te\nxt"'
     store, obj = landed("\n".join(lines).encode())

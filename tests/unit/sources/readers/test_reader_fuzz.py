@@ -1,4 +1,4 @@
-"""Whatever lies in the landing store, a reader answers with rows or with a bad record: it never dies of it."""
+"""For any bytes in the landing store, a reader returns rows or a bad record: it never crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of an object can be read is told from what cannot: by the engine that reads, record by record."""
+"""The engine that reads an object separates readable records from unreadable ones, record by record."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_each_bad_row_of_parquet_is_reported_by_its_number(landing: Landing) -> 
 def test_salvage_reads_what_duckdb_reads_from_a_randomly_broken_object(
     landing: Landing, tmp_path: Path, format_: str, seed: int
 ) -> None:
-    """DuckDB judges the shape of a line; of numbers it is told what Arrow takes for one: `1.5` is none."""
+    """DuckDB judges the shape of a line; what Arrow accepts as a number is configured: `1.5` is none."""
     chance = random.Random(seed)
     lines = []
     for n in range(2_500):
@@ -148,7 +148,7 @@ def test_salvage_reads_what_duckdb_reads_from_a_randomly_broken_object(
     ],
 )
 def test_a_quote_out_of_place_makes_the_whole_object_bad(landing: Landing, rows: str, line: int, clause: str) -> None:
-    """A bad record that goes over several lines may be several: of what follows nobody knows where it begins."""
+    """A bad record that spans several lines may be several: it is unknown where the next one begins."""
     with pytest.raises(BadObject) as raised:
         salvaged(landing, "csv", f"n,name,at\n{rows}".encode())
     assert raised.value.line == line and clause in raised.value.clause and raised.value.raw
@@ -188,7 +188,7 @@ def test_a_record_that_is_too_long_is_bad_and_its_raw_bytes_are_cut(landing: Lan
 
 
 def test_a_clause_never_quotes_its_record(landing: Landing) -> None:
-    """Clauses are named in logs; the record itself is in the table that was asked for."""
+    """Clauses are named in logs; the record itself is in the requested table."""
     secret = "swordfish"
     lines = [f"{secret},a,{T}", f"1,{secret}", f"2,b,{secret}", f"3,{secret},"]
     _, of_csv = salvaged(landing, "csv", "\n".join(["n,name,at", *lines, f"9,z,{T}"]).encode())

@@ -1,4 +1,4 @@
-"""Each difference between versions of PySpark is needed by the oldest supported one, and both branches do the same."""
+"""Branches for older versions of PySpark: a supported version needs each of them, and both sides do the same."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ DIFFERENCES = {
     for name, bound in vars(module).items()
     if re.fullmatch("[A-Z_]+", name) and isinstance(bound, tuple)
 }
-"""Where a first version without a difference is declared -> that version."""
+"""Declaration of a difference -> first version without it."""
 
 
 def test_every_branch_for_an_older_version_is_needed_by_a_supported_one() -> None:
-    """One that is not can be deleted: raise the lower bound, and this names what is left of it."""
+    """After the lower bound is raised, this names the branches to delete."""
     first = tuple(map(int, SUPPORTED["pyspark"][0].split(".")))
     assert len(DIFFERENCES) == 5
     assert {name: bound for name, bound in DIFFERENCES.items() if bound <= first} == {}
 
 
-def test_the_versions_that_are_refused_are_those_that_pip_would_not_install() -> None:
+def test_milepost_refuses_the_versions_that_pip_would_not_install() -> None:
     extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
-    declared = {one.name: one.specifier for one in map(Requirement, (*extras["spark"], *extras["airflow"]))}
+    declared = {
+        requirement.name: requirement.specifier
+        for requirement in map(Requirement, (*extras["spark"], *extras["airflow"]))
+    }
     assert {name: str(declared[name]) for name in SUPPORTED} == {
         name: ",".join(sorted(supported_range(name).split(","))) for name in SUPPORTED
     }
@@ -47,7 +50,7 @@ def test_every_older_minor_version_has_an_environment_for_tests() -> None:
     import pyspark
 
     pinned = [Version(version_of(minor)) for minor in OLDER]
-    minors = [(one.major, one.minor) for one in [*pinned, Version(pyspark.__version__)]]
+    minors = [(version.major, version.minor) for version in [*pinned, Version(pyspark.__version__)]]
     first = tuple(map(int, SUPPORTED["pyspark"][0].split(".")))
     assert minors == [(first[0], first[1] + number) for number in range(len(minors))]
 
@@ -63,22 +66,22 @@ def test_without_an_exchange_by_id_each_row_goes_to_the_same_task(
 ) -> None:
     rows = spark.range(0, 5 * receivers, 1, 3).selectExpr(f"CAST(id % {receivers} AS INT) AS subtask", "id")
 
-    def places() -> list[tuple[int, int, int]]:
+    def assignments() -> list[tuple[int, int, int]]:
         numbered = compat.exchange(rows, receivers).selectExpr("spark_partition_id()", "subtask", "id")
         return sorted(tuple(row) for row in numbered.collect())
 
-    by_id = places()
+    by_id = assignments()
     monkeypatch.setattr(compat, "EXCHANGE_BY_ID", (5, 0))
-    assert places() == by_id
-    assert all(place == subtask for place, subtask, _ in by_id)
+    assert assignments() == by_id
+    assert all(task == subtask for task, subtask, _ in by_id)
 
 
-def test_a_version_is_known_by_its_first_two_numbers() -> None:
+def test_a_release_is_the_first_two_numbers_of_a_version() -> None:
     assert [compat.release_of(text) for text in ("4.0.5", "4.1.0-amzn-1", "4.2.0.dev1")] == [(4, 0), (4, 1), (4, 2)]
 
 
-def test_types_go_to_arrow_and_back_unchanged() -> None:
+def test_types_survive_a_round_trip_through_arrow() -> None:
     schema = pa.schema([("at", pa.timestamp("us", "UTC")), ("wall", pa.timestamp("us")), ("k", pa.int64())])
-    made = compat.from_arrow_schema(schema)
-    assert [field.dataType.simpleString() for field in made] == ["timestamp", "timestamp_ntz", "bigint"]
-    assert compat.to_arrow_schema(made) == schema
+    spark_schema = compat.from_arrow_schema(schema)
+    assert [field.dataType.simpleString() for field in spark_schema] == ["timestamp", "timestamp_ntz", "bigint"]
+    assert compat.to_arrow_schema(spark_schema) == schema

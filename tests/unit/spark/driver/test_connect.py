@@ -85,7 +85,7 @@ def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_on
 
 
 def _go_at_once(listening: socket.socket) -> None:
-    """Take the connection that only looks whether somebody listens."""
+    """Accept the connection that only checks whether a server listens."""
     listening.accept()[0].close()
     listening.shutdown(socket.SHUT_RDWR)
     listening.close()
@@ -107,7 +107,7 @@ def test_a_server_that_goes_before_its_session_is_open_is_told_as_gone(monkeypat
 
 
 class _Leaving(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers whatever it is asked as a server does that shuts down."""
+    """Answers every request as a server does that is shutting down."""
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
         return grpc.unary_unary_rpc_method_handler(

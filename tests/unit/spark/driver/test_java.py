@@ -57,7 +57,7 @@ def test_the_wheel_is_used_when_the_machine_has_no_java(no_system_java: Path) ->
 
 @pytest.mark.deep
 def test_spark_runs_a_job_on_the_java_of_the_wheel(no_system_java: Path, tmp_path: Path) -> None:
-    """The wrapper drops the module that the wheel's Java lacks, wherever the cache lies."""
+    """The wrapper drops the module that the wheel's Java lacks, wherever the cache is."""
     script = tmp_path / "job.py"
     script.write_text(SPARK_JOB)
     environ = {

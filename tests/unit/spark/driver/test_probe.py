@@ -1,4 +1,4 @@
-"""What a probe asks for is what tasks import, and what its failure means is told in our words."""
+"""A probe requests what tasks import, and its failure is reported in our words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session has the settings that it was asked for, and no command line shows them."""
+"""The session has the requested settings, and no command line shows them."""
 
 from __future__ import annotations
 

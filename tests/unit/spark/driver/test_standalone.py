@@ -1,4 +1,4 @@
-"""What a standalone master says of its cores is told in words."""
+"""The cores that a standalone master reports are formatted as text."""
 
 from __future__ import annotations
 

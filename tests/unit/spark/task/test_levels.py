@@ -1,4 +1,4 @@
-"""From an epoch's plan to what its tasks are told."""
+"""The inputs that an epoch's tasks get from its plan."""
 
 from __future__ import annotations
 

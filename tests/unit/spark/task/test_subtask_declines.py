@@ -95,7 +95,7 @@ def test_an_aborted_checkpoint_is_not_uploaded(inner: LocalStore) -> None:
 
 
 def test_an_epoch_that_has_just_begun_does_not_ask_whether_it_was_aborted(inner: LocalStore) -> None:
-    """To ask costs a round trip or two; what a late upload writes lies below its own token, where nobody reads."""
+    """A query costs a round trip or two; a late upload writes below its own token, where nothing reads."""
     asked = Fault(lambda operation, key: operation == "get" and "aborted" in key, Effect.UNAVAILABLE)
     plane, now_ms = DataPlane(FaultyStore(inner, [asked])), 1_000_000
     begun = EpochAlignment(None, None, now_ms - HEARTBEAT_INTERVAL_MS + 1, False)

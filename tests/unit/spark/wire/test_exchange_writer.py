@@ -84,7 +84,7 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, object]]:
 
 @dataclass
 class StagingSink:
-    """Stands for a sink's first half: remembers what it was asked to stage, or fails as a store does."""
+    """Stands for a sink's first half: collects what it is to stage, or fails as a store does."""
 
     name: str = "out"
     fails: bool = False
@@ -300,7 +300,7 @@ def test_a_buffer_never_mixes_stamps_and_names_its_oldest_row(parts: list[tuple[
 
 
 def test_the_oldest_row_of_a_buffer_may_be_of_any_unit_of_time() -> None:
-    """Nanoseconds that are no whole microseconds lie in the microsecond that has begun."""
+    """Nanoseconds that are no whole microseconds belong to the microsecond that has begun."""
     times = pa.chunked_array([pa.array([5_000, 2_999, None], pa.timestamp("ns", "UTC"))])
     assert oldest(times) == 2
 
@@ -328,7 +328,7 @@ def test_stamps_survive_the_way_through_the_projection() -> None:
 
 
 def test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold() -> None:
-    """Whatever the first rows said, and before there are enough of them to say anything."""
+    """Regardless of the statistics of the first rows, and before there are enough rows for statistics."""
     combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
     assert combiner is not None
     rows = pa.table({"k": list(range(100))})

@@ -1,4 +1,4 @@
-"""Workers without a limit keep what they freed for the next epoch; one with a limit gives it back at once."""
+"""Workers without a limit retain freed memory for the next epoch; those with a limit return it immediately."""
 
 from __future__ import annotations
 

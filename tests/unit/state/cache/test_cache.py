@@ -104,7 +104,7 @@ def test_a_cold_restore_gives_the_same_state_and_fills_the_cache(node: Node) -> 
 
 
 def test_layers_that_a_cold_restore_decodes_are_mapped_from_the_cache(node: Node) -> None:
-    """All runs of a state in the process's own memory, beside their entries, would be twice what it takes."""
+    """All runs of a state in the process's own memory, in addition to their entries, would take twice as much."""
     for path in node.entries():
         path.unlink()
     state = node.restore()
@@ -154,7 +154,7 @@ def test_a_damaged_entry_is_ignored_and_replaced(node: Node, damage: Any) -> Non
 
 
 def test_entries_of_an_aborted_checkpoint_are_removed_on_notification(node: Node) -> None:
-    """Until then it may be another try's; nobody asks for it, for entries are named by the run that they equal."""
+    """Until then it may be another try's; nothing reads it, because entries are named after the run that they equal."""
     before = node.entries()
     node.epoch(0, 30, acknowledged=False)
     assert node.rows() == expected() and len(node.entries()) == 4, "a restore leaves what a newer checkpoint wrote"
@@ -167,7 +167,7 @@ def test_entries_of_an_aborted_checkpoint_are_removed_on_notification(node: Node
 
 
 def test_a_folder_is_removed_when_the_last_checkpoint_that_used_it_is_subsumed(node: Node) -> None:
-    """An operator that the spec has dropped asks for nothing any more: nobody else would remove its entries."""
+    """An operator that the spec has dropped reads nothing, so nothing else would remove its entries."""
     node.notify(3, Notification.COMPLETE)
     assert [path.name for path in node.directory.glob("*/*.completed")] == ["3.completed"]
     for told in (2, 3):

@@ -372,7 +372,7 @@ def test_handles_that_do_not_cover_the_subtask_are_refused(tmp_path: Path) -> No
 
 
 def test_runs_missing_from_the_cache_are_requested_together(tmp_path: Path) -> None:
-    """A store that is not near answers each after a while; of those that the cache has, none is asked for."""
+    """A remote store answers each request after a while; runs in the cache are not requested."""
     checkpoints, asked = Checkpoints(tmp_path), list[int]()
     for number in range(4):
         checkpoints.epoch([row(str(key), number, key) for key in range(number, 8)])

@@ -149,7 +149,7 @@ def test_rows_of_keys_are_those_of_a_dictionary_through_epochs_rescales_collisio
 
 
 def test_deleted_or_replaced_rows_are_not_found(tmp_path: Path) -> None:
-    """In whatever layer it lies: the base, a delta, or this epoch's changes."""
+    """In any layer: the base, a delta, or this epoch's changes."""
     table = Rows(tmp_path)
     rows: list[tuple[Row, int | None]] = [(("a", n % 2, float(n), None), None) for n in range(50)]
     (state,) = table.restore()
@@ -200,7 +200,7 @@ def test_a_hundred_thousand_rows_of_one_key_cost_no_more_per_row_than_a_thousand
 
 @given(st.lists(some_rows, min_size=2, max_size=12))
 def test_rows_have_one_identity_exactly_if_they_are_the_same(rows: list[Row]) -> None:
-    """One NaN, two zeros, null is nothing else's equal, and lists are told apart by their elements."""
+    """One NaN, two zeros, null equals nothing else, and lists differ by their elements."""
     plain = plain_columns(given_rows([(row, None) for row in rows]).select(ROWS.names))
     first, second = identity_of(plain, KEYED)
     for one in range(len(rows)):

@@ -60,7 +60,7 @@ KEYS = KeySpec(("a", "b"), ("a", "b"), OneHash(KEY_HASH_SECRET))
 
 
 def test_a_batch_of_crowded_keys_is_numbered_without_comparing_each_with_each(compared: list[int]) -> None:
-    """Also behind others whose number has them told apart by their order, not by a table."""
+    """Also after others that are distinguished by their order, not by a table, because of their number."""
     keys = crowd().select(["a", "b"])
     even = pa.table({"a": pa.array(range(33_000), pa.int64()), "b": pa.array([0] * 33_000, pa.int64())})
     for before in (0, 33_000):

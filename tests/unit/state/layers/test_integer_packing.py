@@ -75,7 +75,7 @@ def test_a_narrowed_table_comes_back_to_the_bit_and_so_does_any_part_of_it(
 
 
 def _bytes(column: pa.ChunkedArray) -> list[object]:
-    """Values as they lie in memory, so that two zeros and times out of the calendar's range can be compared."""
+    """Values as stored in memory, so that two zeros and times out of the calendar's range can be compared."""
     array = column.combine_chunks()
     if pa.types.is_floating(array.type) or pa.types.is_temporal(array.type):
         array = array.view(SIGNED[array.type.bit_width])

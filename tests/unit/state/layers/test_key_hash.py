@@ -138,7 +138,7 @@ def by_definition(values: list[tuple[str, Any]], secret: str) -> int:
 
 @given(names=st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=3), data=st.data())
 def test_the_hash_equals_its_scalar_definition_however_arrow_stores_the_keys(names: list[str], data: Any) -> None:
-    """Chunks, slices, offset widths, and how many rows are hashed at once do not show."""
+    """Chunks, slices, offset widths, and the number of rows per call make no difference."""
     rows = data.draw(st.lists(st.tuples(*(st.none() | TYPES[name][1] for name in names)), min_size=1, max_size=8))
     columns = [column(TYPES[name][0], *(row[at] for row in rows)) for at, name in enumerate(names)]
     expected = [by_definition(list(zip(names, row, strict=True)), SECRET) for row in rows]

@@ -210,7 +210,7 @@ every_type = [type_ for chain in CHAINS.values() for type_ in chain] + [
 
 
 def test_widening_is_an_order() -> None:
-    """A run may be converted over several steps at once: what two steps allow, one does; and no step goes back."""
+    """A run may be converted over several steps in one: what two steps allow, one does; and no step goes back."""
     for one in every_type:
         assert widens(one, one)
         for other in every_type:

@@ -30,7 +30,7 @@ TIMER, EXPIRES = "__timer", "__expires"
 
 
 class Lineage:
-    """One operator's state beside a dictionary, over epochs that each change little of it."""
+    """One operator's state and a dictionary, over epochs that each change little of it."""
 
     def __init__(self, folder: Path, names: tuple[str, ...], every: int = 0) -> None:
         self.store = LocalStore(StoreConfig(f"file://{folder}"))

@@ -11,7 +11,7 @@ import pytest
 from milepost.storage.concurrency.thread_pools import parallel_map
 
 FAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=False))
-"""A store that is asked by several threads."""
+"""A store that several threads use."""
 NEAR: Any = SimpleNamespace(config=SimpleNamespace(is_local=True))
 
 
@@ -34,7 +34,7 @@ def test_a_directory_is_asked_by_one_thread_unless_more_wait_for_its_disk() -> N
 
 
 def _threads(width: int) -> int:
-    """How many threads ask a directory, when each waits until as many as may ask at once do so."""
+    """Number of threads that call a directory, when each waits until as many as allowed do so."""
     together = threading.Barrier(width)
 
     def ask(_: int) -> int:

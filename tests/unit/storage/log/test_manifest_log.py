@@ -94,7 +94,7 @@ def counted(store: ObjectStore) -> tuple[ManifestLog, list[str]]:
 
 
 def test_a_head_that_was_seen_a_moment_ago_is_not_looked_for_before_the_put(store) -> None:
-    """Only the entry after the newest can be created (I6): the put itself finds out whether somebody was faster."""
+    """Only the entry after the newest can be created (I6): the put itself detects a faster writer."""
     log, calls = counted(store)
     log.transact(create_job("flights"))
     calls.clear()
@@ -273,7 +273,7 @@ def test_the_head_after_a_transition_may_already_be_anothers(store) -> None:
 
 
 def test_an_entry_that_lands_just_before_ours_is_never_overwritten(store) -> None:
-    """I1: the put creates; whoever was faster keeps the version, and the loser decides again."""
+    """I1: the put creates; the faster writer keeps the version, and the loser decides again."""
     new_log(store).transact(create_job("flights"))
     fast = []
 

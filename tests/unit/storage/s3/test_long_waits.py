@@ -1,4 +1,4 @@
-"""A request to S3 that waits long is logged with its name, again and again, and a quick one costs next to nothing."""
+"""An S3 request that waits long is logged repeatedly, with its name."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from milepost_testkit import wording
 
 
 class Lines(logging.Handler):
-    """The lines that were logged; `enough` is set once there are as many as wanted."""
+    """Collects logged lines, and sets `enough` once there are `count` of them."""
 
-    def __init__(self, wanted: int) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__()
         self.lines: list[str] = []
         self.enough = threading.Event()
-        self._wanted = wanted
+        self._count = count
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
-        if len(self.lines) >= self._wanted:
+        if len(self.lines) >= self._count:
             self.enough.set()
 
 
 @contextmanager
-def lines_logged(wanted: int) -> Iterator[Lines]:
-    lines, logger = Lines(wanted), logging.getLogger("milepost.storage.s3.long_waits")
+def lines_logged(count: int) -> Iterator[Lines]:
+    lines, logger = Lines(count), logging.getLogger("milepost.storage.s3.long_waits")
     logger.addHandler(lines)
     try:
         yield lines
@@ -43,7 +43,7 @@ def lines_logged(wanted: int) -> Iterator[Lines]:
 
 
 class Hanging(BaseHTTPRequestHandler):
-    """Answers nothing, or half a body, until it is released."""
+    """Sends nothing, or half a body, until it is released."""
 
     released = threading.Event()
 
@@ -87,15 +87,15 @@ def refused(request: Callable[..., object], **names: str) -> None:
         request(**names)
 
 
-def test_a_request_without_an_answer_is_logged_again_and_again_and_not_after_its_answer(endpoint: str) -> None:
+def test_an_unanswered_request_is_logged_repeatedly_until_it_is_answered(endpoint: str) -> None:
     waits, client = LongWaits(0.05, 0.1, 0.01), client_of(endpoint)
     waits.observe(client)
     with lines_logged(3) as lines:
-        asking = threading.Thread(target=refused, args=(client.get_object,), kwargs={"Bucket": "b", "Key": "x/y"})
-        asking.start()
+        request = threading.Thread(target=refused, args=(client.get_object,), kwargs={"Bucket": "b", "Key": "x/y"})
+        request.start()
         assert lines.enough.wait(20)
         Hanging.released.set()
-        asking.join()
+        request.join()
     wording.matches("store_waits", lines.lines[0], replace={r"for \d+ s": "for {time} s"})
     assert not waits._waiting and "secret" not in str(lines.lines)
 
@@ -104,17 +104,17 @@ def test_a_listing_is_logged_with_its_prefix(endpoint: str) -> None:
     waits, client = LongWaits(0.05, 0.1, 0.01), client_of(endpoint)
     waits.observe(client)
     with lines_logged(1) as lines:
-        asking = threading.Thread(
+        request = threading.Thread(
             target=refused, args=(client.list_objects_v2,), kwargs={"Bucket": "b", "Prefix": "jobs/"}
         )
-        asking.start()
+        request.start()
         assert lines.enough.wait(20)
         Hanging.released.set()
-        asking.join()
+        request.join()
     wording.matches("store_waits", lines.lines[0], replace={r"for \d+ s": "for {time} s"})
 
 
-def test_a_body_that_breaks_off_is_logged_as_well(endpoint: str) -> None:
+def test_a_stalled_body_is_logged(endpoint: str) -> None:
     waits, client = LongWaits(0.05, 0.1, 0.01), client_of(endpoint)
     waits.observe(client)
     bodies: list[bytes] = []
@@ -133,8 +133,8 @@ def test_a_body_that_breaks_off_is_logged_as_well(endpoint: str) -> None:
     assert bodies == [b"abcd"] and "the rest of s3://b/half" in lines.lines[0]
 
 
-def test_a_request_that_a_signal_ended_is_not_logged() -> None:
-    """Airflow stops a task by an exception in the middle of a request, after which the library sends no event."""
+def test_a_request_that_a_signal_interrupted_is_not_logged() -> None:
+    """Airflow stops a task with an exception in the middle of a request. The library then sends no further event."""
     waits = LongWaits(0.01, 0.01, 60)
     waits._begin("GetObject", "http://store/b/x")
     with lines_logged(1) as lines:

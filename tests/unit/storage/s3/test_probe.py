@@ -13,7 +13,7 @@ from milepost_testkit.stores.faulty_store import Effect, Fault, FaultyStore, at
 
 
 def store_that_repeats(folder: Path, *, skip: int) -> FaultyStore:
-    """A store behind a proxy that sends a create twice: the caller hears the second reply, a 412."""
+    """A store behind a proxy that sends a create twice: the caller gets the second reply, a 412."""
     repeated = Fault(at("create", PROBE_PREFIX), Effect.LOST_REPLY, skip=skip, error=CommitConflict("412"))
     return FaultyStore(open_store(StoreConfig(folder.as_uri())), [repeated])
 

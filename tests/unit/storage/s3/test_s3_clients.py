@@ -50,7 +50,7 @@ def test_the_next_store_follows_a_changed_aws_configuration(tmp_path: Path, monk
     ],
 )
 def test_a_time_of_a_reply_is_what_the_aws_library_takes_it_for(told: str | float) -> None:
-    """To the millisecond, which is as far as a time of an object is asked for."""
+    """To the millisecond, which is the required precision of an object's time."""
     assert round(parse_time(told).timestamp() * 1000) == round(parse_timestamp(told).timestamp() * 1000)
 
 

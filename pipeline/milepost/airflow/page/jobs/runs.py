@@ -54,7 +54,7 @@ class ApprovalRequest:
 
     Attributes:
         digest_shown: whether the request has the digest of the plan in XCom.
-        is_parked: whether the scheduler has seen the end of the process that asked (`_is_parked`).
+        is_parked: whether the scheduler has seen the end of the requesting process (`_is_parked`).
     """
 
     task_id: str
@@ -211,7 +211,7 @@ def _request(task: TaskInstance, request: HITLDetail, plan: ShownPlan | None, sc
 
 
 def _is_parked(task: TaskInstance, scheduler: Job | None) -> bool:
-    """Return whether the scheduler has processed the end of the process that asked for an approval.
+    """Return whether the scheduler has processed the end of the process that requested an approval.
 
     An answer before that resumes the task, and the scheduler takes the end of its first process for a kill. The
     scheduler processes such ends before each of its heartbeats, so a later heartbeat shows that it has.

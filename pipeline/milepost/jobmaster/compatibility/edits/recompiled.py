@@ -11,7 +11,7 @@ from milepost.jobspec.job import JobSpec
 
 
 def recompiled_statements(spec: JobSpec, base: CheckpointMetadata) -> frozenset[str]:
-    """Return the statements with another query than the recorded one although nobody has edited them.
+    """Return the statements with a query other than the recorded one although they were not edited.
 
     All that they read has the recorded text: sources, operators of the spec, and other statements.
     """

@@ -40,7 +40,7 @@ class QueryEdits:
     Attributes:
         refilled: operators that restart with all current rows of updates upstream.
         replaced: sinks of which the next epoch replaces all rows.
-        lacking: operators, new or edited, of which rows that were read before are gone, or went through another text.
+        lacking: operators, new or edited, that lack rows that were read before, or read them through another text.
         lacking_sinks: sinks for which the same is true.
         stuck: operators that can neither continue, because an input is refilled, nor restart, because of another one.
         stuck_sinks: sinks that cannot replace the rows that they show.
@@ -157,7 +157,7 @@ class _Edits:
         return _SinkVerdict.STUCK if moved else _SinkVerdict.LACKING
 
     def _lacks(self, uid: str) -> bool:
-        """Return whether rows that a new reader of a node needs are gone. Current rows of updates are read again."""
+        """Return whether rows that a new reader of a node needs are lost. Current rows of updates are read again."""
         node = self.graph.nodes[uid]
         if not node.inputs:
             return uid in self.base.sources

@@ -1,4 +1,4 @@
-"""Describe, for people, what the sources of a job could deliver now, and what their plans leave out."""
+"""Messages about the input that a job's sources could deliver now, and about the objects that their plans leave out."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from milepost.language.times import format_duration
 from milepost.sources.planning import SourcePlan
 
 SourcePlans = Mapping[str, SourcePlan]
-"""What each source could deliver now, by name, in name order."""
+"""Source name -> plan of the input that it could deliver now, in name order."""
 
 
 def settles_in_ms(plans: SourcePlans) -> int | None:
-    """Return in how many milliseconds all new objects are settled; None if they are now."""
+    """Return the milliseconds until all new objects are settled, or None if they already are."""
     return max((plan.settles_in_ms for plan in plans.values() if plan.settling), default=None)
 
 
 def settling_message(context: JobContext, plans: SourcePlans) -> str:
-    """Format how many objects of which sources may still be written; "" if none may."""
+    """Format the number of objects per source that may still be written; "" if there are none."""
     return "; ".join(f"source {name}: {settling(context, name, plan)}" for name, plan in plans.items() if plan.settling)
 
 
 def no_input_message(context: JobContext, plans: SourcePlans) -> str:
     """Format why there is no new input: unsettled objects, unusable names, paths that match nothing."""
-    words = [f"job {context.spec.name}: no new input; no epoch was triggered"]
+    parts = [f"job {context.spec.name}: no new input; no epoch was triggered"]
     for name, plan in plans.items():
         if plan.settling:
-            words.append(f"source {name}: {settling(context, name, plan)}")
+            parts.append(f"source {name}: {settling(context, name, plan)}")
         if plan.bad_names:
-            words.append(f"source {name}: {left_out(plan)}")
+            parts.append(f"source {name}: {left_out(plan)}")
         if plan.empty and plan.listed:
-            words.append(f"source {name}: {empty_objects_note(plan.empty)}")
+            parts.append(f"source {name}: {empty_objects_note(plan.empty)}")
         if plan.quarantined:
-            words.append(f"source {name}: {quarantined_note(plan)}")
+            parts.append(f"source {name}: {quarantined_note(plan)}")
         if plan.unknown:
-            words.append(f"source {name}: {unknown_objects_note(plan)}")
+            parts.append(f"source {name}: {unknown_objects_note(plan)}")
         if plan.overdue:
-            words.append(f"source {name}: {overdue(context, name, plan)}")
+            parts.append(f"source {name}: {overdue(context, name, plan)}")
         elif not plan.listed:
-            words.append(f"source {name}: {no_match(context, name, plan)}")
-    return "; ".join(words)
+            parts.append(f"source {name}: {no_match(context, name, plan)}")
+    return "; ".join(parts)
 
 
 def settling(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Format how many of a source's objects may still be written."""
+    """Format the number of a source's objects that may still be written."""
     settle = format_duration(context.spec.files[name].settle)
     return f"{counted(plan.settling, 'object')} modified less than {settle} ago may still be written"
 
 
 def no_match(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Format that a source has no readable object, and what its path matches instead."""
+    """State that a source has no readable object, and what its path matches instead."""
     counts = {"hidden": plan.skipped_hidden, "empty": len(plan.empty), "badly named": len(plan.bad_names)}
     others = ", ".join(f"{count} {why}" for why, count in counts.items() if count)
     if name in context.spec.landed:
@@ -69,7 +69,7 @@ def _wildcards(path: str) -> str:
 
 
 def overdue(context: JobContext, name: str, plan: SourcePlan) -> str:
-    """Format since when no object of an overdue source has landed."""
+    """Format when the last object of an overdue source landed."""
     spec = context.spec.sources[name]
     assert spec.expect_every is not None
     every = format_duration(spec.expect_every)

@@ -1,4 +1,4 @@
-"""Build the details of a retained checkpoint that `show` reads from its metadata."""
+"""Build the full report of a retained checkpoint from its metadata, for `show`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AheadObject:
 
 @dataclass(frozen=True, slots=True)
 class RowsAheadReport:
-    """Rows of a source that were too far ahead to move its watermark, and the first objects that have such rows."""
+    """Rows of a source that were too far ahead to move its watermark, and the first objects with such rows."""
 
     rows: int
     objects: tuple[AheadObject, ...]
@@ -65,7 +65,7 @@ class BadInputReport:
 
 @dataclass(frozen=True, slots=True)
 class SourceDetails:
-    """What an epoch read from a source; see `SourceSnapshot`.
+    """Input that an epoch read from a source; see `SourceSnapshot`.
 
     Attributes:
         read: the object versions; omitted from the output of `run`, and if their record is unreadable.
@@ -184,7 +184,7 @@ def checkpoint_details(
     after: Sequence[PostCommitTimes] | None,
     newest: int,
 ) -> CheckpointDetails:
-    """Extend a checkpoint's report by its metadata and the times after its commit.
+    """Extend a checkpoint's report with its metadata and the times after its commit.
 
     Args:
         after: times after the commit, from the process that has just run the epoch; None: read them, and also the
@@ -294,7 +294,7 @@ def _operator(metadata: CheckpointMetadata, subtasks: Subtasks, uid: str, kind: 
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """Return the sum; None if a part was not counted."""
+    """Return the sum, or None if any of the counts is unknown."""
     parts = list(counts)
     return None if None in parts else sum(part or 0 for part in parts)
 

@@ -31,7 +31,7 @@ _SOON = 64
 """Entries after a completion that are searched for its confirmations. Later ones are reported as unpublished."""
 
 _NEXT = 2
-"""The first of these entries, which confirm most checkpoints. The others are read in parallel if needed."""
+"""Entries to read first: these confirm most checkpoints. The others are read in parallel if needed."""
 
 
 def version_of_trigger(
@@ -80,7 +80,7 @@ class Confirmations:
     """The sinks whose tables showed a checkpoint soon after its completion.
 
     Attributes:
-        sinks: when each did, in ms by the job store's clock. duration_ms: as recorded with the last of them.
+        sinks: sink -> ms by the job store's clock. duration_ms: as recorded with the last of them.
     """
 
     sinks: Mapping[str, int]

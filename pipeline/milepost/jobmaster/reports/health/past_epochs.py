@@ -1,4 +1,4 @@
-"""Collect the past epochs with which a verdict compares the newest ones."""
+"""Collect the past epochs that are the baseline of a health verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from milepost.protocol.records import NO_CHECKPOINT, ManifestState
 from milepost.protocol.retention import timeline_ancestry
 
 MAX_DAYS, MIN_DAYS, ENOUGH = 3, 2, 1_440
-"""Days of stored figures that are read, newest first: three, or two if they have `ENOUGH` epochs.
+"""Days of stored figures to read, newest first: three, or two if they have `ENOUGH` epochs.
 
 An hourly job has 72 epochs in three days. Two days include a whole one, because only the newest is incomplete.
 """
@@ -30,9 +30,9 @@ class PastEpochs:
 
 
 def past_epochs(context: JobContext, state: ManifestState) -> PastEpochs:
-    """Return the retained epochs, and those of the last days with figures.
+    """Return the retained epochs, and those of the last days that have stored figures.
 
-    An unreadable day is left out: what is usual then comes from the others. A chart names it.
+    A day that cannot be read is omitted, so the baseline comes from the other days. Charts name the omitted day.
     """
     retained = timeline_ancestry(state, state.timeline())
     known = {checkpoint.checkpoint_id for checkpoint in retained}
@@ -55,7 +55,7 @@ def _days(context: JobContext, state: ManifestState) -> Sequence[Sequence[EpochR
             if len(days) >= MIN_DAYS and sum(map(len, days)) >= ENOUGH:
                 break
         return days
-    except StoreUnavailable:  # also while epochs merge these days; the retained epochs are known
+    except StoreUnavailable:  # also raised while an epoch merges these days; the retained epochs suffice
         return ()
 
 

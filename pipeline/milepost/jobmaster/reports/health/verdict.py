@@ -70,7 +70,7 @@ class JobVerdict:
 
     Attributes:
         fresh: how old the data is. complete: how many rows are late, dropped, unreadable or rejected by rules.
-        right: what the quality gate said.
+        right: results of the quality gate.
     """
 
     fresh: Finding
@@ -292,7 +292,7 @@ def judge_rules(
     now_ms: int,
     failing: Since | None = None,
 ) -> Finding:
-    """Return what the quality gate said of the newest epochs.
+    """Return the quality gate's results for the newest epochs.
 
     Args:
         head: the newest completed epoch. last_failure: reason of the epoch after it, if that failed.

@@ -1,7 +1,7 @@
-"""Report why a job has stopped: the failed epoch, the rules that refused it, what it read, and what readers see.
+"""Report why a job has stopped: the failed epoch, the refusing rules, its input, and the checkpoint that readers see.
 
 The log entry of the failed epoch is found by binary search, and one veto of at most 64 kB is read. Earlier results of a
-rule are those of a few retained checkpoints.
+rule come from a few retained checkpoints.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from milepost.quality import columns_of
 from milepost.storage.concurrency import prefetch
 
 PREVIOUS = 5
-"""Earlier results of a rule."""
+"""Number of earlier results to report per rule."""
 
 _GATE_REASONS = frozenset(reason.value for reason in QUALITY_GATE_REASONS)
 
@@ -40,7 +40,7 @@ class RefusingRule:
         bounds: its arguments in the spec; None: the spec no longer has the rule.
         observed, observed_value, exception, rows: as in `Refusal`; rows have the sink's key.
         key: key columns of the sink.
-        previous: what the rule said of the newest completed checkpoints, newest first, at most `PREVIOUS`.
+        previous: its results for the last completed checkpoints, newest first, at most `PREVIOUS`.
     """
 
     sink: str
@@ -58,7 +58,7 @@ class RefusingRule:
 
 @dataclass(frozen=True, slots=True)
 class IncidentInput:
-    """What the failed epoch read from a source; see `VetoedInput`."""
+    """Input that the failed epoch read from one source; see `VetoedInput`."""
 
     source: str
     rows: int
@@ -69,11 +69,11 @@ class IncidentInput:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A failed epoch after which no other one has completed.
+    """A failed epoch that no completed epoch has followed.
 
     Attributes:
         reason, detail, meaning, remedy: as in `CheckpointReport`.
-        spec_changed: whether the spec differs from that of the epoch, so that bounds may differ too.
+        spec_changed: whether the spec has changed since the epoch, so that bounds may differ too.
         read: by source; None: not recorded, as for failures other than a veto.
         problem: why the veto cannot be read, or None.
         shortened: whether rows or names were left out of the veto because of its size.
@@ -100,7 +100,7 @@ class Incident:
 
 
 def incident_of(context: JobContext) -> Incident | None:
-    """Return the failure after which no epoch has completed; None: there is none."""
+    """Return the current incident, or None if an epoch has completed since the last failure."""
     head = context.log.head()
     if head is None or head.state.failures.last_reason is None or not head.state.failures.last_checkpoint:
         return None

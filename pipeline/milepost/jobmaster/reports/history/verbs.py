@@ -17,7 +17,7 @@ from milepost.protocol.records import (
 
 
 def described(event: Event) -> str:
-    """Return what happened, as a predicate in the past tense. The subject is whoever acted."""
+    """Return what happened, as a predicate in the past tense. The subject is the actor."""
     return _VERBS[type(event).__name__](event)
 
 

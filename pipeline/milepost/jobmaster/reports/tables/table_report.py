@@ -51,7 +51,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What a rule said of one epoch's rows. observed: counts, as in `ExpectationResult`. exception: if it raised."""
+    """A rule's result for one epoch's rows. observed: counts, as in `ExpectationResult`. exception: if it raised."""
 
     checkpoint_id: int
     completed: str

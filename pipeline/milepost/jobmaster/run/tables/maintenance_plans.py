@@ -18,7 +18,7 @@ def plan_maintenance(context: JobContext, opened: OpenedEpoch) -> dict[str, Main
 
     The plan depends only on the contents at the base checkpoint, so a second attempt makes the same plan. Bucketed
     tables and tables that the epoch rewrites completely have no small files. On a fork there is no maintenance, because
-    nobody reads its table before the switch.
+    its table has no readers before the switch.
 
     Raises: StateCorrupt: the contents of a table cannot be read.
     """

@@ -43,7 +43,7 @@ from milepost.protocol.records.manifest_state import (
 from milepost.protocol.records.reasons import CheckpointFailureReason
 
 MAX_RESULTS = 64
-"""How many results the manifest retains. The result of an older incarnation is always clean."""
+"""Number of results that the manifest retains. The results of older incarnations are always clean."""
 
 
 class JobPhase(Enum):
@@ -86,7 +86,7 @@ def result_of(results: tuple[JobResult, ...], incarnation: int) -> JobResult | N
 
 
 def dirty_results(results: tuple[JobResult, ...]) -> tuple[JobResult, ...]:
-    """Return the results whose clean-up is not done."""
+    """Return the results with outstanding clean-up."""
     return tuple(result for result in results if result.clean_up is CleanUp.DIRTY)
 
 
@@ -118,7 +118,7 @@ def add_dirty_result(results: tuple[JobResult, ...], result: JobResult) -> tuple
 
 
 def mark_result_clean(results: tuple[JobResult, ...], incarnation: int) -> tuple[JobResult, ...]:
-    """Return the results with one marked clean; unchanged if it was. Raises NotFound: there is no such result."""
+    """Return the results with one marked clean; unchanged if it already is. Raises NotFound: there is no result."""
     existing = result_of(results, incarnation)
     if existing is None:
         raise NotFound(
@@ -133,7 +133,7 @@ def cancel(state: ManifestState, request: CancelRequest, now_ms: int) -> Answer:
     """End the incarnation as CANCELED: abort pending checkpoints, fence their leaders and store a dirty result.
 
     Returns:
-        A transition, or AlreadyDone ALREADY_ENDED if it has ended in any way.
+        A transition, or AlreadyDone ALREADY_ENDED if it has ended, no matter how.
     """
     if state.status in ENDED_STATUSES:
         return AlreadyDone(Outcome.ALREADY_ENDED, f"job {state.job} is {state.status.name}: there is nothing to cancel")
@@ -155,7 +155,7 @@ def cancel(state: ManifestState, request: CancelRequest, now_ms: int) -> Answer:
     return advance(
         state,
         JobCanceled(now_ms, result, tuple(aborted), request.session_id, printable_decision(request.decided_by)),
-        # An ended job has no leader: the session that led it may no longer subsume or delete.
+        # An ended job has no leader, so the session that led it may no longer subsume or delete.
         timelines=tuple(replace(timeline, leader=None) for timeline in after_aborts.timelines),
         failures=after_aborts.failures,
         garbage=after_aborts.garbage,

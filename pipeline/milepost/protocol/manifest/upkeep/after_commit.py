@@ -19,7 +19,7 @@ from milepost.protocol.retention.retention import deletable, deletable_lists, su
 
 
 def confirm_sinks(state: ManifestState, request: ConfirmSinksRequest, now_ms: int) -> Answer:
-    """Record that sinks have committed a checkpoint. A fact: accepted from any session and token, monotone (I11).
+    """Record that sinks have committed a checkpoint. Any session and token may report this; it is never undone (I11).
 
     Raises:
         ProtocolViolation: the checkpoint is not completed, or has no such sink.
@@ -64,10 +64,10 @@ def _duration_ms(checkpoint: CompletedCheckpoint, published_ms: int | None) -> i
 
 
 def subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answer:
-    """Drop checkpoints from the retained set, after sinks confirmed, and list what only they refer to as garbage (I8).
+    """Drop confirmed checkpoints from the retained set, and list objects that only they refer to as garbage (I8).
 
-    The request's confirmation becomes part of the transition, and counts for it. It is a fact: if nothing is dropped it
-    is recorded alone, and the answer is that of `confirm_sinks`.
+    The request's confirmation is applied first, in the same transition. If nothing can be dropped, only the
+    confirmation is recorded, and the answer is that of `confirm_sinks`.
 
     Raises: as `_subsume` and `confirm_sinks`; then nothing was changed.
     """
@@ -89,12 +89,12 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
     An abandoned timeline is dropped from the state with its last retained checkpoint.
 
     Returns:
-        A transition, or AlreadyDone: NOT_LEADER (the current leader does it), or NOTHING_TO_SUBSUME: they are dropped
-        already, or a sink must still follow a decision and its table may show one of them, or a checkpoint may need
-        what is below the proposed floors.
+        A transition, or AlreadyDone: NOT_LEADER (the current leader subsumes), or NOTHING_TO_SUBSUME: they were dropped
+        already, a sink that must still follow a decision may show one of them, or a checkpoint may need landed records
+        below the proposed floors.
     Raises:
-        ProtocolViolation: the policy retains one of them, a garbage key is live, or an entry of the log that is said to
-            be compacted must stay whole.
+        ProtocolViolation: the policy retains one of them, a garbage key is live, or the request compacts a log entry
+            that must stay whole.
     """
     if not is_live_leader(state, request.session_id):
         return AlreadyDone(Outcome.NOT_LEADER, "a newer session leads: it subsumes")
@@ -134,7 +134,7 @@ def _subsume(state: ManifestState, request: SubsumeRequest, now_ms: int) -> Answ
 
 
 def forget_garbage(state: ManifestState, request: GarbageDeletedRequest, now_ms: int) -> Answer:
-    """Remove garbage from the state that was deleted from the store.
+    """Remove garbage from the state after it was deleted from the store.
 
     Returns:
         A transition, or AlreadyDone: NOT_LEADER (a later leader deletes it again, harmlessly) or NOTHING_TO_FORGET.

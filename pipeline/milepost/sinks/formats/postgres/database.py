@@ -1,7 +1,7 @@
 """Transactions on a Postgres database, with timeouts, configured by the spec or a Connection only.
 
-Whatever the defaults of server and role are, a transaction is `READ COMMITTED`, has the timeouts below, and is on disk
-when COMMIT returns.
+Regardless of the defaults of the server and the role, a transaction is `READ COMMITTED`, has the timeouts below, and is
+on disk when COMMIT returns.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Database:
         """Open a connection and a transaction for a block. It is committed at the end, or rolled back on an error.
 
         Args:
-            failure: what did not happen if something fails, as the start of a message.
+            failure: start of error messages: what did not happen.
         Raises:
             CommitOutcomeUnknown: COMMIT got no answer. After every other error nothing has changed.
             StoreUnavailable: no answer, or a lock timeout. EnvironmentUnusable: it cannot be used as configured.
@@ -74,7 +74,7 @@ class Database:
             connection = target.connect()
         try:
             with postgres_errors(self._sink, target.name, target.secrets, failure):
-                connection.prepare_threshold = None  # a connection pool may give each transaction another session
+                connection.prepare_threshold = None  # a connection pool may give each transaction a different session
                 connection.isolation_level = IsolationLevel.READ_COMMITTED
                 connection.read_only = False
                 self._begin(connection, target, failure)
@@ -117,6 +117,6 @@ class Database:
 
 
 def is_true(connection: Connection, query: str, *parameters: object) -> bool:
-    """Return the boolean result of a query; False for null, or without a row."""
+    """Return the boolean result of a query; False for null or no row."""
     row = connection.execute(query.encode(), parameters).fetchone()
     return row is not None and bool(row[0])

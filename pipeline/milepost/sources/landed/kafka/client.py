@@ -156,7 +156,7 @@ class KafkaCluster:
         return {partition: Place(answer.offset, answer.leader_epoch) for partition, answer in answers.items()}
 
     def _ask(self, names: Sequence[_Name], send: _Send[_Name]) -> dict[_Name, Any]:
-        """Ask for all names at once, and again what may pass, until all are answered or the time is over."""
+        """Request all names in parallel, and retry transient failures until all are answered or the time is over."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self.timeout_s

@@ -47,7 +47,7 @@ class Failures:
         """Return the error for an answer of Kafka.
 
         Args:
-            topics: that were asked for, for messages.
+            topics: the requested ones, for messages.
         """
         from confluent_kafka import KafkaError
 

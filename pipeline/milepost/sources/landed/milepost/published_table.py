@@ -1,6 +1,6 @@
 """Read the published table of another job: its newest mark, and its data files in commit order.
 
-Only published rows are in it. What an epoch has staged, or a quality gate has vetoed, is in no mark.
+It has published rows only: no mark includes rows that are only staged, or that a quality gate has vetoed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from milepost.tables.records import (
 )
 
 _READS = 3
-"""How often a table is read whose mark or contents were deleted, because the table moved on, before they were read."""
+"""Attempts to read a table. One fails if a newer mark replaces the table's mark, which is deleted before it is read."""
 
 _DIGEST_DIGITS = 16
 
@@ -48,7 +48,7 @@ class PublishedTable:
     Attributes:
         table_id: of the table. reservation: its owner, format and mode.
         job_store: of the job that writes it.
-        mark: that it shows; None: nothing was published yet. files: in commit order, each with at least one row.
+        mark: the mark that it shows; None: it shows none yet. files: in commit order, each with at least one row.
     """
 
     table_id: str
@@ -59,7 +59,7 @@ class PublishedTable:
 
     @property
     def identity(self) -> Identity:
-        """What stays equal as long as it is the same table of the same job."""
+        """Identity of the table, which is equal as long as it is the same table of the same job."""
         owner = self.reservation.owner
         return {"format": "milepost", "upstream": owner.identity, "sink": owner.sink, "table": self.table_id}
 
@@ -91,16 +91,16 @@ class PublishedTable:
         return TimelineId(self.mark.timeline), CheckpointId(self.mark.checkpoint_id)
 
     def __str__(self) -> str:
-        """Return what it shows as text."""
+        """Return the mark that it shows, as text."""
         timeline, checkpoint = self.shown
         if self.mark is None:
             return "nothing"
         return f"mark {self.mark.number} (checkpoint {checkpoint} of timeline {timeline})"
 
     def backlog(self, place: Place) -> SourceBacklog:
-        """Return the marks of which not all rows are before a place.
+        """Return the marks that have rows after a place.
 
-        The job that writes the table deletes old marks, so there may have been more of them, and earlier ones.
+        The job that writes the table deletes old marks, so the actual backlog may be larger and older.
         """
         is_whole = self.mark is None or place.mark != self.mark.number or place.rows == self.rows
         marks = MarkRecords(self.job_store, self.reservation.owner.sink)
@@ -127,13 +127,13 @@ class TableReader:
     open_job: Callable[[str], ObjectStore]
 
     def read(self) -> PublishedTable:
-        """Return the table as it is now. Raises: InvalidRequest: it cannot be landed. SourceUnreachable."""
+        """Return the current table. Raises InvalidRequest: it cannot be landed; SourceUnreachable."""
         with self.translated():
             return self._read()
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn errors of the stores in the block into errors of the source."""
+        """Translate store errors in the block to errors of the source."""
         try:
             with self.failures.outages():
                 yield

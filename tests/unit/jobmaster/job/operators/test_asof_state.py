@@ -1,4 +1,4 @@
-"""A job with an as-of join: gone back, replayed, renamed, changed and audited like any other."""
+"""A job with an as-of join: rolled back, replayed, renamed, changed and audited like any other."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_rollback_a_backfill_and_an_audit_take_it_along(job: LawJob) -> None:
 
 
 def test_it_goes_on_under_another_name_and_with_other_rows(job: LawJob) -> None:
-    """Which rows come out changes no state."""
+    """The choice of emitted rows changes no state."""
     job.document["operators"] = [ASOF | {"uid": "placed", "renamed_from": "pairs", "how": "inner"}]
     job.document["sinks"][0]["input"] = "placed"
     job.set_parallelism(2)

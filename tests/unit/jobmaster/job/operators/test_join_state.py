@@ -1,4 +1,4 @@
-"""A job whose operator keeps two tables: changed, renamed, gone back, replayed, copied and audited like any other."""
+"""A job whose operator has two tables: changed, renamed, rolled back, replayed, copied and audited like any other."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_renamed_join_keeps_its_tables(job: LawJob) -> None:
 
 
 def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(job: LawJob) -> None:
-    """What waits has no value for a new column; one that has gone is dropped from what waits."""
+    """Waiting rows have no value for a new column, and lose a dropped one."""
     lost = {name: type_ for name, type_ in TYPES.items() if name != "v"}
     job.document["sources"]["b"]["schema"] = TYPES | {"more": "int64"}
     changed(job)
@@ -140,7 +140,7 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
 
 @pytest.mark.parametrize("operator", [{"within": ["-20m", "10m"]}, {"how": "left"}])
 def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: dict[str, Any]) -> None:
-    """What was forgotten, and which rows have paired, cannot be known any more."""
+    """Forgotten rows, and the set of rows that have paired, can no longer be known."""
     changed(job, **operator)
     with wording.raises(InvalidRequest):
         job.master.epochs.run(Session.cli(), job.runner())

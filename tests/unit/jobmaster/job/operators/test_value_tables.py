@@ -1,4 +1,4 @@
-"""A job whose second aggregate takes rows back from min, max, arg_max and count(distinct …): state, lint, specs."""
+"""A job with a second aggregate that retracts rows from min, max, arg_max and count(distinct …)."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ DOCUMENT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rows(*found: tuple[str, float | None, bool]) -> pa.Table:
-    return pa.table(
-        [pa.array(one, field.type) for one, field in zip(zip(*found, strict=True), SCHEMA, strict=True)], SCHEMA
-    )
+def rows(*values: tuple[str, float | None, bool]) -> pa.Table:
+    columns = zip(*values, strict=True)
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> LawJob:
-    """Keys x, y and z come; then x, which has the greatest value, leaves the true ones for the others."""
+    """Keys x, y and z arrive. Then x, which has the greatest value, moves from b = true to b = false."""
     job = LawJob.create(tmp_path / "job", deepcopy(DOCUMENT))
     job.land("a", rows(("x", 9.0, True), ("y", 1.0, True), ("z", 1.0, True), ("n", None, True)))
     job.run()
@@ -51,7 +50,7 @@ def job(tmp_path: Path) -> LawJob:
 
 @pytest.mark.long
 def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
-    """Of n: y has 3 rows, z and n one each."""
+    """n, the count of `first`, is 3 for y, and 1 for z and n."""
     assert job.shown("shown") == [
         (False, 9.0, 9.0, 1, "x", True),
         (True, 1.0, 1.0, 1, "y", True),
@@ -65,7 +64,7 @@ def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
     job.check()
 
 
-def test_state_shows_what_is_there_and_how_often(job: LawJob) -> None:
+def test_state_shows_each_value_and_its_count(job: LawJob) -> None:
     shown = {row["b"]: row for row in job.master.reports.state_values("second").to_pylist()}
     assert shown[True] == {"b": True, "low": 1.0, "high": 1.0, "values": 1, "of": "y", "some": True}
     values = job.master.reports.state_values("second.values(v)").to_pylist()
@@ -74,15 +73,15 @@ def test_state_shows_what_is_there_and_how_often(job: LawJob) -> None:
     assert sorted(row["by"] for row in picked if row["b"]) == [1, 1, 3]
 
 
-def test_lint_says_what_bounds_each_table(job: LawJob) -> None:
+def test_lint_states_the_bound_of_each_table(job: LawJob) -> None:
     (second,) = [node for node in lint_report(job.loaded)["nodes"] if node["uid"] == "second"]
     assert [state["table"] for state in second["state"]] == ["", "values(v)", "values(k by `n`)"]
     wording.matches("explain", [f"{state['holds']}: {state['bound']}" for state in second["state"]])
 
 
 @pytest.mark.parametrize("calls", [{"low": "min(v)"}, {**CALLS, "most": "max(n)"}, {**CALLS, "first": "arg_min(k, n)"}])
-def test_a_value_that_was_not_kept_is_refused_before_anything_is_planned(job: LawJob, calls: dict[str, str]) -> None:
-    """A table comes or goes, or what a key keeps of one is not known: a new uid, or a backfill."""
+def test_an_aggregate_without_stored_values_is_refused_before_planning(job: LawJob, calls: dict[str, str]) -> None:
+    """A value table is added or dropped, or lacks the values of existing keys: that needs a new uid or a backfill."""
     job.document["operators"][1]["aggregates"] = calls
     job.set_parallelism(2)
     job.land("a", rows(("z", 0.0, True)))

@@ -127,7 +127,7 @@ def test_an_epoch_goes_on_from_files_that_an_engine_put_together(
 
 
 def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_one_succeeds(job: CountedJob) -> None:
-    """Its subtasks have built on files that are gone; nothing of it was published."""
+    """Its subtasks have built on deleted files; nothing of it was published."""
 
     def compact(plan: EpochPlan) -> None:
         others(job).optimize.compact()

@@ -22,7 +22,7 @@ EPOCHS = 6
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short history compacts, and joins what is little beside its buckets."""
+    """A short history compacts, and joins small files next to its buckets."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", 4)
     monkeypatch.setattr(compaction, "SHARE", 1)
     monkeypatch.setattr(small_files, "GROWTH", 2)

@@ -130,7 +130,7 @@ def test_the_report_says_that_a_new_table_of_sql_gets_every_key(job: Parcels) ->
 
 
 def test_an_operator_that_is_new_behind_updates_begins_with_all_rows_that_are_there(job: Parcels) -> None:
-    """Else it would be told that rows go which it never got. Rows that stay beside them come from now on."""
+    """Otherwise it would get retractions of rows that it never got. Rows that stay are emitted from now on."""
     names = ("again", "counts", "sums", "few", "all")
     job.configure("".join(SINK.format(name, "parquet") for name in names), LATER)
     told = {row["uid"]: row["detail"] for row in job.master.reports.compatibility()}

@@ -118,7 +118,7 @@ def test_the_report_says_which_sinks_get_every_key(job: CountedJob) -> None:
 
 
 def test_sinks_that_miss_nothing_get_the_changes_alone(job: CountedJob) -> None:
-    """The changelog beside a new sink has a row for each key that changed: no key that was only filled in."""
+    """The changelog next to a new sink has a row for each changed key, and none for a key that was only filled in."""
     job.edit(TABLE, TABLE + SECOND)
     job.run()
     changes = rows_of(job, "changes").filter(pa.compute.field("_checkpoint") == 5)

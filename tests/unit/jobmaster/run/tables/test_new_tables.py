@@ -1,4 +1,4 @@
-"""A new table whose place is another's is told before an epoch is opened for it: the job stays ready to run."""
+"""A new table at another's location is refused before an epoch is opened for it: the job stays ready to run."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob
 
 
 def test_a_new_table_that_cannot_be_asked_for_hides_nothing_else_from_lint(job: CountedJob) -> None:
-    """The rest of the spec is compared with the head, which lies elsewhere."""
+    """The rest of the spec is compared with the head, which is stored elsewhere."""
     catalog = "table: a.b, catalog: {type: rest, uri: 'http://127.0.0.1:1'}"
     second = f"  - {{name: second, input: unique, format: iceberg, path: ../lake/second, mode: append, {catalog}}}\n"
     job.edit("checkpointing:", second + "checkpointing:")

@@ -1,4 +1,4 @@
-"""A job whose table is in Postgres: its epochs, its way back and aside, what keeps house of it, and its secrets."""
+"""A job with a table in Postgres: epochs, rollbacks, savepoints, maintenance and secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def job(database: Database, tmp_path: Path) -> CountedJob:
-    """Three epochs."""
+    """A job after three epochs."""
     return CountedJob.with_epochs(tmp_path / "job", 3, IN_POSTGRES)
 
 
@@ -34,7 +34,7 @@ def rows_in(database: Database, table: str = "public.totals") -> dict[int, int]:
 
 
 def assert_equal(job: CountedJob, database: Database, table: str = "public.totals") -> None:
-    """The table as SQL reads it, and as the checkpoint says it, equals DuckDB's answer over what was consumed."""
+    """Assert that the table, read by SQL and from the checkpoint, equals DuckDB's result over the consumed rows."""
     counted = job.expected()["table"]
     expected = dict(zip(counted.column("k").to_pylist(), counted.column("rows").to_pylist(), strict=True))
     assert rows_in(database, table) == expected
@@ -42,8 +42,8 @@ def assert_equal(job: CountedJob, database: Database, table: str = "public.total
 
 
 @pytest.mark.deep
-def test_a_table_in_postgres_goes_forth_and_back_with_the_job(job: CountedJob, database: Database) -> None:
-    """I14: at each step SQL's answer is DuckDB's."""
+def test_a_table_in_postgres_follows_epochs_and_rollbacks(job: CountedJob, database: Database) -> None:
+    """I14: after each step the table equals DuckDB's result."""
     assert_equal(job, database)
     job.rollback(1)
     assert_equal(job, database)
@@ -60,10 +60,10 @@ def test_a_table_in_postgres_goes_forth_and_back_with_the_job(job: CountedJob, d
     assert_equal(job, database)
 
 
-def test_what_is_staged_for_it_is_known_to_audit_and_collection(job: CountedJob, database: Database) -> None:
-    """I8: it lies in the job's own storage, at a place of its own, and is the sink's there, not the job's."""
-    found = job.master.reports.fsck()
-    assert (found.exit_code, found.foreign, found.unreachable) == (0, (), ())
+def test_fsck_and_gc_recognize_staged_files(job: CountedJob, database: Database) -> None:
+    """I8: staged files are in the job's storage, below their own prefix, and belong to the sink."""
+    audit = job.master.reports.fsck()
+    assert (audit.exit_code, audit.foreign, audit.unreachable) == (0, (), ())
     prefix = staged_files_prefix("table")
     store = job.small.context.store
     files = [stat.key for stat in store.list(prefix) if stat.key.endswith(".parquet")]
@@ -75,11 +75,13 @@ def test_what_is_staged_for_it_is_known_to_audit_and_collection(job: CountedJob,
     store.delete([files[0]])
     broken = job.master.reports.fsck()
     assert broken.exit_code == 7
-    assert [(one.where, one.key) for one in broken.missing] == [("sink table", files[0].removeprefix(prefix))]
+    assert [(missing.where, missing.key) for missing in broken.missing] == [
+        ("sink table", files[0].removeprefix(prefix))
+    ]
 
 
-def test_a_rollback_reads_no_file_that_the_target_does_not_need(job: CountedJob, database: Database) -> None:
-    """A file of the head is gone: going back to before it is how that is mended."""
+def test_a_rollback_reads_only_files_of_its_target(job: CountedJob, database: Database) -> None:
+    """A file of the head was deleted. A rollback to an earlier checkpoint repairs the job."""
     store = job.small.context.store
     prefix = staged_files_prefix("table")
     store.delete([stat.key for stat in store.list(f"{prefix}_milepost/data/chk-{3:020d}/")])
@@ -89,10 +91,10 @@ def test_a_rollback_reads_no_file_that_the_target_does_not_need(job: CountedJob,
 
 
 @pytest.mark.parametrize("compact_files", [5, pytest.param(compaction.COMPACT_FILES, marks=pytest.mark.deep)])
-def test_it_is_compacted_as_our_own_table_is(
+def test_changes_are_compacted_as_in_a_managed_table(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compact_files: int
 ) -> None:
-    """Files of changes stay few, the table is the same, and it goes back over the compaction."""
+    """The number of change files is bounded, the rows are unchanged, and a rollback past the compaction works."""
     monkeypatch.setattr(compaction, "COMPACT_FILES", compact_files)
     job = CountedJob.create(tmp_path / "job", IN_POSTGRES)
     count = compact_files + 2
@@ -108,8 +110,8 @@ def test_it_is_compacted_as_our_own_table_is(
     assert_equal(job, database)
 
 
-def test_a_table_that_others_changed_is_seen_by_realign_and_put_right(job: CountedJob, database: Database) -> None:
-    """TABLES 1.8: rows are compared; rows of others stay."""
+def test_realign_repairs_foreign_changes_to_the_table(job: CountedJob, database: Database) -> None:
+    """TABLES 1.8: realign compares rows, and leaves foreign rows in place."""
     database.run("DELETE FROM public.totals WHERE k = 1")
     database.run("UPDATE public.totals SET rows = 77 WHERE k = 2")
     database.run("INSERT INTO public.totals (k, rows) VALUES (1000, 5)")
@@ -126,7 +128,7 @@ def test_a_table_that_others_changed_is_seen_by_realign_and_put_right(job: Count
     )
 
 
-def test_a_table_that_was_dropped_is_made_and_filled_by_realign(job: CountedJob, database: Database) -> None:
+def test_realign_recreates_a_dropped_table(job: CountedJob, database: Database) -> None:
     database.run("DROP TABLE public.totals")
     job.land([4])
     with wording.raises(InvalidRequest):
@@ -138,10 +140,10 @@ def test_a_table_that_was_dropped_is_made_and_filled_by_realign(job: CountedJob,
     assert_equal(job, database)
 
 
-def test_another_job_is_refused_and_starts_from_a_savepoint_with_a_table_of_its_own(
+def test_another_job_may_restore_a_savepoint_only_into_its_own_table(
     job: CountedJob, database: Database, tmp_path: Path
 ) -> None:
-    """TABLES 1.9: the first job's storage is not the second's to see, so the table itself says whose it is."""
+    """TABLES 1.9: the second job cannot read the first job's storage, so the table itself records its owner."""
     job.master.savepoints.create("kept")
     (saved,) = job.master.list_savepoints()
     other = OtherJob.beside(job)
@@ -160,10 +162,10 @@ def test_another_job_is_refused_and_starts_from_a_savepoint_with_a_table_of_its_
     assert_equal(job, database)
 
 
-def test_a_database_that_is_down_is_waited_for_before_the_commit_point(
+def test_an_epoch_fails_before_its_commit_point_while_the_database_is_down(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of that epoch is decided; the next one takes its rows."""
+    """Nothing of that epoch is committed, and the next one reads its rows."""
     job.land([4])
     monkeypatch.setenv("PG_DSN", database.through(1).dsn)
     with wording.raises(StoreUnavailable):
@@ -174,10 +176,10 @@ def test_a_database_that_is_down_is_waited_for_before_the_commit_point(
     assert_equal(job, database)
 
 
-def test_a_connection_says_the_database(
+def test_a_connection_replaces_the_dsn(
     postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In place of `dsn`; it is looked up when something is opened."""
+    """`conn_id` replaces `dsn`, and is resolved when the database is opened."""
     database = postgres.new_database()
     edit = {old: new.replace('dsn: "${env:PG_DSN}"', "conn_id: warehouse") for old, new in IN_POSTGRES.items()}
     job = CountedJob.create(tmp_path / "job", edit)
@@ -192,29 +194,29 @@ def test_a_connection_says_the_database(
     assert_equal(job, database)
 
 
-def test_the_doctor_asks_the_database(job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    def said() -> tuple[bool, str]:
-        (check,) = [one for one in job_checks(job.small.loaded()) if "public.totals" in one.check]
+def test_doctor_checks_the_database(job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check_table() -> tuple[bool, str]:
+        (check,) = [check for check in job_checks(job.small.loaded()) if "public.totals" in check.check]
         return check.ok, check.detail
 
-    ok, detail = said()
+    ok, detail = check_table()
     assert ok
     wording.matches("doctor", detail)
     database.run("ALTER TABLE public.totals ADD CHECK (rows < 100)")
-    ok, detail = said()
+    ok, detail = check_table()
     assert not ok and "ALTER TABLE public.totals DROP CONSTRAINT" in detail
-    assert "sink table" not in detail, "the check's own name says which sink"
+    assert "sink table" not in detail, "the name of the check names the sink"
     wording.matches("doctor", detail)
     monkeypatch.setenv("PG_DSN", database.through(1).dsn)
-    ok, detail = said()
+    ok, detail = check_table()
     assert not ok
     wording.matches("doctor", detail, replace={r"\(OperationalError: [^)]*\)": "({cause})"})
 
 
-def test_the_password_is_nowhere(
+def test_the_password_is_never_stored_logged_or_shown(
     job: CountedJob, database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """TABLES 1.15: not in what is stored, logged, said or raised."""
+    """TABLES 1.15: not in stored files, logs, output or errors."""
     secret = database.password
     with caplog.at_level(logging.DEBUG):
         job.land([4])

@@ -1,4 +1,4 @@
-"""A new table is one job's before its first commit point: nobody finds out after it that somebody else was faster."""
+"""A new table is reserved for one job before its first commit point, so no job learns of a conflict after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def by(job: str, identity: str, sink: str) -> Reservation:
 
 
 def job_at(folder: Path, name: str = "small") -> SparklessJob:
-    """A job whose table lies beside its folder, where others may have theirs."""
+    """A job with its table outside its folder, where others may have theirs."""
     job = SparklessJob.create(folder, {"../lake/table": "../../lake/table", "name: small": f"name: {name}"})
     job.land("a.csv")
     return job

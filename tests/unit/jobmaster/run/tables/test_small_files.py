@@ -1,4 +1,4 @@
-"""Jobs whose epochs join small files of their tables: beside the oracle, forward, back, and when they are collected."""
+"""Jobs whose epochs join small files of their tables: compared with the oracle, rolled back, and when collected."""
 
 from __future__ import annotations
 
