@@ -69,7 +69,7 @@ def is_supported(name: str, version: str) -> bool:
 
 
 def unsupported_libraries(extra: str) -> dict[str, str]:
-    """Return the installed distributions of an extra whose version is not supported, with that version."""
+    """Return the installed distributions of an extra with an unsupported version, with that version."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = {}

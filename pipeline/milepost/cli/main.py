@@ -200,7 +200,7 @@ _register()
 
 
 _PLANS_WITH_GATE = frozenset({"backfill"})
-"""Commands whose plan builds the expectations of the quality gate, which needs pandas."""
+"""Commands with plans that build the quality gate's expectations, which needs pandas."""
 
 
 def only_reads(words: Sequence[str]) -> bool:

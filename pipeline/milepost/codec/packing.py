@@ -35,7 +35,7 @@ _DIGEST = "{sha256}"
 
 
 def shorten_handles(value: Any) -> Any:
-    """Return a JSON value whose handles contain their digest only once."""
+    """Return a JSON value that contains the digest of each handle only once."""
     return _with_keys(value, lambda key, digest: key.replace(digest, _DIGEST))
 
 

@@ -210,7 +210,7 @@ def _mapping(kind: Any) -> Reader:
 
 
 def _array(kind: Any) -> Reader:
-    """Read an array of any length whose items have one type."""
+    """Read an array of any length with items of one type."""
     reader = reader_of(kind)
     plain = {kind} if kind in SCALARS else None
 
@@ -232,7 +232,7 @@ def _array(kind: Any) -> Reader:
 
 
 def _tuple(kinds: tuple[Any, ...]) -> Reader:
-    """Read an array of fixed length whose items have a type each."""
+    """Read an array of fixed length with a type for each item."""
     readers = [reader_of(kind) for kind in kinds]
 
     def read(value: object) -> object:
@@ -322,7 +322,7 @@ def _read_row_items(plan: tuple[StoredField, ...], row: list[object]) -> list[ob
 
 @cache
 def _row_plan(kind: type) -> tuple[tuple[StoredField, ...], int, frozenset[tuple[type, ...]]]:
-    """Return the fields of a row, its minimal length, and the type tuples whose values need no conversion."""
+    """Return the fields of a row, its minimal length, and the type tuples of values that need no conversion."""
     plan = fields_of(kind)
     return plan, sum(field.required for field in plan), frozenset(product(*(field.plain for field in plan)))
 

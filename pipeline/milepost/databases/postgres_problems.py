@@ -19,7 +19,7 @@ _CONFIGURED = ("28", "3D", "3F", "0A")
 _PASSING = ("08", "40", "53", "55", "57", "58")
 _NOT_THERE = (errors.UndefinedTable, errors.UndefinedColumn, errors.DuplicateTable, errors.DuplicateObject)
 _QUOTES_VALUES = ("22", "P0")
-"""Classes whose messages quote written values, or the text of a function."""
+"""Classes with messages that quote written values, or the text of a function."""
 
 _LONGEST = 300
 

@@ -201,7 +201,7 @@ class SinkSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedSubtask:
-    """The attempt of a subtask whose results the checkpoint contains (I7)."""
+    """The attempt of a subtask that supplied the checkpoint's results (I7)."""
 
     stored_as_row: ClassVar[bool] = True
 

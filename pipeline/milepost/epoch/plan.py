@@ -275,7 +275,7 @@ class EpochPlan:
         sources, sinks: stores rooted at the path of each source and each sink.
         buckets: for each sink whose table is written by buckets, the files that its subtasks build on.
         filled: sinks that receive all rows of an operator's state, not only rows that the epoch changes.
-        maintenance: for each sink whose table has many files, the maintenance work of its subtasks.
+        maintenance: for each sink with many files in its table, the maintenance work of its subtasks.
         server: Spark Connect server that runs the epoch. None: a session of its own.
         functions: process function per process operator.
         code_hash: hash of this package and those functions.

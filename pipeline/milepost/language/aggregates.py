@@ -51,7 +51,7 @@ class AggregateCall:
         column: the input column; None only for ``count(*)``.
         by: for arg_min and arg_max, the column to minimize or maximize.
         where: boolean column; only rows where it is true count. None: all rows count.
-        condition: SQL condition whose result Spark adds to the rows as column `where`. None: `where` is an input
+        condition: SQL condition that Spark evaluates and adds to the rows as column `where`. None: `where` is an input
             column.
         distinct: for count, whether equal values count once.
     """

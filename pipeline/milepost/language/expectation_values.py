@@ -150,7 +150,7 @@ _NULLABLE_BY_EXPECTATION = {
 
 
 def value_problem(type_: str, argument: str, value: object) -> str | None:
-    """Return what is wrong with the value of an expectation's argument, or None if the library accepts it."""
+    """Return the fault in the value of an expectation's argument, or None if the library accepts it."""
     kind = _KINDS_BY_EXPECTATION.get((type_, argument)) or _KINDS.get(argument)
     if kind is None:  # an argument of every expectation, such as `description`
         return None

@@ -24,7 +24,7 @@ class RetractingRun(Protocol):
 
 @runtime_checkable
 class ChangesRun(Protocol):
-    """A run whose output at the end of an epoch may be too large for memory, as the pairs of a key may be."""
+    """A run with output that may be too large for memory at the end of an epoch, as the pairs of a key may be."""
 
     def changes(self) -> Iterator[pa.Table]:
         """Yield, after `finish`, the rows that the epoch adds to the output and removes from it, each at most once.
@@ -50,7 +50,7 @@ class RetractInputRun(Protocol):
 
 @runtime_checkable
 class UniqueKeysRun(Protocol):
-    """A run whose input must have one row per key once nothing is in flight."""
+    """A run that requires one row per key in its input once nothing is in flight."""
 
     def check_unique(self, *, all_keys: bool) -> None:
         """Check, after `finish` and with no rows in flight here or upstream, that no key has two rows.

@@ -194,7 +194,7 @@ class KeyedState(Protocol):
         """Return live rows whose key columns equal one of `keys` (nulls equal nulls), in any order."""
 
     def due(self, time_us: int) -> pa.Table:
-        """Return live rows whose timer or expiry is <= time_us."""
+        """Return live rows with a timer or expiry <= time_us."""
 
     def upsert(self, rows: pa.Table) -> None:
         """Insert or replace rows by key. `rows` has each key at most once."""

@@ -36,7 +36,7 @@ def build_staging(
     """Return the staging part of a sink. It contacts nothing, and needs no library of a format.
 
     Args:
-        rows: what the sink reads. store: an object store whose root is the sink's path.
+        rows: the sink's input. store: an object store with the sink's path as its root.
         plan: for a table of buckets; None for others. owned: keys of the subtask; None if it owns none.
         maintenance: what the subtask does to existing files; None for nothing.
     """

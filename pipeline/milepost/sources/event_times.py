@@ -20,7 +20,7 @@ _NS_PER_UNIT = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 @dataclass(frozen=True, slots=True)
 class RowsAhead:
-    """Rows of one object whose event time is too far ahead of the trigger that planned it.
+    """Rows of one object with event times too far ahead of the trigger that planned it.
 
     Attributes:
         newest_us: the largest event time among them.

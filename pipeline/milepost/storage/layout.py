@@ -14,7 +14,7 @@ The functions for the keys of control objects are in `protocol/records/layout.py
     chk-<id>/t<token>/_heartbeat, _metadata             heartbeat of the lease; acks, verdict and all references
     chk-<id>/t<token>/_aborted                          abort notice for subtasks that still run
     chk-<id>/t<token>/_veto                             failing rows of an epoch that the quality gate vetoed
-    vetoes/<id>.json                                    the same after the abort, whose event has its digest
+    vetoes/<id>.json                                    the same after the abort, which has its digest in its event
     sinks/<sink>/marks/<number>.json                    the contents that a table has
     sinks/<sink>/tables/<location>.json                 a table from before or after a migration
     sinks/<sink>/files/                                 data files behind a table in a database; as below a path

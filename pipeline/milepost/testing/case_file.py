@@ -174,7 +174,7 @@ def load_cases(path: Path) -> LoadedCases:
 
 
 def _told(failure: ValidationError) -> list[Mapping[str, Any]]:
-    """Return the errors, but not that a list is too short because what is in it has errors of its own."""
+    """Return the errors, except that a list is too short because its items have errors of their own."""
     errors: list[Mapping[str, Any]] = [*failure.errors()]
     within = {error["loc"][:depth] for error in errors for depth in range(len(error["loc"]))}
     return [error for error in errors if error["type"] != "too_short" or error["loc"] not in within]

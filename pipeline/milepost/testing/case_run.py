@@ -69,7 +69,7 @@ class CaseResult:
 
 
 def run_case(cases: LoadedCases, name: str, runner: EpochRunner, *, record: bool = False) -> CaseResult:
-    """Run one case; what is wrong with the case itself is a fault of it.
+    """Run one case. A fault of the case itself is one of its results.
 
     Args:
         record: all steps are run, and what came is kept for everything that can be expected.

@@ -11,7 +11,7 @@ from milepost.testing.case_run import CaseResult
 
 
 def record(path: Path, results: Iterable[CaseResult]) -> None:
-    """Write what was found as what is expected, for each step of these cases of one file."""
+    """Write the actual results as the expected ones, for each step of these cases of one file."""
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="rt")

@@ -88,7 +88,7 @@ _GRADES = {
 }
 
 _OF_TABLES = (Condition.STALE, Condition.ROWS_MISSING, Condition.RULES_UNMET)
-"""Conditions whose color is that of the job's verdict."""
+"""Conditions with the color of the job's verdict."""
 
 _BADGES: dict[Condition, tuple[Meaning, Callable[[Status], str]]] = {
     Condition.FAILED: (

@@ -206,7 +206,7 @@ def _broken_dags(spec: _BrokenSpec, taken: Collection[str]) -> dict[str, DAG]:
 
 
 def _broken_dag(spec: _BrokenSpec, dag_id: str, schedule: ScheduleSpec | None, *, unpaused: bool) -> DAG:
-    """Return a DAG whose run fails with the problem of a spec.
+    """Return a DAG that fails each run with the problem of a spec.
 
     Args:
         schedule: when it runs. unpaused: whether Airflow creates it unpaused.

@@ -14,7 +14,7 @@ BROKEN_SUFFIX = "__broken"
 LAND_INFIX = "__land_"
 
 BROKEN_TAG = "broken spec"
-"""Tag of a DAG that stands in for a job whose spec is not valid."""
+"""Tag of a DAG that stands in for a job with an invalid spec."""
 
 
 def epoch_dag_id(job: str) -> str:
@@ -36,7 +36,7 @@ def land_dag_prefix(job: str) -> str:
 
 
 def broken_dag_id(spec: Path) -> str:
-    """Return the id of the DAG whose runs fail while a spec is not valid.
+    """Return the id of the DAG that fails its runs while a spec is not valid.
 
     It is made from the file name, because an invalid spec may have no job name: `My Job (1).yaml` gives
     `my-job-1__broken`.
@@ -46,7 +46,7 @@ def broken_dag_id(spec: Path) -> str:
 
 
 def duplicate_dag_id(job: str) -> str:
-    """Return the id of the DAG whose runs fail while another spec has the job's name."""
+    """Return the id of the DAG that fails its runs while another spec has the job's name."""
     return f"{epoch_dag_id(job)}__duplicate"
 
 

@@ -99,7 +99,7 @@ class WatchedQueue(SharedStreamProducer):
                 await asyncio.sleep(PAUSE_S)
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """Delete the messages whose events are in Airflow's database."""
+        """Delete the messages that have become events in Airflow's database."""
         assert self._queue is not None
         receipts = [receipt for item in batch if item.outcome.is_clean for receipt in item.broker_payload]
         try:

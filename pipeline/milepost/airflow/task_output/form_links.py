@@ -18,7 +18,7 @@ FIELDS = {
 """Act that is also a command -> its fields that are also options, by their names in the form."""
 
 SWITCHES = {field.name for act in ACTS.values() for field in act.fields if field.title and field.kind.type is bool}
-"""The fields whose options take no value."""
+"""Fields with options that take no value."""
 
 
 def _one_of(fields: Iterable[str]) -> str:

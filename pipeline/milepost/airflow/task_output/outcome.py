@@ -29,7 +29,7 @@ from milepost.protocol.failure import MAX_DETAIL_CHARACTERS, detail_for, reason_
 from milepost.protocol.records import CheckpointFailureReason
 
 FAILURE_KEY = "failure"
-"""XCom key of a failed task's `Failure`, whose reason and detail `abort_checkpoint` records."""
+"""XCom key of a failed task's `Failure`. `abort_checkpoint` records its reason and detail."""
 
 
 class Reaction(Enum):

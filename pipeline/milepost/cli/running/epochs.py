@@ -72,7 +72,7 @@ def run(
 ) -> None:
     """Run epochs now, without Airflow. After a failure, earlier epochs stay published.
 
-    Sources that are landed are landed once, before the first epoch. What is landed after that does not prolong
+    Landed sources are landed once, before the first epoch. What is landed after that does not prolong
     `--until-caught-up` and `--drain`. If landing fails, the epochs run, and the exit code is that of `land`.
     """
     if epochs is not None and (until_caught_up or drain):

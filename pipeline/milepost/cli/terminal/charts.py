@@ -44,7 +44,7 @@ def columns(values: Sequence[float | None], height: int, column: int, style: str
 def stacked(
     values: Sequence[Mapping[str, float] | None], parts: Mapping[str, Part], height: int, column: int
 ) -> list[Text]:
-    """Return the lines of a chart whose columns consist of parts, the first at the bottom.
+    """Return the lines of a chart with columns that consist of parts, the first at the bottom.
 
     A character shows the part at its middle. With 4 lines for 8 s, the middles are at 1, 3, 5 and 7 s. A column of 3 s
     of `plan` and 5 s of `data` then has two lines of `plan` (1 s, 3 s) below two lines of `data`.

@@ -36,7 +36,7 @@ _STREAMED = "\0rows"
 
 @dataclass(frozen=True, slots=True)
 class StreamedRows:
-    """A list in a document whose rows, each as JSON, are printed while they are read."""
+    """A list in a document. Each row is printed as JSON as soon as it is read."""
 
     rows: Iterable[str]
 

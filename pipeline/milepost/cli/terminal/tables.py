@@ -169,7 +169,7 @@ def _many_rows(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _flat(table: pa.Table) -> pa.Table:
     """Return the table with types that CSV does not support as text.
 
-    Lists and structs become JSON, and binary becomes base64. Times whose year exceeds 16 bits become text too, because
+    Lists and structs become JSON, and binary becomes base64. Times with a year beyond 16 bits become text too, because
     Arrow's CSV writer wraps them or fails.
     """
     import pyarrow as pa

@@ -84,7 +84,7 @@ def preflight(
         from_now_on: whether SQL statements may lack rows that were read before.
     Returns:
         ``{"kind", "name", "uid", "outcome", "verdict", "detail"}``; [] without a checkpoint. The last rows are the
-        sources, SQL and lookups whose definition changed, which refuses nothing.
+        sources, SQL and lookups with changed definitions, which refuses nothing.
     """
     if base is None:
         return []

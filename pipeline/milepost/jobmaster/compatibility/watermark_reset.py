@@ -1,4 +1,4 @@
-"""Reset the watermark of a source whose event time is parsed differently."""
+"""Reset the watermark of a source after its event time is parsed differently."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from milepost.jobspec.job import JobSpec
 
 
 def reset_watermarks(spec: JobSpec, graph: JobGraph, base: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the checkpoint to continue, without watermarks of sources whose event time is parsed differently now.
+    """Return the checkpoint to continue, without watermarks of sources that now parse their event time differently.
 
     Example: a source read 1_700_000_000 as seconds, so its watermark is in 2023. If the spec now reads the column as
     milliseconds, the same number is in January 1970 and every row would be late. The firing watermarks of operators

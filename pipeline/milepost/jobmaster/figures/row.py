@@ -1,4 +1,4 @@
-"""The figures of one epoch as a row: what is stored permanently of it."""
+"""The figures of one epoch as a row, which is stored permanently."""
 
 from __future__ import annotations
 

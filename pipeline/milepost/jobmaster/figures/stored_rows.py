@@ -33,7 +33,7 @@ class NodeFigures:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> NodeFigures:
-        """Return the figures in a row, whose maps are dictionaries or pairs."""
+        """Return the figures in a row that has its maps as dictionaries or pairs."""
         maps = {kind: {name: one for name, one in dict(row.get(kind) or ()).items() if one} for kind in NODES}
         return cls(**maps, task_ms=row.get("task_ms"))
 

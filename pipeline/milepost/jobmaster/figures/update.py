@@ -64,7 +64,7 @@ class _DayUpdate:
 
 @dataclass(slots=True)
 class _Plan:
-    """What is to be written.
+    """Rows to write.
 
     Attributes:
         version: up to which every completed checkpoint has a row already. days: ascending.
@@ -187,7 +187,7 @@ class FiguresUpdate:
             return None
 
     def _read_plan(self) -> _Plan:
-        """List and read what is stored. Repeated if another writer merges it meanwhile."""
+        """List and read the stored rows. Repeated if another writer merges them meanwhile."""
         if not self._state.checkpoints:
             return _Plan(0, [], {})
         newest = max(self._state.checkpoints, key=lambda item: item.version)  # usually the one whose row is missing

@@ -68,7 +68,7 @@ class JobContext:
 
     Attributes:
         listeners: called with each manifest transition of this process. They must neither block nor raise.
-        clocks: step clock of the checkpoint whose whole epoch this process runs, if any.
+        clocks: step clock of the checkpoint, if this process runs its whole epoch.
     """
 
     job: LoadedJob
@@ -293,7 +293,7 @@ class JobContext:
         """Return the log that is stored under a name. A recent floor is enough, since deletion waits longer.
 
         Args:
-            source: for messages: the source whose log it is; None: its name is that of the log.
+            source: for messages: the source of the log; None: its name is that of the log.
         """
         try:
             floor = floor_of(self.recent_state(), name)
@@ -375,7 +375,7 @@ class JobContext:
         return ObjectCache(_METADATA_BYTES, min_entries=1)
 
     def cached_base(self, state: ManifestState, base: int) -> CheckpointMetadata | None:
-        """Return `base_metadata` of a checkpoint whose metadata is cached, else None."""
+        """Return `base_metadata` of a checkpoint with cached metadata, else None."""
         checkpoint = state.checkpoint(CheckpointId(base))
         is_cached = checkpoint is not None and self._metadata_cache.has(self.store, _cache_key(checkpoint.metadata))
         return self.base_metadata(state, base) if is_cached else None

@@ -92,7 +92,7 @@ def _assign(spec: JobSpec, names: dict[str, str], metadata: CheckpointMetadata) 
 
 
 def log_owner(source: str, names: Mapping[str, str]) -> str | None:
-    """Return the other source whose log is stored under the name that this source would have; None: there is none.
+    """Return the other source with a log under the name that this source would have; None: there is none.
 
     Args:
         names: from `log_names`.

@@ -112,7 +112,7 @@ def sink_for(context: JobContext, name: str, contents: TableContents | None) -> 
 
 
 def table_problems(context: JobContext, name: str, contents: TableContents, *, deep: bool = False) -> list[str] | None:
-    """Return what is wrong with the files of a sink's table; None: not checked, the spec does not name it.
+    """Return the faults of the files of a sink's table; None: not checked, the spec does not name it.
 
     Args:
         deep: read the files; False: only check that they exist.
@@ -129,7 +129,7 @@ def head_address(base: CheckpointMetadata | None, name: str) -> TableAddress | N
 
 
 def spec_edits(context: JobContext, base: CheckpointMetadata | None) -> tuple[str, ...]:
-    """Return the lines to write in the spec, one per sink whose table differs from the checkpoint's."""
+    """Return the lines to write in the spec, one per sink with another table than at the checkpoint."""
     edits = []
     for sink in context.spec.sinks:
         address = head_address(base, sink.name)

@@ -50,7 +50,7 @@ def decision(request: Request, check: Callable[[ManifestState], None] | None, at
 
 
 def require_state(state: ManifestState | None) -> ManifestState:
-    """Return the state of an existing job, whose manifest cannot disappear."""
+    """Return the state of an existing job. Its manifest cannot disappear."""
     if state is None:
         raise ProtocolViolation("the job's manifest existed and is now missing. Nothing was written.")
     return state

@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def sweep_forks(context: JobContext, session: Session) -> None:
-    """Sweep the pending checkpoint of every open fork whose lease is over.
+    """Sweep the pending checkpoint of every open fork with an expired lease.
 
     A checkpoint of a live session stays. A fork without a pending checkpoint stays too, since it may be continued.
     """

@@ -56,12 +56,12 @@ class Incarnations:
         session: Session | None,
         decision: Decision,
     ) -> CanceledJob:
-        """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
+        """End the incarnation as CANCELED, then clean up: publish completed checkpoints, delete staged files.
 
         Args:
             expected_head: cancel only at this checkpoint. session: None for a new one of the command line.
             decision: who decided and why, for the history.
-        Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
+        Returns: a result with the outcome ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: HeadMoved: the head is not the expected one. Also errors of the clean-up; the job is CANCELED
             nevertheless, and the message says so.
         """

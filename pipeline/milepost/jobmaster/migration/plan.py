@@ -39,7 +39,7 @@ class MigrationPlan:
     """What a migration would do.
 
     Attributes:
-        head: the checkpoint whose rows are written. previous, target: current and new address of the table.
+        head: the checkpoint that supplies the rows. previous, target: current and new address of the table.
         rows, files: of the current table. hold_ms: maximum time that epochs wait for the migration.
         done: the table is already at the target. spec_lines: what to write in the sink's part of the spec.
         text: the plan for people.

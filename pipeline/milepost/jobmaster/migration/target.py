@@ -1,4 +1,4 @@
-"""Check the target of a migration: as part of a spec, and what is stored there. Read-only."""
+"""Check the target of a migration: as part of a spec, and its stored contents. Read-only."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def hide_message(reason: str | None, message: str | None) -> str | None:
 
 
 def hide_quotes(text: str) -> str:
-    """Replace what follows a reason whose message may quote values: `a` in `chk 3: BAD_RECORD: a`."""
+    """Replace the text after a reason that may quote values: `a` in `chk 3: BAD_RECORD: a`."""
     found = [f"{name}: " for name in (*_QUOTING, *_QUOTING_ERRORS) if f"{name}: " in text]
     first = min(found, key=text.index, default="")
     return f"{text.partition(first)[0]}{first}{HIDDEN_MESSAGE}" if first else text

@@ -49,7 +49,7 @@ class _CollectionPlan:
 
     Attributes:
         unreachable: objects of the job's own store that nothing reaches. entries: the prefixes to list for them.
-        staged: (checkpoint, token) whose staged files may be deleted now: dead for the whole grace period.
+        staged: (checkpoint, token) with staged files that may be deleted now: dead for the whole grace period.
         tables: per table, the published files to list or delete.
         probes: files of killed start-up probes, older than the grace. Nothing refers to them, so one phase is enough.
         vetoes: expired failing rows of vetoed epochs. One phase is enough, too.
@@ -170,7 +170,7 @@ def _plan(context: JobContext, reach: JobReach, timeout_ms: int) -> _CollectionP
 def _dead_staging(
     classified: Iterable[ClassifiedObject], now_ms: int, grace_ms: int
 ) -> tuple[tuple[CheckpointId, FencingToken], ...]:
-    """Return the tokens whose staged files can no longer be published and are older than the grace period."""
+    """Return the tokens with staged files that can no longer be published and are older than the grace period."""
     newest: dict[tuple[CheckpointId, FencingToken], int] = {}
     for item in classified:
         if item.staged_by is not None and not item.prunable and item.status is ObjectStatus.UNREACHABLE:

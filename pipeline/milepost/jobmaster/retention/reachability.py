@@ -137,7 +137,7 @@ def walk_job(context: JobContext, logs: LandedLogs | None = None) -> JobReach:
     """Walk every root. A walk with faults is repeated if the head moved during it, since that may be the cause.
 
     Args:
-        logs: from an earlier walk, whose records are not read again.
+        logs: from an earlier walk. Their records are not read again.
     Raises: NotFound (the job has never run), StoreUnavailable, EnvironmentUnusable.
     """
     logs = LandedLogs(context.store) if logs is None else logs
@@ -263,7 +263,7 @@ class _ReferenceCollector:
             return None
 
     def dropped_tables(self) -> dict[CheckpointId, TableShare]:
-        """Return the contents, at each retained checkpoint, of tables whose sinks are no longer in the spec.
+        """Return the contents, at each retained checkpoint, of tables of sinks that are no longer in the spec.
 
         Database tables are left out: their files are in the job's own storage, and walked.
         """

@@ -231,7 +231,7 @@ def _plan(
 
 
 def delete_garbage(context: JobContext, session_id: SessionId, timeout_ms: int) -> int:
-    """Delete the head's garbage whose grace period is over, with the files staged for it at the sinks.
+    """Delete the head's garbage after its grace period, with the files staged for it at the sinks.
 
     Of stored lists only a part is deleted per epoch, see `BACKLOG_EPOCHS`. A key that cannot be deleted now stays
     listed; the others are deleted.

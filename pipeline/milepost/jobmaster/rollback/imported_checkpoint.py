@@ -10,7 +10,7 @@ Order of writes:
 5. Rollback to it, or fast-forward (manifest). From here on it is the head.
 6. Each sink follows.
 Before step 5 the live timeline is unaffected, and a failure disposes of the fork. A crash leaves the fork open; the
-next import disposes of forks whose process is dead.
+next import disposes of forks of dead processes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ WriteCheckpoint = Callable[[PendingCheckpoint, TimelineId], CheckpointMetadata]
 
 
 def new_import_session() -> Session:
-    """Return a new session of this process whose id marks it as an import."""
+    """Return a new session of this process with an id that marks it as an import."""
     session = Session.cli()
     return Session(SessionId(f"{IMPORT_SESSION_PREFIX}{uuid4()}"), session.holder, session.run, session.person)
 
@@ -191,7 +191,7 @@ def abort_import(context: JobContext, session: Session, timeline: TimelineId) ->
 
 
 def _abort_dead_imports(context: JobContext, session: Session) -> None:
-    """Dispose of forks of imports whose process is dead or whose lease is over."""
+    """Dispose of forks of imports with a dead process or an expired lease."""
     for fork in open_forks(context.head().state):
         opened = fork_event(context, fork)
         if opened.session_id.startswith(IMPORT_SESSION_PREFIX) and _is_dead(

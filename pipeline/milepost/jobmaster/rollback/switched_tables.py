@@ -1,4 +1,4 @@
-"""Find sinks whose table at a rollback target is a different one, because of a migration."""
+"""Find sinks with a different table at a rollback target, because of a migration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SwitchedTable:
 def find_switched_tables(
     context: JobContext, now: CheckpointMetadata | None, then: CheckpointMetadata | None
 ) -> dict[str, SwitchedTable]:
-    """Return the sinks whose table at `then` is not their table now."""
+    """Return the sinks that had another table at `then` than now."""
     switched = {}
     for sink in context.spec.sinks:
         current = head_address(now, sink.name) or context.sink_address(sink.name)

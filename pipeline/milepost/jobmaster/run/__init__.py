@@ -1,1 +1,1 @@
-"""An epoch, from its trigger to what is subsumed."""
+"""An epoch, from its trigger to the subsumption of older checkpoints."""

@@ -1,4 +1,4 @@
-"""Decline an epoch whose sources have more bad records than the spec allows."""
+"""Decline an epoch with more bad records in its sources than the spec allows."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from milepost.jobmaster.run.opened_epoch import OpenedEpoch
 from milepost.storage import read_handle
 
 _PHASES_BY_INPUT = ("read", "exchange", "process", "stage")
-"""Phases of a Spark job whose time grows with the bytes that it reads. The other phases have a fixed cost."""
+"""Phases of a Spark job that take longer the more bytes it reads. The other phases have a fixed cost."""
 
 _MIN_BYTES_FOR_PACE = 1_000_000
 """An epoch that reads fewer bytes is too short to estimate bytes per second from."""

@@ -13,7 +13,7 @@ from milepost.protocol.records import CheckpointId, Epoch, FencingToken, Timelin
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A pending checkpoint of the session, whose epoch may run.
+    """A pending checkpoint of the session, ready to run.
 
     Attributes:
         sinks: names of the job's sinks. summary: per source, objects and bytes planned and left for later.

@@ -10,14 +10,14 @@ from typing import IO
 import pyarrow as pa
 
 BLOCKS_AHEAD = 4
-"""Maximum number of blocks read whose rows are not consumed yet."""
+"""Maximum number of read blocks with unconsumed rows."""
 
 PATIENCE_S = 1.0
 """How long a consumer waits for rows of the blocks read so far, before one more block is read."""
 
 
 class CsvContent:
-    """A file for pyarrow, whose reader prefetches up to 32 blocks in its own thread.
+    """A file for pyarrow's reader, which prefetches up to 32 blocks in its own thread.
 
     The thread is blocked when it is too far ahead. While a consumer waits, it reads one more block from time to time:
     the blocks read so far may have no rows, and a reader that has failed waits for the end of the thread.

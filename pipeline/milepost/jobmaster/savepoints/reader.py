@@ -37,7 +37,7 @@ _PART_OF_A_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A savepoint whose document and metadata are checked. Its other objects have not been read yet.
+    """A savepoint with a checked document and checked metadata. Its other objects have not been read yet.
 
     Attributes:
         store: rooted at the savepoint. where: its URL.
@@ -59,7 +59,7 @@ def read_listed_document(savepoint: Savepoint, root: ObjectStore) -> SavepointDo
 
 
 def read_savepoint(store: ObjectStore) -> SavedCheckpoint:
-    """Read the savepoint whose root is the store's.
+    """Read the savepoint at the store's root.
 
     Raises:
         NotFound: there is none. StateCorrupt: it is damaged, or names objects outside of it; nothing was copied.

@@ -61,7 +61,7 @@ class RestoredSavepoint:
     """A savepoint that was restored.
 
     Attributes:
-        sinks: rows of each table. not_restored: tables whose sinks are not in the spec.
+        sinks: rows of each table. not_restored: tables of sinks that are not in the spec.
     """
 
     location: str
@@ -98,7 +98,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedFromSavepoint(StartedJob):
-    """A job whose next incarnation starts from a savepoint; see `Restored`."""
+    """A job that starts its next incarnation from a savepoint; see `Restored`."""
 
     savepoint: RestoredSavepoint
     claimed: ClaimedSavepoint | None
@@ -310,7 +310,7 @@ def startable(context: JobContext, incarnations: Incarnations, session: Session,
 
 
 def tables_to_take(context: JobContext, state: ManifestState | None, saved: SavedCheckpoint) -> tuple[str, ...]:
-    """Return the sinks whose table is the very table of the savepoint's job, which this job may take over.
+    """Return the sinks with the very table of the savepoint's job, which this job may take over.
 
     Raises: InvalidRequest: a table differs from the savepoint. Nothing was changed.
     """
@@ -346,7 +346,7 @@ def check_tables(
     """Refuse a sink whose table could not follow: another job's table, or one of an earlier job of the same name.
 
     Args:
-        takes: sinks whose tables are taken over.
+        takes: sinks that take over their tables.
     """
     for spec in context.spec.sinks:
         sink = context.sink(spec.name)

@@ -58,7 +58,7 @@ class SavepointCopier:
         takes: sinks that take over the other job's tables instead of copying their files.
 
     Attributes:
-        tables: tables of the savepoint whose sinks are in the spec. The others are not restored.
+        tables: tables of the savepoint with sinks in the spec. The others are not restored.
     """
 
     def __init__(

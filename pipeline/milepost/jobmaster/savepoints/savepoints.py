@@ -200,12 +200,12 @@ class Savepoints:
         session: Session | None = None,
         decision: Decision | None = None,
     ) -> CanceledJob:
-        """End the incarnation as CANCELED, then clean up: publish what is completed, delete what is staged.
+        """End the incarnation as CANCELED, then clean up: publish completed checkpoints, delete staged files.
 
         Args:
             savepoint: first save the checkpoint that the job ends at. If that fails, the job continues.
             session: None for a new one of the command line. decision: who decided and why, for the history.
-        Returns: a result whose outcome is ``canceled``, ``already_canceled`` or ``already_finished``.
+        Returns: a result with the outcome ``canceled``, ``already_canceled`` or ``already_finished``.
         Raises: as `create`. HeadMoved: the head moved during each of several savepoints. Also errors of the clean-up;
             the job is CANCELED nevertheless, and the message says so.
         """

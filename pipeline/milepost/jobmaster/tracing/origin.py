@@ -14,7 +14,7 @@ class OriginStep:
     Attributes:
         kind: of the operator; `source`.
         rows: number of its emitted rows that the output row depends on.
-        by: columns whose values select them; () if none does, so that all of its rows count.
+        by: columns that select them by their values; () if none does, so that all of its rows count.
     """
 
     uid: str
@@ -28,7 +28,7 @@ class Place:
     """Where an input row is stored.
 
     Attributes:
-        checkpoint_id: the checkpoint whose epoch read it. object: key of its object.
+        checkpoint_id: the checkpoint of the epoch that read it. object: key of its object.
         line: line of a text object, from 1, else None. row: row of a Parquet object, from 1, else None.
         message: topic, partition and offset, for a row of a message, else None.
     """

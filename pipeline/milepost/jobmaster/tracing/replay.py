@@ -41,7 +41,7 @@ from milepost.state.layers import KeyHash
 from milepost.storage import open_store, read_handle
 
 EPOCH = "__epoch"
-"""Column added to rows of a source: the checkpoint whose epoch read them."""
+"""Column added to rows of a source: the checkpoint of the epoch that read them."""
 
 Emitted = dict[str, list[pa.Table]]
 """Output name -> rows that a replay emitted, in order."""

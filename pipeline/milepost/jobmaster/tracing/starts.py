@@ -127,7 +127,7 @@ def _is_file(obj: SourceObject) -> bool:
 
 
 def _newest_fault(error: CheckpointError) -> int:
-    """Return the newest checkpoint whose input cannot be read, as far as an error names it; 0 if it names none."""
+    """Return the newest checkpoint with input that cannot be read, as far as an error names it; 0 if it names none."""
     objects = error.details.get("objects")
     named = [one.get("checkpoint_id") for one in objects] if isinstance(objects, list) else []
     ids = [one for one in (*named, error.details.get("checkpoint_id")) if isinstance(one, int)]

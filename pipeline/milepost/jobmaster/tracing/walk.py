@@ -26,7 +26,7 @@ class NodeRows:
     """The rows of one node that an output row depends on.
 
     Attributes:
-        by: columns by whose values they were selected; () if none could be used, so that all rows are needed.
+        by: columns that selected them by their values; () if none could be used, so that all rows are needed.
     """
 
     uid: str

@@ -55,7 +55,7 @@ _QUERY = "its query"
 _SOURCES = "sources"
 """Sources whose watermarks decide which rows are late for an operator."""
 _ROWS_OF = "rows_of"
-"""The operator whose rows an upsert table shows. The rows of two operators must not mix in one table."""
+"""The operator that supplies the rows of an upsert table. The rows of two operators must not mix in one table."""
 _UPDATES_OF = "updates of "
 """Prefix for an input of mode retract: what the rows of its operator are made of, and for SQL, of those upstream."""
 _ANSWERS = ": answers of Spark"
@@ -212,7 +212,7 @@ def compare_signatures(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[d
 
     Returns:
         ``{"kind", "name", "uid", "verdict", "detail"}``. kind: operator, source, sink or job. uid: the name as shown to
-        users. verdict: COMPATIBLE, or what is needed. detail: what changed.
+        users. verdict: COMPATIBLE, or the required action. detail: what changed.
     """
     verdicts = []
     for section in _SECTIONS:

@@ -124,7 +124,7 @@ def early_window_problems(spec: JobSpec, uid: str, sink: SinkSpec, path: Path) -
     """Refuse a table of buckets for `emit: early`, because every epoch would rewrite all of it.
 
     Args:
-        uid: the operator whose rows the table shows.
+        uid: the operator that supplies the table's rows.
     """
     if not any(operator.uid == uid and operator.emits_early for operator in spec.operators):
         return []

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from milepost.language import SpecModel, Text
 
 SIGNED = "rest.sigv4-enabled"
-"""Option of a REST catalog whose requests are signed as AWS signs them."""
+"""Option of a REST catalog to sign requests as AWS signs them."""
 
 
 def is_on_aws(type_: str, options: Mapping[str, str]) -> bool:

@@ -345,7 +345,7 @@ class JobSpec(SpecModel):
 
     @property
     def landed(self) -> dict[str, LandedSourceSpec]:
-        """The sources whose rows are landed in a log."""
+        """The sources that are landed in a log."""
         return {name: source for name, source in self.sources.items() if isinstance(source, LandedSourceSpec)}
 
     @property

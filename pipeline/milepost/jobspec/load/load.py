@@ -56,7 +56,7 @@ _LATER_KEYS = ("sql", "compiled", "tables", "renamed", "statements")
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job whose spec is valid, except that its SQL was not parsed (`graph()` does). Picklable, contains no secret.
+    """A job with a valid spec, except that its SQL was not parsed (`graph()` does). Picklable, contains no secret.
 
     Attributes:
         spec: the spec, with `${env:…}` unresolved.
@@ -279,7 +279,7 @@ def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob
 
 
 def check_placement(job: LoadedJob) -> None:
-    """Refuse a job whose locations overlap when resolved in this environment. Raises InvalidRequest."""
+    """Refuse a job with locations that overlap when resolved in this environment. Raises InvalidRequest."""
     problems = placement_problems(job.spec, job.module_dir, os.environ)
     if problems:
         raise job.invalid(problems)

@@ -1,4 +1,4 @@
-"""Refuse a job whose locations overlap: sinks, the job's folder, and what sources read.
+"""Refuse a job with overlapping locations: sinks, the job's folder, and what sources read.
 
 Locations are compared after resolution: relative to the spec, without `.` and `..`, with percent escapes decoded and
 local links followed. Whether a source could read the job's own files depends on the names that Milepost gives files.

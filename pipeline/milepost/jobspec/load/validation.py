@@ -150,7 +150,7 @@ def _problem(error: ErrorDetails) -> Problem:
 
 
 def _untagged(path: Path, key: str, annotation: Any, tag: object) -> Problem:
-    """Return the problem of a union whose discriminator is missing or unknown."""
+    """Return the problem of a union with a missing or unknown discriminator."""
     choices = [str(choice) for member in typing.get_args(annotation) for choice in _kinds(member)]
     if tag is None:
         return Problem(path, f"`{key}` is missing: one of {', '.join(choices)}")

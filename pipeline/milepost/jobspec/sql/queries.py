@@ -189,7 +189,7 @@ class QueryCompiler:
         self, name: str, select: Select, names: Names, columns_of_first: Sequence[str] = (), prefix: str = "",
         correlation: Correlation | None = None,
     ) -> str:  # fmt: skip
-        """Add the steps of a SELECT, whose names begin with `prefix` or `name`; return the last, `name`."""
+        """Add the steps of a SELECT, with names that begin with `prefix` or `name`; return the last, `name`."""
         select = scalars_joined(subqueries_joined(ranked_subquery(select)))
         check_over_clauses(select)
         prefix = prefix or name

@@ -42,7 +42,7 @@ _TYPES = frozenset({"character", "dec", "numeric", "varchar"})
 _BEFORE_A_TYPE = ("ALIAS", "DCOLON", "LT", "COLON", "COMMA")
 _EXPLODE = "explode"
 _WITH_UNIT = frozenset({"date_add", "date_diff", "dateadd", "datediff", "timediff", "timestampadd", "timestampdiff"})
-"""Functions whose first argument, of three, is a unit such as DAY."""
+"""Functions with a unit, such as DAY, as the first of three arguments."""
 
 
 def sql_plan(

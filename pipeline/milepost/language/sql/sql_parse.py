@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlglot.dialects.dialect import Dialect
 
 _WITH_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM")
-"""Functions whose arguments Spark's grammar separates by keywords, not only by commas."""
+"""Functions with arguments that Spark's grammar separates by keywords, not only by commas."""
 
 _MAX_TOKENS = 20_000
 _MAX_BRACKETS = 32
@@ -209,7 +209,7 @@ def _parsed_select(sql: str) -> tuple[tuple[Any, ...], exp.Select]:
 
 
 def _refuse_unknown_start(sql: str, tokens: list[Any]) -> None:
-    """Refuse a text whose first word is not SQL. The parser would report a later word."""
+    """Refuse a text that does not begin with a word of SQL. The parser would report a later word."""
     first = tokens[0] if tokens else None
     if first is not None and first.token_type.name == "VAR":
         message = f"unknown word {first.text!r}: expected SELECT … FROM … WHERE …"

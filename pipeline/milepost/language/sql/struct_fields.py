@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _PER_ELEMENT = frozenset({"exists", "filter", "forall", "transform"})
-"""Functions whose lambda gets an element of the list as its first parameter."""
+"""Functions with a lambda that gets an element of the list as its first parameter."""
 
 
 def check_fields(sql: str, input_name: str, columns: Mapping[str, ColumnType | None]) -> None:

@@ -110,7 +110,7 @@ class BoundFunction(ABC):
 
 
 class Stored(BoundFunction):
-    """A function whose result is an unchanged state column."""
+    """A function that returns an unchanged state column."""
 
     def __init__(self, result_type: pa.DataType, accumulator: Accumulator, column: str) -> None:
         self.result_type, self.accumulators, self._column = result_type, (accumulator,), column

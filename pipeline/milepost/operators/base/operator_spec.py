@@ -185,7 +185,7 @@ class StatefulSpec(OperatorSpec):
     renamed_from: StepName | None = None
 
     lost_state: ClassVar[str]
-    """What is lost if an epoch discards its state, as text."""
+    """The loss if an epoch discards its state, as text."""
     publishes_state: ClassVar[bool] = False
     """Whether its updates are a function of its state, so that a new sink can be filled from it."""
     can_be_bootstrapped: ClassVar[bool] = False
@@ -249,7 +249,7 @@ class StatefulSpec(OperatorSpec):
 
     @property
     def uses_watermark(self) -> bool:
-        """Whether watermarks decided what is in its state: which rows were late, and which windows have fired."""
+        """Whether watermarks decided the contents of its state: which rows were late, and which windows have fired."""
         return self.has_late_rows
 
     def holds_event_times(self, event_time: str | None) -> bool:

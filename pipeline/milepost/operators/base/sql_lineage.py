@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 _HASHES = frozenset({"crc32", "hash", "mask", "md5", "sha", "sha1", "sha2", "xxhash64"})
-"""Functions whose argument cannot be recovered from the result."""
+"""Functions with an argument that cannot be recovered from the result."""
 
 
 def sql_lineage(sql: str, inputs: dict[str, RowsLineage]) -> RowsLineage:

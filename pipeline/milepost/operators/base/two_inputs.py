@@ -28,7 +28,7 @@ KeyPairs = Annotated[Many[KeyPair], AfterValidator(_distinct_pairs)]
 
 
 class TwoInputs(OperatorSpec):
-    """Operators whose output has the columns of two inputs.
+    """Operators that emit the columns of two inputs.
 
     Attributes:
         uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`.

@@ -96,7 +96,7 @@ class HistoryByKey:
         return ChangedKeysRun(self, tables[ONLY_TABLE])
 
     def ingest(self, rows: pa.Table, state: KeyedState) -> pa.Table:
-        """Store the winning row of each key and sequence. Return the distinct keys whose rows changed.
+        """Store the winning row of each key and sequence. Return the distinct keys with changed rows.
 
         Raises:
             OperatorFailed: a row has no sequence.

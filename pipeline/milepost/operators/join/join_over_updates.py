@@ -1,4 +1,4 @@
-"""`kind: join` without `within`: the join of what both inputs hold now, whose rows may be retracted.
+"""`kind: join` without `within`: the join of the current rows of both inputs, which may be retracted.
 
 The state tables `left` and `right` are the multisets of the inputs' rows. An epoch emits the difference between the
 join of the states at its end and at its start. With weights l and r of a left and a right row at the end, and l', r' at
@@ -14,7 +14,7 @@ Each pair occurs in one of the three products, so an epoch emits it at most once
     +(7, a)    +(7, x)    1 * 1     +(7, a, x)
     -(7, a)    +(7, y)    0 * 1     nothing for (7, a, y); 0 * 1 - 1 * 1 for (7, a, x), so -(7, a, x)
 
-A row whose weight is below 0 was retracted before it arrived. It takes part in products as it is, so that they add up.
+A row with a weight below 0 was retracted before it arrived. It takes part in products as it is, so that they add up.
 Every `how` but inner depends on whether a row has a match: whether the sum of its matches' weights is above 0. The sums
 at the start and at the end are computed from the rows of the changed keys. A full join whose right rows change::
 
@@ -311,11 +311,11 @@ class JoinOverUpdatesRun:
 
     @cached_property
     def _changed(self) -> list[tuple[pa.Table, Ints]]:
-        """The rows of each side whose weight changed, and their weights when the epoch began."""
+        """The rows of each side with changed weights, and their weights when the epoch began."""
         return [table.weight_changes() for table in self._tables]
 
     def _unchanged(self, side: int, distinct: pa.Table, keys: Ints) -> SideRows:
-        """Return the rows of one side with some keys, except those whose weight changed.
+        """Return the rows of one side with some keys, except those with changed weights.
 
         Args:
             distinct: all keys by number. keys: numbers of the keys to read, or below 0.

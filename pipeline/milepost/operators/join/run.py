@@ -82,7 +82,7 @@ class IntervalJoinByKey:
     """Joins rows of two inputs with the same key where right's event time − left's is within an interval.
 
     A row of either side is late when its event time is below the lateness watermark. With the interval [lo, hi], a left
-    row of time t pairs with no on-time row any more once the watermark is past t + hi, a right one past t - lo. A pair
+    row of time t pairs with no more on-time rows once the watermark is past t + hi, a right one past t - lo. A pair
     has the left row's event time, so it may be as much as `hi` older than the row that completed it; a row that waited
     in vain, as much as it waited.
     """

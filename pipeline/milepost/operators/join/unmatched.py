@@ -14,7 +14,7 @@ LEFT_ALONE = ("semi", "anti")
 RIGHT_UNMATCHED = ("right", "full")
 """Values of `how` that emit unmatched right rows."""
 UNMATCHED_SIDES: Mapping[str, tuple[int, ...]] = {"left": (0,), "anti": (0,), "right": (1,), "full": (0, 1)}
-"""Positions of the inputs whose unmatched rows are emitted. Other values of `how` emit none."""
+"""Positions of the inputs that emit their unmatched rows. Other values of `how` emit none."""
 
 
 def unmatched_right_problems(

@@ -30,7 +30,7 @@ class LookupOperator(TwoInputs, RowWiseSpec):
 
     Attributes:
         uid: name of the operator: `[a-z][a-z0-9_]{0,62}` without `__`.
-        inputs: name of a source or operator whose rows are append, then name of a source with `static: true`.
+        inputs: name of a source or operator with append rows, then name of a source with `static: true`.
         key: columns that are equal in both, each once; `{column: column of the static source}` if their names differ.
         how: inner: rows without a match are dropped. left: they are emitted with nulls.
         order_by: columns of the static source, each once. If several of its rows have the same key, the first in this

@@ -1,6 +1,6 @@
 """`kind: materialize`: rows that are inserted and retracted become updates by a key.
 
-State is the multiset of the input's rows by key. Each epoch emits the keys whose row changed, and deletes those that
+State is the multiset of the input's rows by key. Each epoch emits the keys with changed rows, and deletes those that
 no longer have one::
 
     change                       rows of key 7                  output

@@ -1,7 +1,7 @@
 """`kind: over`: functions over the rows of a partition, in an order.
 
 State has all rows of the input. An epoch evaluates each partition with changed rows as it was at the start and as it is
-now, and emits the rows whose values differ. With `sum(price) rows 1 preceding`, by time::
+now, and emits the rows with changed values. With `sum(price) rows 1 preceding`, by time::
 
     rows of a partition    values            output
     1:00 5, 3:00 7         5, 12             1:00 5 5, 3:00 7 12

@@ -20,7 +20,7 @@ class ProcessOperator(StatefulSpec):
     """Runs a user's class on the rows of one key at a time, from one or more inputs, with keyed state and timers.
 
     Attributes:
-        inputs: names of sources and operators whose rows are append. The same name twice passes its rows twice.
+        inputs: names of sources and operators with append rows. The same name twice passes its rows twice.
         key: key columns, each once. Every input must have them, under these names.
         function: `module:Class`. The module is in the spec's folder or installed.
         output_key: key columns of the class's `output`, which must include `key`. A row replaces the previous row with

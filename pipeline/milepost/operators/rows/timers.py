@@ -1,4 +1,4 @@
-"""State rows whose timers fall due between two firings."""
+"""State rows with timers that fall due between two firings."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def are_tombstones(state_rows: pa.Table) -> Bools:
 
 
 def with_tombstone_flags(state_rows: pa.Table) -> pa.Table:
-    """Return rows whose tombstone column, if there is one, has no nulls."""
+    """Return rows without nulls in the tombstone column, if there is one."""
     if TOMBSTONE_COLUMN not in state_rows.column_names or not state_rows.column(TOMBSTONE_COLUMN).null_count:
         return state_rows
     at = state_rows.column_names.index(TOMBSTONE_COLUMN)
@@ -31,7 +31,7 @@ def with_tombstone_flags(state_rows: pa.Table) -> pa.Table:
 
 
 def without_payload(state_rows: pa.Table, payload: Sequence[str]) -> pa.Table:
-    """Return rows whose tombstones have null in the columns of `payload`."""
+    """Return rows with null in the tombstones' columns of `payload`."""
     deleted = state_rows.column(TOMBSTONE_COLUMN)
     if not pc.any(deleted).as_py():
         return state_rows

@@ -171,7 +171,7 @@ class TopByKey:
         return with_weights(before, place_before, now, place), ended
 
     def changed(self, keys: pa.Table, state: KeyedState) -> tuple[_Ranks, _Ranks]:
-        """Return the ranks of distinct keys whose row changed in this epoch: the old rows, then the new ones.
+        """Return the ranks of distinct keys with rows that changed in this epoch: the old rows, then the new ones.
 
         A rank that no longer has a row is only among the old ones.
         """

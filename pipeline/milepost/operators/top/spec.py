@@ -39,7 +39,7 @@ _RANK = ColumnType("int32")
 
 
 class TopOperator(KeyedOperator):
-    """The first rows of each key, in a given order. Each epoch emits the ranks whose row changed.
+    """The first rows of each key, in a given order. Each epoch emits the ranks with a changed row.
 
     The output has the columns of the input and the rank. Its key is the operator's key and the rank, and it has no
     event time. Rows that tie are ordered by all columns, in the order of the input. Without `rank`, the key of one row

@@ -197,7 +197,7 @@ class ChannelStateWriter:
         return result
 
     def written(self, checkpoint_id: CheckpointId, file: ObjectHandle) -> ChannelCommands:
-        """Complete the results of a checkpoint whose file was stored.
+        """Complete the results of a checkpoint after its file was stored.
 
         Returns:
             The release of its buffers; nothing if it was aborted in the meantime.

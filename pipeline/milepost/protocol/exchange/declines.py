@@ -67,7 +67,7 @@ class CountedDecline:
 
 @dataclass(frozen=True, slots=True)
 class RecreatedSubtask:
-    """A subtask whose task Spark restarted within the epoch: only this subtask was rolled back.
+    """A subtask of a task that Spark restarted within the epoch: only this subtask was rolled back.
 
     The plan of its level is part of the job, so the new task starts from the same base. Digests verify that it produced
     the same rows (I12).

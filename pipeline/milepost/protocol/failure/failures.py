@@ -41,7 +41,7 @@ def printable_detail(detail: str) -> str:
 
 
 def printable_decision(decision: Decision) -> Decision:
-    """Return a decision whose texts can be stored."""
+    """Return a decision with texts that can be stored."""
     actor = decision.actor
     shown = Actor(actor.kind, *map(_printable, (actor.person, actor.approved_by, actor.dag_id, actor.run_id)))
     return replace(decision, actor=shown, why=printable_detail(decision.why))

@@ -120,7 +120,7 @@ is version 7, which completed checkpoint 3: epoch 3, parent 2, token 6, an input
 
 
 def completed_epoch(checkpoint: CompletedCheckpoint) -> CompletedEpoch:
-    """Return what is retained permanently of a completed checkpoint."""
+    """Return the part of a completed checkpoint that is retained permanently."""
     watermark = checkpoint.summary.get("watermark")
     return CompletedEpoch(
         checkpoint.checkpoint_id,

@@ -78,7 +78,7 @@ def marks_prefix(sink: str) -> str:
 
 
 def staged_files_prefix(sink: str) -> str:
-    """Return the prefix of the files of a sink whose table is in a database."""
+    """Return the prefix of the files of a sink with a table in a database."""
     return f"{SINKS_PREFIX}{sink}/files/"
 
 

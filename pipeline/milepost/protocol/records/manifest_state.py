@@ -211,7 +211,7 @@ class ManifestState:
         checkpoints: retained checkpoints of all timelines, ascending by id.
         last_scheduled_logical_date: greatest logical date of a completed `scheduled` run, ISO 8601 with offset.
         completed_sessions: newest 32 sessions that completed a checkpoint, even a subsumed one; oldest first.
-        aborted_sessions: newest 32 sessions whose checkpoint was aborted; oldest first.
+        aborted_sessions: newest 32 sessions with an aborted checkpoint; oldest first.
         results: of the newest 64 incarnations that have ended, ascending; only the newest may be dirty.
         pins: sorted by name.
         compacted: log entries up to this version are tombstones; later ones may be.

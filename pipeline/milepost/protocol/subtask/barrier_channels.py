@@ -62,7 +62,7 @@ class InputChannels:
         self._announced[announced.channel] = announced
 
     def arrive(self, channel: int) -> None:
-        """Drop the announcement of a channel whose barrier has arrived."""
+        """Drop the announcement of a channel after its barrier has arrived."""
         self._announced.pop(channel, None)
 
     def block(self, channel: int) -> Iterator[Command]:

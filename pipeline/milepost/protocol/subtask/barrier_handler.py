@@ -199,7 +199,7 @@ class BarrierHandler:
         return tuple(out)
 
     def end_of_partition(self, channel: int, now_ms: int) -> tuple[Command, ...]:
-        """Process the end of a channel, whose sender has finished permanently.
+        """Process the end of a channel after its sender has finished permanently.
 
         While a checkpoint is pending, the channel counts as received, once. Later checkpoints do not wait for it.
 
@@ -305,7 +305,7 @@ class BarrierHandler:
     def _abort(
         self, checkpoint_id: CheckpointId, reason: CheckpointFailureReason, detail: str, out: list[Command]
     ) -> None:
-        """Abort what is pending. No checkpoint up to `checkpoint_id` can start any longer."""
+        """Abort all pending checkpoints. No checkpoint up to `checkpoint_id` can start any longer."""
         self._current = max(self._current, checkpoint_id)
         self._end(self._times.give_up())
         self._cancel_timer(out)

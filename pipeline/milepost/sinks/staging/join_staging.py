@@ -29,7 +29,7 @@ class JoinStaging:
 
     Args:
         staging: stages the epoch's rows. plan: the share of this subtask.
-        key: key of an upsert table, whose joined files have the last row of each key; None to keep every row.
+        key: key of an upsert table. Its joined files have the last row of each key; None to keep every row.
     """
 
     def __init__(

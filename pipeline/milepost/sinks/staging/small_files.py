@@ -71,7 +71,7 @@ def plan_joins(files: Iterable[StagedFile]) -> tuple[Run, ...]:
 
 
 def valid_joins(joined: Sequence[JoinedFile], current: Iterable[StagedFile], *, latest: bool) -> tuple[JoinedFile, ...]:
-    """Return the joined files whose inputs are all still in the table. Another engine may have compacted some.
+    """Return the joined files with all their inputs still in the table. Another engine may have compacted some.
 
     Args:
         current: files of the table now. latest: a joined file has the last row of each key, not every row.

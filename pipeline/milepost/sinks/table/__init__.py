@@ -1,4 +1,4 @@
-"""The table behind a sink: whose it is, how it is prepared, and how it moves."""
+"""The table behind a sink: its owner, how it is prepared, and how it moves."""
 
 from typing import TYPE_CHECKING
 

@@ -89,10 +89,10 @@ def _is_complete(own: Mapping[str, StagedFile], sources: Mapping[str, frozenset[
 def find_own_files(table: OpenTable) -> tuple[dict[str, StagedFile], tuple[str, ...]]:
     """Return the live files with rows of the job, and the keys of live files of unknown origin.
 
-    For a table whose newest move is unknown. A staged file is recognized by its key. A file that another writer made
+    For a table with an unknown newest move. A staged file is recognized by its key. A file that another writer made
     from staged files has a foreign key, and only the commit that made it shows its origin. It counts as the job's: as
     an external append, it would stay live alongside the files that it was made from. The origin is unknown for a file
-    that mixes rows of the job with foreign rows, and for one whose commit has expired.
+    that mixes rows of the job with foreign rows, and for one with an expired commit.
 
         live: j (from staged a b), x     log: +a +b +x,  -a -b +j     ->  own: j, unknown: none
         the log begins after -a -b +j    (expired)                    ->  own: none, unknown: j x

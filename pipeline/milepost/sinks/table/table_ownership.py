@@ -67,7 +67,7 @@ class TableOwnership:
         table.check(None)
 
     def refuse_foreign_owner(self, table: OpenTable) -> None:
-        """Refuse a table whose properties name another owner, for example after a takeover."""
+        """Refuse a table with properties that name another owner, for example after a takeover."""
         if table.owner is not None and not is_same_owner(table.owner, self._owner()):
             raise self._refused(
                 f"belongs to {describe_owner(table.owner)}",

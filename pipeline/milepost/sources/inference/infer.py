@@ -181,7 +181,7 @@ def _text_columns(layout: CsvLayout) -> list[ProposedColumn]:
 
 
 def _declarable(columns: Sequence[ProposedColumn]) -> list[ProposedColumn]:
-    """Return the columns; those whose names a spec cannot have are not declared."""
+    """Return the columns; those with names that a spec cannot have are not declared."""
     taken: dict[str, str] = {}
     result = []
     for column in columns:

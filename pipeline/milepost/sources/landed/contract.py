@@ -141,7 +141,7 @@ class FileRetention:
 
 @runtime_checkable
 class ReferencedSource(Protocol):
-    """A source whose records may refer to files that it deletes."""
+    """A source with records that may refer to files that it deletes."""
 
     def file_retention(self) -> FileRetention | None:
         """Return how long files stay; None: the rows are copied. Called after `identity`."""

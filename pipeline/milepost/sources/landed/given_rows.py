@@ -15,7 +15,7 @@ from milepost.sources.landed.row_batches import record_batches
 
 
 class GivenRows:
-    """A `LandedSource` whose rows are one record. Its position is the number of such records.
+    """A `LandedSource` with given rows as one record. Its position is the number of such records.
 
     Args:
         source: for messages. rows: with the declared columns. types, event_time: of the source.

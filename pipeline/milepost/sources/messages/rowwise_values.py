@@ -96,7 +96,7 @@ class RowwiseValues:
         return self._declared.timed(pa.RecordBatch.from_arrays(arrays, schema=fields))
 
     def _explain(self, key: str, row: Sequence[Any]) -> BadRecord:
-        """Return the error of a row that Arrow refuses, or whose event time is none."""
+        """Return the error of a row that Arrow refuses, or that has no event time."""
         for field, value in zip(self._declared.file_schema, row, strict=True):
             try:
                 array = pa.array([value], field.type)

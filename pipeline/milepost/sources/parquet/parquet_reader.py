@@ -91,7 +91,7 @@ class ParquetReader:
             yield item
 
     def salvage_part(self, store: ObjectStore, part: ObjectPart) -> Iterator[pa.RecordBatch | BadRecord]:
-        """Yield the part's rows whose values all fit, in order, and a BadRecord for each other row.
+        """Yield the part's rows with values that all fit, in order, and a BadRecord for each other row.
 
         Raises: BadObject: it cannot be read, or exceeds the limits. CommitConflict, NotFound: as `read_part`.
         """

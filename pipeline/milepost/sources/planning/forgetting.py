@@ -1,4 +1,4 @@
-"""Forget old consumed versions whose objects were deleted, so that the set stays bounded.
+"""Forget old consumed versions of deleted objects, so that the set stays bounded.
 
 A version that is still listed is never forgotten, however old it is. So if the listing shows an object that is older
 than the horizon and is not in the set, the source can report it: it is unknown whether that object was read.

@@ -40,7 +40,7 @@ class SourceRules:
             since the epoch, UTC: objects last modified before it are never new.
         on_change: reaction to another version of a consumed key: fail, ignore (do not read it) or reprocess (read it
             as new).
-        on_bad_name: reaction to an object whose name cannot be used: fail, or skip.
+        on_bad_name: reaction to an object with an unusable name: fail, or skip.
         settle_ms: objects modified more recently than this are left for a later plan; 0: none.
         partitions: columns that the keys of new objects must have values for.
         expect_every_ms: a source is overdue if nothing lands for longer than this; None: never.
@@ -96,7 +96,7 @@ class SourcePlan:
             set, so it is unknown whether they were read.
         bad_names: objects left out under ``on_bad_name: skip``.
         quarantined: unread objects left out because they are quarantined.
-        changed: those of `objects` whose key was consumed before in another version (``reprocess``).
+        changed: those of `objects` that were consumed before in another version (``reprocess``).
         listed: number of readable objects that match the path now.
         newest_ms: last-modified time of the newest of them.
         newest_seen_ms: like `newest_ms`, but including consumed objects that were deleted; None: there never was one.
@@ -301,7 +301,7 @@ def _check_rules(name: str, rules: SourceRules) -> None:
 
 
 def _without_values(partitions: PathColumns | None, objects: Sequence[SourceObject]) -> dict[str, BadName]:
-    """Return by key the objects whose key lacks a partition value. Each directory is parsed once."""
+    """Return by key the objects with keys that lack a partition value. Each directory is parsed once."""
     if partitions is None or not partitions.fields:
         return {}
     faults: dict[str, str | None] = {}

@@ -23,7 +23,7 @@ EXCHANGE_BY_ID: Release = (4, 1)
 """First version with `DataFrame.repartitionById`."""
 
 GRPC_STATUS: Release = (4, 1)
-"""First version whose errors of Spark Connect have the status code of the call."""
+"""First version with the status code of the call in errors of Spark Connect."""
 
 ARROW_TIME_ZONE: Release = (4, 2)
 """First version in which `to_arrow_schema` takes `timezone`. Before, it takes `timestamp_utc`."""

@@ -1,4 +1,4 @@
-"""Run the quality gate as a Spark job, whose tasks read the rows."""
+"""Run the quality gate as a Spark job with tasks that read the rows."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def spark_answers(session: SparkSession, plan: EpochPlan, levels: EpochLevels) -
 def _selects_over_updates(
     plan: EpochPlan, output: SqlOutput, schemas: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[SelectedBranch, pa.Schema]]:
-    """Yield the SELECTs whose input has weights, with the schema of that input. Append-only inputs are skipped."""
+    """Yield the SELECTs with weighted input, and the schema of that input. Append-only inputs are skipped."""
     available = {name: (column_of(name),) for name in output.inputs.values()}
     for branch in selects(plan.spec, output, schemas, available):
         if WEIGHT_COLUMN in schemas[branch.input].names:

@@ -1,7 +1,7 @@
 """Translate Spark errors into typed refusals that name the failed SQL operator.
 
 Spark reports a condition (`CAST_INVALID_INPUT`) and the SQL fragment that failed, with its start index. The operator is
-the one whose expression has that fragment at that index.
+the one with that fragment at that index of its expression.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _is_of_a_task(error: PySparkException) -> bool:
 
 
 def _blamed(error: PySparkException, expressions: Sequence[SqlExpression]) -> tuple[str, list[str]]:
-    """Return the failed fragment and the operators whose expression has it at that index; else "" and all of them."""
+    """Return the failed fragment and the operators with it at that index of their expression; else "" and all."""
     for context in error.getQueryContext():
         fragment, start = context.fragment(), context.startIndex()
         texts = (

@@ -204,7 +204,7 @@ class _GivenRows:
 
 @dataclass(frozen=True, slots=True)
 class _CapturingStage:
-    """An output stage without sinks, whose rows are captured."""
+    """An output stage without sinks that captures its rows."""
 
     stage: OutputStage
     capture: Capture

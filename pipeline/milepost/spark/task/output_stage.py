@@ -43,7 +43,7 @@ class OutputPlan:
         edges: the edges over which later levels consume rows.
         sinks: node -> names of the sinks it feeds at this level.
         stagers_before: sink -> number of subtasks of lower levels that stage rows for it too.
-        row_wise: output -> uid of the stateless operator whose rows it holds.
+        row_wise: output -> uid of the stateless operator that produced its rows.
         row_rules: sink -> its rules on single rows, for the sinks that have some.
     """
 

@@ -49,7 +49,7 @@ class SubtaskWork:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot whose upload has started.
+    """A snapshot that is being uploaded.
 
     Attributes:
         asynchronous: decides whether it is acknowledged or discarded.

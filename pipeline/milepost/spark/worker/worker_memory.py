@@ -77,7 +77,7 @@ UNLIMITED = MemoryBudget()
 
 
 def budget_bytes(limit_bytes: int | None) -> int:
-    """Return the budget of tasks whose workers have this limit; None: unlimited.
+    """Return the budget of tasks in workers with this limit; None: unlimited.
 
     A limit of 1,024 MiB leaves 1,024 - 352 = 672 MiB. A limit of 384 MiB leaves 32, so the budget is 384 / 8 = 48 MiB.
     """

@@ -60,7 +60,7 @@ A mapping keeps a deleted file's disk space in use, so `retain` and `notify` unm
 """
 
 _verified: dict[Path, tuple[int, ...]] = {}
-"""Entries whose content this process has verified, with the version of the file that was verified."""
+"""Entries with content that this process has verified, with the version of the file that was verified."""
 
 logger = logging.getLogger(__name__)
 

@@ -106,7 +106,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _map(path: Path) -> pa.Table | None:
-    """Map a file whose content matches its name, or return None."""
+    """Map a file if its content matches its name, or return None."""
     version = version_of(path)
     mapped = _mapped.get(path)
     if mapped is not None and mapped[0] == version:

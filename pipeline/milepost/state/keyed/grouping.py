@@ -98,7 +98,7 @@ def _number_colliding_keys(keys: pa.Table, hashes: Hashes, order: Ints, first: I
 
     Args:
         first: for each row in `order`, the first row with its hash.
-        others: positions in `order` of rows whose key differs from that row's key.
+        others: positions in `order` of rows with a key other than that row's.
     """
     count = len(order)
     crowded = order[np.isin(hashes[order], hashes[order[others]])]

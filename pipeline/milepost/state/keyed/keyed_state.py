@@ -69,7 +69,7 @@ class SubtaskState:
         return (groups >= own.start) & (groups < own.stop)
 
     def lookup(self, keys: pa.Table) -> pa.Table:
-        """Return the live rows whose key is in `keys` (nulls equal nulls), each once, in any order."""
+        """Return the live rows with a key in `keys` (nulls equal nulls), each once, in any order."""
         rows, found = self.group(keys).find()
         return rows.filter(pa.array(found))
 
@@ -108,7 +108,7 @@ class SubtaskState:
         """Insert or replace rows, which are in ascending order of their state hashes, with distinct keys.
 
         Args:
-            added: number of rows whose key had no live row; None if unknown.
+            added: number of rows with keys that had no live row; None if unknown.
         """
         if len(hashes):
             rows = rows.select(self.schema.names).cast(self.schema).combine_chunks()
@@ -120,7 +120,7 @@ class SubtaskState:
             self._changes.append(layer)
 
     def due(self, time_us: int) -> pa.Table:
-        """Return the live rows whose timer or expiry is <= time_us, in any order."""
+        """Return the live rows with a timer or expiry <= time_us, in any order."""
         parts: list[pa.Table] = []
         newer: list[Layer] = []
         for layer in self._newest_first():
@@ -133,7 +133,7 @@ class SubtaskState:
         return self._concat(parts)
 
     def expired(self, key_groups: range, time_us: int) -> pa.Table:
-        """Return the live rows of the given key groups whose expiry is <= time_us, in any order."""
+        """Return the live rows of the given key groups with an expiry <= time_us, in any order."""
         if EXPIRES_COLUMN not in self.schema.names:
             return self.schema.empty_table()
         return self._of_groups(self.due(time_us).filter(pc.field(EXPIRES_COLUMN) <= time_us), key_groups)
@@ -193,7 +193,7 @@ class SubtaskState:
         the operator has replaced the row or set another timer when the timer fired, and that timer may be earlier.
 
         Args:
-            key_groups: of the rows whose timers have fired.
+            key_groups: of the rows with fired timers.
         """
         if not (self._times.has_timers and self._times.has_expiry):
             return
@@ -216,7 +216,7 @@ class SubtaskState:
         """Add rows to a multi-row table.
 
         A row that is stored with weight 2 and added with weight 1 then has weight 3. A negative weight removes
-        copies, and a row whose weight becomes 0 is deleted.
+        copies, and a row that reaches weight 0 is deleted.
 
         Args:
             rows: all columns but the identity. Without `WEIGHT_COLUMN` each row counts once.
@@ -250,7 +250,7 @@ class SubtaskState:
         self.delete(grouped.keys.filter(pa.array(~remains & is_stored)))
 
     def weight_changes(self) -> tuple[pa.Table, Ints]:
-        """Return the rows of a multi-row table whose weight this epoch changed, and their weight when it began."""
+        """Return the rows of a multi-row table with weights that this epoch changed, and their weight when it began."""
         changes = stack(self._changes, self._identity.keys, self.schema)
         return weight_changes(changes, *self.find(self._key_columns(changes.rows), changes.hashes, at_start=True))
 

@@ -65,7 +65,7 @@ class RowIdentity:
 
 
 def weight_changes(changes: Layer, before: pa.Table, existed: Bools) -> tuple[pa.Table, Ints]:
-    """Return the rows whose weight an epoch changed, with their weight now, and the weight that they had before.
+    """Return the rows with weights that an epoch changed: their weight now, and their weight before.
 
         changes          before     returned
         a  weight 2      a  1       a  weight 2, before 1

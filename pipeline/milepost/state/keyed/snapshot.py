@@ -65,7 +65,7 @@ class FrozenState:
 
     Args:
         watermark_us: firing watermark at this checkpoint.
-        added: number of changed rows whose key had no live row; None if unknown.
+        added: number of changed rows with keys that had no live row; None if unknown.
     """
 
     def __init__(self, restored: RestoredState, changes: Layer, watermark_us: int | None, added: int | None) -> None:

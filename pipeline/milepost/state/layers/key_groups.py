@@ -45,7 +45,7 @@ def mix(words: Hashes) -> Hashes:
 
 
 def check_key_type(name: str, data_type: pa.DataType) -> None:
-    """Refuse a key column whose values have no stable hash.
+    """Refuse a key column with values that have no stable hash.
 
     Raises:
         InvalidRequest: the type is not bool, integer, float, decimal, string, binary, date, timestamp.

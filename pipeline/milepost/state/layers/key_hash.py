@@ -216,7 +216,7 @@ def _instants(values: Ints, unit: str) -> tuple[Hashes, ...]:
 
 
 def _add_bytes(sums: _Sums, first: int, array: pa.Array, own: _Coefficients) -> None:
-    """Add texts word by word. Rows whose text has ended are dropped at each step."""
+    """Add texts word by word. Rows with texts that have ended are dropped at each step."""
     every_word, starts, lengths = words_of_bytes(array)
     every = slice(first, first + len(array))
     sums.add(every, lengths.view(np.uint64), own.length)

@@ -121,7 +121,7 @@ def stack(layers: Sequence[Layer], keys: KeySpec, schema: pa.Schema) -> Layer:
 
 
 def joined(layers: Sequence[Layer]) -> Layer:
-    """Concatenate layers whose hash ranges follow each other."""
+    """Concatenate layers with consecutive hash ranges."""
     if len(layers) == 1:
         return layers[0]
     return Layer(

@@ -32,7 +32,7 @@ from milepost.state.layers.key_hash import KeyHash
 def plain_columns(rows: pa.Table) -> pa.Table:
     """Return columns that are equal, by key comparison, in exactly those rows that are equal in all columns.
 
-    A column whose type has no stable hash, such as an interval, is refused later, by `identity_of`.
+    A column of a type without a stable hash, such as an interval, is refused later, by `identity_of`.
     """
     columns = [column for name in rows.column_names for column in _plain(_one_chunk(rows.column(name)))]
     return pa.table(columns, names=[str(at) for at in range(len(columns))])

@@ -121,7 +121,7 @@ def check_body(handle: RunHandle, body: bytes) -> str | None:
 def decode_run(
     body: bytes, handle: RunHandle, wanted: range, schema: pa.Schema, keys: KeySpec, max_parallelism: int
 ) -> Layer:
-    """Decode key groups of a run whose bytes were checked. A run of an older schema is converted.
+    """Decode key groups of a run with checked bytes. A run of an older schema is converted.
 
     Args:
         wanted: key groups to decode.

@@ -1,4 +1,4 @@
-"""Create an object that may exist only once, until it is certain whose it is (I1)."""
+"""Create an object that may exist only once, until it is certain which writer created it (I1)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def create_certainly(
 ) -> str | None:
     """Put an object until it is certain that the key holds it, or another one.
 
-    A put whose reply is lost may still land later. To put the same bytes again under the same key is safe, whichever
+    A put with a lost reply may still land later. To put the same bytes again under the same key is safe, whichever
     of the two lands. To move on to another key while the first put is in flight is not.
 
     Args:

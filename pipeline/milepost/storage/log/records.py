@@ -35,7 +35,7 @@ class TransactionResult:
 
 @dataclass(frozen=True, slots=True)
 class DeferredResult:
-    """Result of a transition whose following head is read on request.
+    """Result of a transition that reads the following head on request.
 
     Attributes:
         outcome: last result of `decide`.

@@ -91,7 +91,7 @@ class SourceLog:
             yield stored
 
     def first_reaching(self, rows: int, after: LogPosition | None, newest: StoredRecord) -> StoredRecord | None:
-        """Return the first record whose log up to it has this many rows; None: the log has fewer.
+        """Return the first record with this many rows in the log up to it; None: the log has fewer.
 
         Without void records totals never fall, so few records are read: the second step of 1, 3, 7, … that reaches the
         rows bounds a binary search. The first record after a position mostly has rows, and is then the only one read.

@@ -59,7 +59,7 @@ class LongWaits:
 
     @contextmanager
     def reading_body(self, name: str) -> Iterator[None]:
-        """Follow the block, which reads the body of an object whose answer has begun."""
+        """Follow the block, which reads the body of an object after the response has begun."""
         self._begin("the rest of", name)
         try:
             yield

@@ -34,7 +34,7 @@ class NewObjectsQueue:
 
     Args:
         credentials: None: those of the standard AWS chain.
-        region: of a queue whose URL names none; None: that of the AWS tools' configuration.
+        region: of a queue without one in its URL; None: that of the AWS tools' configuration.
     Raises: StoreUnavailable: no region is known.
     """
 

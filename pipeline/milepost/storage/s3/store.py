@@ -1,6 +1,6 @@
 """S3 and compatible stores, through boto3.
 
-Two clients: one that retries what is safe to repeat, and one that never repeats itself, for conditional creates:
+Two clients: one that retries requests that are safe to repeat, and one that never retries, for conditional creates:
 a retry after a lost reply would answer 412 for our own success (I1).
 """
 

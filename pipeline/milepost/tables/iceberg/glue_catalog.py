@@ -1,4 +1,4 @@
-"""AWS Glue as a catalog whose files go through the object store. Importing it needs the AWS client."""
+"""AWS Glue as a catalog that reaches its files through the object store. Importing it needs the AWS client."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class ContentsChange:
         joined_earlier = {join.file.key: join.of for join in earlier.joined}
 
         def origins(keys: Iterable[str]) -> tuple[str, ...]:
-            """Return the files, from before the earlier change, whose rows these files hold."""
+            """Return the files, from before the earlier change, that supply the rows of these files."""
             return tuple(
                 origin for key in keys if key not in added_earlier for origin in joined_earlier.get(key, (key,))
             )

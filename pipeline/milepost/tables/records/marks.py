@@ -64,7 +64,7 @@ class Mark:
         return 0 if self.contents is None else self.contents.checkpoint_id
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return the fault of values that fit one by one; None when they belong together."""
         if not 0 <= self.previous < self.number:
             return f"mark {self.number} follows {self.previous}"
         return None if _WRITE_ID.fullmatch(self.write_id) else "its write id is not 32 hexadecimal digits"

@@ -47,7 +47,7 @@ class TableGarbageList:
     files: tuple[Annotated[str, _file_fault], ...]
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return the fault of values that fit one by one; None when they belong together."""
         ordered = self.files == tuple(sorted(set(self.files)))
         return None if ordered and self.manifest_version > 0 else "its files are out of order, or it has no version"
 

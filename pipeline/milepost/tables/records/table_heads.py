@@ -39,7 +39,7 @@ class TableHead:
 
     Attributes:
         version: n, from 1, without gaps. table_id: of the reservation.
-        number, write_id: of the mark, whose record is in the owner's storage.
+        number, write_id: of the mark, which has its record in the owner's storage.
         owner: of the table from this commit on.
     """
 
@@ -52,7 +52,7 @@ class TableHead:
     owner: TableOwner
 
     def check(self) -> str | None:
-        """Return what is wrong with values that fit one by one; None when they belong together."""
+        """Return the fault of values that fit one by one; None when they belong together."""
         return None if min(self.version, self.number) > 0 else f"head {self.version} carries mark {self.number}"
 
 

@@ -203,7 +203,7 @@ def _draw_box(drawing: Element, box: _Box, corner: Point, *, is_running: bool) -
 def _label_places(routes: Sequence[Sequence[Point]]) -> list[Point]:
     """Return where the label of each route is: between its first two columns, and apart from the others there.
 
-    Three routes between the same columns whose middles are at 0, 10 and 100 have their labels at 0, 34 and 100.
+    Three routes between the same columns with middles at 0, 10 and 100 have their labels at 0, 34 and 100.
     """
     places: dict[int, Point] = {}
     floors: dict[float, float] = {}

@@ -76,7 +76,7 @@ def allowed_acts(reading: JobReading, rights: Rights) -> list[PageAct]:
 def offered_acts(reading: JobReading) -> list[PageAct]:
     """Return the acts that a job's state allows, the suggested one first.
 
-    A job whose tasks are in a user's DAG (`MilepostTaskGroup`) has no form. The only act is to trigger that DAG.
+    A job with tasks in a user's DAG (`MilepostTaskGroup`) has no form. The only act is to trigger that DAG.
     """
     name, dag_id, suggested = reading.job.loaded.spec.name, reading.job.dag_id, reading.action
     if not is_own_dag(name, dag_id):

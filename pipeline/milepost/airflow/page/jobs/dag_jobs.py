@@ -47,7 +47,7 @@ class DagSpecs:
 
 @dataclass(frozen=True, slots=True)
 class DagJob:
-    """A job, and the DAG whose id is in the URLs of its pages."""
+    """A job, and the DAG that is named in the URLs of its pages."""
 
     dag_id: str
     loaded: LoadedJob
@@ -62,7 +62,7 @@ def jobs_of_dag(dag_id: str) -> dict[str, LoadedJob]:
 
     Raises:
         NotFound: Airflow has no such DAG, or the DAG documents no spec.
-        InvalidRequest: the DAG stands in for a job whose spec is not valid, or a documented spec is not valid for this
+        InvalidRequest: the DAG stands in for a job with an invalid spec, or a documented spec is not valid for this
             server's version of Milepost.
     """
     dag = SerializedDagModel.get_dag(dag_id)

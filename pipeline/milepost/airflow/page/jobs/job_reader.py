@@ -35,7 +35,7 @@ RECENT_EPOCHS = 30
 """Epochs of each job in the list of jobs."""
 
 _MAX_CONCURRENT_READS = 4
-"""Jobs of one storage whose health is read at a time."""
+"""Number of jobs of one storage to read the health of at a time."""
 
 _MAX_CONCURRENT_QUERIES = 8
 """Other queries of one storage that run at a time."""

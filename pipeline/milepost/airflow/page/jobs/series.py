@@ -9,7 +9,7 @@ from milepost.errors import NotFound
 from milepost.jobmaster import EpochFigures, FiguresSeries
 
 MAX_EPOCHS_READ = 40
-"""Most epochs whose measurements one page load reads from the store. Cached ones do not count."""
+"""Maximum number of epochs whose measurements one page load reads from the store. Cached ones do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class ShownSeries:
 
     @property
     def unreadable(self) -> list[EpochFigures]:
-        """Epochs whose measurements are damaged, newest first."""
+        """Epochs with damaged measurements, newest first."""
         return [epoch for epoch in reversed(self.epochs) if epoch.unreadable is not None]
 
     @property
     def left_out(self) -> int:
-        """Number of epochs whose measurements were not read, because of `MAX_EPOCHS_READ`."""
+        """Number of epochs without measurements because of `MAX_EPOCHS_READ`."""
         return sum(epoch.left_out for epoch in self.epochs)
 
 

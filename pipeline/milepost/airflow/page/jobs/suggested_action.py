@@ -43,7 +43,7 @@ def suggested_action(status: Status) -> SuggestedAction:
 
 
 def action_after_error(error: CheckpointError | None) -> SuggestedAction:
-    """Return the suggested action for a job whose status is unknown, by the error; None: the reading timed out."""
+    """Return the suggested action for a job of unknown status, by the error; None: the reading timed out."""
     if error is None or (isinstance(error, StoreUnavailable) and not error.hint):
         return SuggestedAction("Load this page again. If that times out too, check the store and the sources.")
     command = error.hint if names_command(error.hint) else ""

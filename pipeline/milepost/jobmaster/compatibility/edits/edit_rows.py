@@ -57,7 +57,7 @@ def describe_edit(row: dict[str, str], edits: QueryEdits, spec: JobSpec, graph: 
 
 
 def _origins(uid: str, graph: JobGraph, edits: QueryEdits) -> Iterator[str]:
-    """Yield the operators from whose current rows a node is rebuilt, as text."""
+    """Yield the operators that supply the current rows to rebuild a node from, as text."""
     node = graph.nodes[uid]
     if node.is_stateful and uid not in edits.refilled:
         yield f"the current rows of {uid}"

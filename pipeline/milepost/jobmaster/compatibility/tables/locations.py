@@ -17,7 +17,7 @@ OTHER_TABLE_OR_MIGRATION = f"{OTHER_TABLE}; after that, `milepost migrate-table`
 
 
 def check_locations(context: JobContext, base: CheckpointMetadata | None) -> None:
-    """Refuse a sink whose spec names another table than the checkpoint's: its commits would not continue that table.
+    """Refuse a sink if its spec names another table than the checkpoint: its commits would not continue that table.
 
     The text of the spec can be unchanged: a variable `${env:…}` in the path changed, or the spec's folder moved.
     Raises: InvalidRequest.

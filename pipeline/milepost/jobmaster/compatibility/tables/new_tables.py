@@ -12,7 +12,7 @@ _NO_IDENTITY = ""
 
 
 def check_new_tables(context: JobContext, base: CheckpointMetadata | None) -> None:
-    """Refuse a new table whose location belongs to another sink, or cannot be used as the spec says.
+    """Refuse a new table at a location that belongs to another sink, or cannot be used as the spec says.
 
     Raises: InvalidRequest: no epoch was started.
     """

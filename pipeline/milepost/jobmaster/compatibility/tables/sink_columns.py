@@ -12,7 +12,7 @@ from milepost.language import SINK_FORMATS, to_arrow
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:
-    """Check that each sink's format can hold the columns whose types the spec states. Contacts no store.
+    """Check that each sink's format can hold the columns that have types in the spec. Contacts no store.
 
     Returns: one line per sink that could not be checked because the format's library is not installed.
     Raises: InvalidRequest: a format cannot hold a column.

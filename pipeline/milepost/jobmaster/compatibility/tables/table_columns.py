@@ -25,7 +25,7 @@ def missing_columns(schema: SchemaText, rows: SinkInput) -> Iterator[str]:
 def changed_types(
     schema: SchemaText, rows: SinkInput, graph: JobGraph, derived: DerivedTypes | None = None
 ) -> Iterator[str]:
-    """Yield a line for each column of a table whose type would change, as far as the new type is known.
+    """Yield a line for each column of a table that would change its type, as far as the new type is known.
 
     Args:
         derived: types from the text of SQL, if the query of the rows was edited.
@@ -41,7 +41,7 @@ def changed_types(
 
 
 def check_switched_tables(context: JobContext, head: CheckpointMetadata | None, graph: JobGraph, command: str) -> None:
-    """Refuse a backfill whose rows do not fit the head's tables, which would show them after the switch.
+    """Refuse a backfill with rows that do not fit the head's tables, which would show them after the switch.
 
     A table of Delta, Iceberg or Postgres cannot change the type of a column; the managed Parquet table can.
 

@@ -58,7 +58,7 @@ def require_no_unread_log(context: JobContext, source: str, identity: Identity) 
     after the rows of `clicks`, if the external system deletes what was landed.
 
     Args:
-        source: the source whose log is about to begin. identity: its external system's, with the job's.
+        source: the source that is about to begin its log. identity: its external system's, with the job's.
     """
     read = {*context.log_names().values()}
     for name in stored_logs(context.store):

@@ -185,7 +185,7 @@ def completed_report(
 
 
 def compacted_report(entry: Tombstone, checkpoint_id: int) -> CheckpointReport:
-    """Return the report of a checkpoint whose last log entry is compacted."""
+    """Return the report of a checkpoint with a compacted last log entry."""
     done = entry.completed
     return CheckpointReport(
         checkpoint_id=int(checkpoint_id),

@@ -40,7 +40,7 @@ def version_of_trigger(
     """Return the first version up to `newest` whose next checkpoint id is above this one.
 
     Args:
-        newest: a version of the log whose next id is above it.
+        newest: a version of the log with a next id above it.
         retained: by id, ascending. The search starts right after the preceding one, where the trigger usually is.
     Raises: StateCorrupt, StoreUnavailable.
     """

@@ -16,7 +16,7 @@ _OF_A_SINK = ("stage_ms",)
 _OF_AN_OPERATOR = ("restore_ms", "process_ms", "emit_ms", "sync_ms", "async_ms", "alignment_ms")
 
 SPREAD_FIGURES = ("rows_in", "rows_out", "late_rows", "full_bytes", "uploaded_bytes", "in_flight_bytes", "bytes")
-"""Figures whose spread over subtasks is reported, in addition to all times."""
+"""Figures with a reported spread over subtasks, in addition to all times."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from milepost.operators.base import BAD
 from milepost.protocol.records import ManifestState
 
 EPOCHS = 30
-"""Epochs whose rows an edge shows."""
+"""Number of epochs whose rows an edge shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from milepost.protocol.records import (
 )
 
 USUAL_EPOCHS = 100
-"""Past epochs whose 90th percentile is the usual time."""
+"""Number of past epochs for the usual time, which is their 90th percentile."""
 
 _MAX_OBJECTS = 5_000
 """Objects of a running epoch that are listed. An epoch with more of them has its state counted in part."""

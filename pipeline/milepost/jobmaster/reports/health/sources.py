@@ -195,7 +195,7 @@ def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
 
 
 def failed_landing(job: str, sources: Mapping[str, SourceHealth]) -> str | None:
-    """Format the first source whose last landing failed, with the next step; None: none failed."""
+    """Format the first source with a failed last landing, and the next step; None: none failed."""
     for name, source in sources.items():
         if source.log is not None and source.log.failed is not None:
             failed, command = source.log.failed, f"milepost land {job} --source {name}"

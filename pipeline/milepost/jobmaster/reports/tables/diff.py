@@ -196,7 +196,7 @@ _NO_CHANGES = RowChanges(pa.schema([(CHANGE, pa.string())]))
 
 
 def _typed(rows: pa.Table, *, like: pa.Schema, key: Sequence[str]) -> pa.Table:
-    """Return rows whose key columns have the types of a schema."""
+    """Return rows with key columns in the types of a schema."""
     for name in key:
         at = rows.column_names.index(name)
         rows = rows.set_column(at, name, rows.column(name).cast(like.field(name).type))

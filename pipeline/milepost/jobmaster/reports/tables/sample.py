@@ -32,7 +32,7 @@ class TableSample:
         version: of the table for its readers, such as the version of Delta; None: its format has none.
         file: key of the file; None: the table has no rows.
         rows: values as text, None for null. cut: number of values that were cut.
-        left_out: columns whose values are too large for a sample, or beyond the first ones.
+        left_out: columns with values that are too large for a sample, or beyond the first ones.
     """
 
     checkpoint_id: int

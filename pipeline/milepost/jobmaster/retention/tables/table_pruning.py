@@ -58,7 +58,7 @@ class PrunePlan:
         sink: the table's name in reports.
         unknown: why nothing may be deleted now, or None.
         fresh: the list to write; None if there are no new unneeded files.
-        due: lists whose grace period is over, each with those of its files that are still unneeded.
+        due: lists past their grace period, each with those of its files that are still unneeded.
         waiting: number of files in other lists.
         unreadable: lists that cannot be read, with the fault. Their files are examined and listed again.
     """
@@ -146,7 +146,7 @@ def _tables(context: JobContext, failed_sinks: set[str]) -> list[OpenedTable]:
 def _plan(
     state: ManifestState, table: ListedTable, needs: TableNeeds, session_id: SessionId, timeout_ms: int
 ) -> PrunePlan:
-    """Return what is pruned of a table now. Logs why nothing is pruned, and which lists cannot be read."""
+    """Return the pruning plan of a table. Logs why nothing is pruned, and which lists cannot be read."""
     garbage = table.sink.garbage()
     plan = plan_pruning(
         state,
@@ -215,7 +215,7 @@ def plan_pruning(
 
 
 def execute(sink: HousekeptSink | DroppedFiles, plan: PrunePlan) -> int:
-    """Write the new list, then delete what is due. Returns the number of deleted files.
+    """Write the new list, then delete due files. Returns the number of deleted files.
 
     A failure is logged. The remaining files stay listed for the next scan.
     """

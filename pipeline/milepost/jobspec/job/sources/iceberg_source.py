@@ -19,7 +19,7 @@ class IcebergSourceSpec(TableSourceSpec):
         format: always iceberg.
         catalog: the catalog of the table.
         table: name of the table in its catalog, `namespace.name`. The connection of `store` reaches its files.
-        branch: the branch whose snapshots are read.
+        branch: the branch to read.
         start: where the log begins. It cannot be changed later. earliest: with all rows of the table as it is at the
             first landing, then every snapshot. latest: with the first snapshot after the first landing. A number: with
             the snapshot of that id. A time: with the first snapshot at or after it.

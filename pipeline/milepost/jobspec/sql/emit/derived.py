@@ -21,7 +21,7 @@ _SAME_ROWS = ("latest", "top", "deduplicate", "materialize", "over")
 
 @dataclass
 class Derived:
-    """What is derived of each node, on demand.
+    """Properties that are derived of each node, on demand.
 
     Attributes:
         rows: name of a node -> its rows. operators: compiled operators.

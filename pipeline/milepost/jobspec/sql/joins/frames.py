@@ -39,7 +39,7 @@ _PADDED = ("left", "asof left", "explode", "scalar")
 
 @dataclass
 class FrameCompiler:
-    """Compiles the FROM clause of one SELECT, whose steps begin with `prefix`.
+    """Compiles the FROM clause of one SELECT to steps with names that begin with `prefix`.
 
     Attributes:
         outside: the columns of a relation that are read elsewhere than in the equalities of its own join.

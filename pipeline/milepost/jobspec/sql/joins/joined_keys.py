@@ -18,7 +18,7 @@ def unique_columns(
     pairs: Sequence[tuple[str, str]],
     how: str,
 ) -> tuple[str, ...] | None:
-    """Return the unique columns of joined rows: those of a side whose partner is unique, otherwise of both.
+    """Return the unique columns of joined rows: those of a side with a unique partner, otherwise of both.
 
     Args:
         index: the relation that is joined. inputs: nodes of both sides. pairs: columns that are equal in matching rows.

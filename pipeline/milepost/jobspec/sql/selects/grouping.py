@@ -96,7 +96,7 @@ def _is_session(call: Tokens) -> bool:
 
 @dataclass
 class GroupCompiler:
-    """Compiles one grouped SELECT, whose steps begin with `prefix`.
+    """Compiles one grouped SELECT to steps with names that begin with `prefix`.
 
     Attributes:
         lateness: the option milepost.allowed_lateness, or None.

@@ -177,7 +177,7 @@ def _is_null_if_empty(node: Any) -> bool:
 
 @dataclass
 class _Groups:
-    """A SELECT with GROUP BY, whose HAVING or output reads queries: its groups become a relation to join with them.
+    """A SELECT with GROUP BY, and queries in HAVING or its output: its groups become a relation to join with them.
 
     Attributes:
         inner: columns of the groups. texts: tokens of an expression -> its column of the groups.

@@ -86,7 +86,7 @@ class CompleteRequest:
     Attributes:
         token: the token in `_metadata`, which must be the pending one's.
         metadata: handle of `_metadata`, below that token's prefix.
-        acknowledged: every subtask whose acknowledgement is in `_metadata`, as returned by `acknowledgements.verify`.
+        acknowledged: every subtask with an acknowledgement in `_metadata`, as returned by `acknowledgements.verify`.
         gate_passed: the verdict in `_metadata`.
         sinks: all sinks of the checkpoint; each must confirm.
         summary: JSON-compatible: what `list` shows without reading `_metadata`.

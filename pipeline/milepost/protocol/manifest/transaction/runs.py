@@ -12,7 +12,7 @@ from milepost.protocol.records.manifest_state import ManifestState
 
 SCHEDULED = "scheduled"
 DATED_RUN_TYPES = frozenset({SCHEDULED, "backfill"})
-"""Run types whose logical date identifies a part of the schedule. A manual run stands for the current time."""
+"""Run types with a logical date that identifies a part of the schedule. A manual run stands for the current time."""
 
 
 @dataclass(frozen=True, slots=True)

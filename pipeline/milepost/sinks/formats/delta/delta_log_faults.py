@@ -27,7 +27,7 @@ class LogFault:
 
 
 def log_fault(sink: str, store: ObjectStore) -> LogFault | None:
-    """Return what is missing from a log, by the names of its objects; None: nothing.
+    """Return the names of the objects that are missing from a log; None: none are.
 
     A table is the newest checkpoint, or version 0, and every commit after it::
 

@@ -42,7 +42,7 @@ _INVALID_IN_NAMES = re.compile(r"[ ,;{}()\n\t=]")
 
 
 def check_columns(sink: str, schema: pa.Schema) -> None:
-    """Refuse columns whose types or names a Delta table cannot hold.
+    """Refuse columns with types or names that a Delta table cannot hold.
 
     Raises: InvalidRequest, naming the column.
     """

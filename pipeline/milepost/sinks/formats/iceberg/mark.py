@@ -104,7 +104,7 @@ def tag_of(checkpoint_id: int) -> str:
 
 
 def outdated_tags(tags: Iterable[str], retained: frozenset[int]) -> list[str]:
-    """Return the checkpoint tags whose checkpoints are no longer retained."""
+    """Return the checkpoint tags of checkpoints that are no longer retained."""
     matches = ((tag, _CHECKPOINT_TAG.fullmatch(tag)) for tag in tags)
     return sorted(tag for tag, match in matches if match is not None and int(match[1]) not in retained)
 

@@ -25,7 +25,7 @@ def partition_spec(columns: Schema, partition_by: tuple[str, ...]) -> PartitionS
 
 
 def partition_columns(spec: PartitionSpec, columns: Schema) -> tuple[str | None, ...]:
-    """Return the column of each partition field; None for a field whose transform is not the identity."""
+    """Return the column of each partition field; None for a field with a transform other than the identity."""
     return tuple(
         columns.find_column_name(field.source_id) if isinstance(field.transform, IdentityTransform) else None
         for field in spec.fields

@@ -233,7 +233,7 @@ class OpenPostgresTable:
             )
 
     def _resolve_outcome(self, move: TableMove, unknown: CommitOutcomeUnknown) -> None:
-        """Return if a commit whose answer was lost has landed.
+        """Return if a commit with a lost response has landed.
 
         The head is read with a lock, because the server may still be processing the transaction.
 

@@ -84,7 +84,7 @@ def longest_row_bytes(rows: pa.Table, types: Mapping[str, str]) -> int:
 
 
 def table_row_bytes(types: Mapping[str, str], text_bytes: int) -> int:
-    """Return the size of a row without nulls whose texts take `text_bytes` each. Args: as `longest_row_bytes`."""
+    """Return the size of a row without nulls and with texts of `text_bytes` each. Args: as `longest_row_bytes`."""
     size = _row_header(types)
     for column_type in types.values():
         width = _WIDTHS.get(column_type)

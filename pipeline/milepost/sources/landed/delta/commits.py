@@ -43,7 +43,7 @@ _NAMES_FEATURES = 3
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """What is read of a Delta table, and the errors if it cannot be.
+    """Data that is read of a Delta table, and the errors if it cannot be.
 
     Attributes:
         store: rooted at the table. types: the declared columns.

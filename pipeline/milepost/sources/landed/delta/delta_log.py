@@ -116,7 +116,7 @@ class DeltaLog:
         return read_commit(self._store, version) if version >= 0 else None
 
     def oldest(self) -> int | None:
-        """Return the oldest version whose commit the log has; None: it has none."""
+        """Return the oldest version with a commit in the log; None: it has none."""
         return next((version for version, _ in self._listed()), None)
 
     def first_since(self, time_ms: int, state: TableState, *, may_be_cleaned: bool = False) -> int:

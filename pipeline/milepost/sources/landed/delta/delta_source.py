@@ -102,7 +102,7 @@ class DeltaSource:
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position after the newest file that is lost, or commit whose files are not known.
+        """Return a position after the newest file that is lost, or commit with unknown files.
 
         Raises InvalidRequest: a commit that is not lost deleted or updated rows.
         """

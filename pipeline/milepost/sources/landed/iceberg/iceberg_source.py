@@ -57,7 +57,7 @@ def open_iceberg_source(
     """Open a table for one landing. Connects at the first call.
 
     Args:
-        catalog, table: as in the spec, resolved. branch: whose snapshots are read.
+        catalog, table: as in the spec, resolved. branch: the branch to read.
         open_at: opens the store of a folder, by its URL. access: with the credentials and the region of such a store.
     """
     kind, names = CatalogKind(catalog.type), tuple(table.split("."))
@@ -133,7 +133,7 @@ class IcebergSource:
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return a position after the newest file that is lost, or snapshot whose files are not known."""
+        """Return a position after the newest file that is lost, or snapshot with unknown files."""
         place, snapshots = Place.decode(position), self._snapshots()
         snapshots.check()
         chain, expired = snapshots.chain(), 0

@@ -29,7 +29,7 @@ class Failures:
     """Makes the errors of one source.
 
     Attributes:
-        source: its name. servers: its bootstrap servers. client: all options, whose secrets are taken out of messages.
+        source: its name. servers: its bootstrap servers. client: all options; their secrets are masked in messages.
     """
 
     source: str

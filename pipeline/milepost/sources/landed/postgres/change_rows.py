@@ -100,7 +100,7 @@ def read_changes(
 
     Args:
         messages: of pgoutput, from a transaction's begin. oid: of the table; changes of others are left out.
-        after: transactions whose commit record begins before this LSN were landed, and are left out.
+        after: transactions with a commit record before this LSN were landed, and are left out.
     Raises:
         UnlandableChange: the first transaction that has rows cannot be landed. BadMessage: no protocol message.
     """
@@ -206,7 +206,7 @@ class _Reader:
         return is_large or rows >= self._limits.max_rows or size >= self._limits.max_bytes
 
     def _end(self, *, is_drained: bool = False) -> Iterator[pa.RecordBatch | End]:
-        """Yield what is committed, and the end of the record."""
+        """Yield the committed rows, and the end of the record."""
         for item in self._flush():
             yield item
             if isinstance(item, End):
@@ -214,7 +214,7 @@ class _Reader:
         yield End(self._reached, is_drained, self._messages)
 
     def _flush(self) -> Iterator[pa.RecordBatch | End]:
-        """Yield what is committed, as a batch. If one of the transactions does not fit, yield those before and an End.
+        """Yield the committed rows, as a batch. If one of the transactions does not fit, yield those before and an End.
 
         Raises: UnlandableChange: there are none before.
         """

@@ -124,7 +124,7 @@ class _SlotPosition:
     """A position, decoded.
 
     Attributes:
-        lsn: transactions whose commit record begins before it are landed. copy: None: the table is copied.
+        lsn: transactions with a commit record before it are landed. copy: None: the table is copied.
     """
 
     lsn: int

@@ -35,7 +35,7 @@ def check_declared(
 
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
-    """Return a type whose nested fields are nullable, as those of declared types are."""
+    """Return a type with nullable nested fields, as those of declared types are."""
     if pa.types.is_list(data_type):
         return pa.list_(plain_type(data_type.value_type))
     if pa.types.is_struct(data_type):

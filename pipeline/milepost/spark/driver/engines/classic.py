@@ -1,4 +1,4 @@
-"""Run epochs in a Spark session whose driver is this process."""
+"""Run epochs in a Spark session with this process as its driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ClassicEngine:
-    """A session whose driver is this process, on a local master or a cluster."""
+    """A session with this process as its driver, on a local master or a cluster."""
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session

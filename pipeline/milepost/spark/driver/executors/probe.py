@@ -34,7 +34,7 @@ LIBRARIES = ("numpy", "pandas", "psutil", "pyarrow", "pydantic")
 FOR_S3 = ("boto3", "tenacity")
 
 PROBED = "spark.milepost.probed"
-"""Setting of a session whose probe succeeded: a digest of the requirements, a space, the lowest limit in bytes.
+"""Setting of a session after a successful probe: a digest of the requirements, a space, the lowest limit in bytes.
 
 `3f1c9a72d04be815 1073741824` is a limit of 1 GiB. Without a limit the value ends after the space.
 """

@@ -70,7 +70,7 @@ def check_answer(name: str, answer: dict[str, object]) -> None:
 
 
 def too_little_memory(name: str, limit_bytes: int) -> EnvironmentUnusable:
-    """Return the error for Python workers whose memory limit is too low for their imports."""
+    """Return the error for Python workers with a memory limit that is too low for their imports."""
     return EnvironmentUnusable(
         f"the Python workers of {name} cannot begin: expected at least {RESERVED_BYTES >> 20} MiB of memory for each, "
         f"which interpreter and libraries take, got {limit_bytes >> 20} MiB. Nothing was run.",
