@@ -89,7 +89,7 @@ def _amid_the_job(driver: Driver) -> None:
 
 
 @pytest.mark.deep
-def test_a_jvm_that_dies_alone_is_told_as_lost_or_followed_by_another(
+def test_a_jvm_that_dies_alone_is_reported_as_lost_or_replaced(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     in_a_process(capfd, _at_a_few_moments, tmp_path, 4)

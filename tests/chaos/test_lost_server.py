@@ -91,7 +91,7 @@ def call(name: str) -> Asked:
     return lambda asked: asked == name
 
 
-def test_a_server_that_is_killed_is_told_as_gone_and_followed_by_its_successor(
+def test_a_killed_server_is_reported_as_lost_and_replaced_by_its_successor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that is not back yet when the epoch is run again: its address was right."""

@@ -173,7 +173,7 @@ def test_spark_that_does_not_start_is_not_tolerated(airflow: AirflowInstance) ->
 
 @pytest.mark.deep
 @pytest.mark.scenario(begins=leased)
-def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
+def test_a_run_during_another_session_is_skipped_until_it_takes_over(
     airflow: AirflowInstance, scenario: Leased
 ) -> None:
     """Rule 4: the pending checkpoint is a lease. The next run skips, or takes over when a person says so."""

@@ -68,7 +68,7 @@ def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
 
 
 @pytest.mark.deep
-def test_a_plan_that_was_edited_is_not_what_was_approved(airflow: AirflowInstance, job: E2eJob) -> None:
+def test_an_edited_plan_is_not_the_approved_one(airflow: AirflowInstance, job: E2eJob) -> None:
     history = job.master.reports.history()
     edited = FormRun(airflow, "back__operate", what="rollback", rollback_to="1")
     edited.asked()
@@ -79,7 +79,9 @@ def test_a_plan_that_was_edited_is_not_what_was_approved(airflow: AirflowInstanc
     assert job.master.reports.history() == history
 
 
-def test_a_rollback_waits_for_its_approval_and_does_what_was_approved(airflow: AirflowInstance, scenario: Back) -> None:
+def test_a_rollback_waits_for_its_approval_and_carries_out_the_approved_plan(
+    airflow: AirflowInstance, scenario: Back
+) -> None:
     """Rejected: nothing is changed. The head has moved: plan again. Approved: every table is back, and epochs go on."""
     job, rejected, outdated = scenario
     history = job.master.reports.history()

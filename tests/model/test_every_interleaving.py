@@ -190,7 +190,7 @@ MENDED = {
 @pytest.mark.parametrize(
     "name", [pytest.param(one, marks=LONG if MENDED[one] is TWO_AND_A_PERSON else ()) for one in MENDED]
 )
-def test_a_table_that_somebody_moved_is_realigned(name: str, record_property: Callable[[str, object], None]) -> None:
+def test_a_moved_table_is_realigned(name: str, record_property: Callable[[str, object], None]) -> None:
     """I14: no matter who works on the job meanwhile, at each end it shows the head, and nothing is owed."""
     seen = SwitchExplorer(MENDED[name], mends=True).explore()
     record_property("explored", f"{seen.states:,} states, {seen.transitions:,} transitions, {seen.ends:,} ends: {name}")

@@ -20,7 +20,7 @@ SLACK = 1.03
 
 
 @pytest.mark.deep
-def test_an_epoch_after_months_asks_for_what_a_young_one_did_and_the_log_has_no_more_per_transition(
+def test_an_epoch_after_months_sends_the_same_requests_and_the_log_has_no_more_per_transition(
     tmp_path: Path,
 ) -> None:
     """Nothing of an epoch depends on how many there were; a process that knows nothing reads one entry of the log."""

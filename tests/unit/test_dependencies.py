@@ -83,7 +83,7 @@ def version_of(pin: Requirement) -> Version:
     return Version(exactly.version)
 
 
-def test_every_pin_of_the_clone_lies_within_the_ranges() -> None:
+def test_every_pin_of_the_clone_is_within_the_ranges() -> None:
     ranges = [(name_of(wanted), wanted.specifier) for wanted in RANGES]
     outside = [
         f"{pin}, not {specifier}"

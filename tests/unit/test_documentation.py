@@ -56,7 +56,7 @@ def test_a_page_written_by_hand_can_be_read_in_one_go() -> None:
 
 
 @pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_a_page_beside_the_site_links_to_what_is_there(place: str) -> None:
+def test_a_page_outside_the_site_links_to_existing_targets(place: str) -> None:
     links = re.findall(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)", (REPOSITORY / place).read_text(encoding="utf-8"))
     assert [link for link in links if not (REPOSITORY / link).exists()] == []
 

@@ -29,7 +29,7 @@ def test_every_rule_that_code_cites_is_one_of_the_design() -> None:
         assert set(re.findall(r"DESIGN (\d(?:\.\d)?)", text)) <= sections, file
 
 
-def test_a_contributor_is_told_how_many_processes_share_the_tests() -> None:
+def test_a_contributor_sees_how_many_processes_share_the_tests() -> None:
     workers = re.search(r"^WORKERS \?= (\d+)$", (REPOSITORY / "Makefile").read_text(), re.M)
     said = re.search(r"processes share the tests \((\d+)\)", (REPOSITORY / "CONTRIBUTING.md").read_text())
     assert workers and said and workers[1] == said[1]

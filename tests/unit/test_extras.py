@@ -127,7 +127,7 @@ def test_a_table_whose_library_is_missing_is_refused_before_an_epoch_is_triggere
 
 
 @pytest.mark.deep
-def test_init_writes_a_job_that_runs_with_what_is_installed(
+def test_init_writes_a_job_that_runs_with_the_installed_extras(
     without_extras: list[Path], without_quality: list[Path], tmp_path: Path
 ) -> None:
     """A missing library is reported first, with the line that installs it: not by the refusal of its first run."""

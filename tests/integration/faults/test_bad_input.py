@@ -189,7 +189,7 @@ def recovering(healthy: FlightsJob, tmp_path: Path) -> RecoveringJob:
 UNPLANNED = [fault for fault in FAULTS if fault.reason is None]
 
 
-def test_bad_input_that_is_seen_before_anything_is_planned_is_said_and_loses_nothing(recovering: RecoveringJob) -> None:
+def test_bad_input_found_before_planning_is_reported_and_loses_nothing(recovering: RecoveringJob) -> None:
     """One fault after another befalls a job, which then runs as if there had been none."""
     for fault in UNPLANNED:
         print(fault.name)
@@ -206,7 +206,7 @@ def marked(fault: Fault) -> object:
 
 
 @pytest.mark.parametrize("fault", [marked(one) for one in FAULTS if one not in UNPLANNED])
-def test_bad_input_is_said_and_loses_nothing(fault: Fault, recovering: RecoveringJob) -> None:
+def test_bad_input_is_reported_and_loses_nothing(fault: Fault, recovering: RecoveringJob) -> None:
     """Issue, "What bad input gets"."""
     _befalls(recovering, fault)
     recovering.recover(failed=True)
@@ -240,7 +240,7 @@ def test_a_tolerated_failure_needs_no_resume(recovering: RecoveringJob) -> None:
     recovering.recover(failed=False)
 
 
-def test_a_stack_trace_is_shown_only_when_asked_for(recovering: RecoveringJob) -> None:
+def test_a_stack_trace_is_shown_only_on_request(recovering: RecoveringJob) -> None:
     job = recovering.job
     rewrite_consumed(job)
     assert "Traceback" not in milepost("run", job.spec_path).stderr

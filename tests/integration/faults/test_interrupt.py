@@ -83,7 +83,7 @@ def test_ctrl_c_while_spark_starts_is_one_error(tmp_path: Path) -> None:
     assert_interrupted(terminal)
 
 
-def test_ctrl_c_twice_amid_the_job_is_one_error_and_the_next_run_takes_up_its_input(
+def test_ctrl_c_twice_during_the_job_is_one_error_and_the_next_run_reads_its_input(
     tmp_path: Path, in_process: Plane
 ) -> None:
     terminal = Terminal(tmp_path)

@@ -92,7 +92,7 @@ def counted(spec: Path) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, pytest.param(signal.SIGSEGV, marks=pytest.mark.deep)])
-def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
+def test_a_worker_that_dies_while_it_reads_is_reported_with_its_objects(
     spec: Path, monkeypatch: pytest.MonkeyPatch, ended_by: signal.Signals
 ) -> None:
     with monkeypatch.context() as patch:
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_while_it_reads_is_told_with_the_objects_it_had(
     assert counted(spec) == {1: 4, 2: 4}
 
 
-def test_a_worker_that_dies_over_a_part_of_an_object_is_told_with_the_part(
+def test_a_worker_that_dies_on_a_part_of_an_object_is_reported_with_the_part(
     spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec.write_text(SPEC.replace("on_missing: skip, ", ""))

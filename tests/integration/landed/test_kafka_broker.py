@@ -175,7 +175,7 @@ def test_what_expires_after_it_was_read_is_landed(kafka: KafkaServer) -> None:
     list(reading)
 
 
-def test_a_topic_that_was_created_again_is_refused_until_a_gap_passes_what_was_lost(kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_refused_until_a_gap_passes_the_lost_messages(kafka: KafkaServer) -> None:
     topic, log = kafka.new_topic(2), KafkaLog()
     kafka.produce(topic, {0: [b"a"] * 3, 1: [b"a"] * 3})
     log.land(opened(kafka, topic))

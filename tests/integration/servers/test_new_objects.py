@@ -27,7 +27,7 @@ def credentials(ministack: Ministack) -> Credentials:
     return Credentials(ministack.access_key, ministack.secret_key)
 
 
-def test_all_messages_that_wait_are_one_reason_and_are_gone_once_they_are_deleted(
+def test_all_waiting_messages_are_one_reason_and_none_remains_after_their_deletion(
     ministack: Ministack, credentials: Credentials
 ) -> None:
     url = ministack.queues.create_queue(QueueName="many", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]

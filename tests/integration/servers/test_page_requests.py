@@ -87,7 +87,7 @@ def test_a_page_of_a_thousand_retained_checkpoints_makes_so_many_requests_at_mos
         assert asked.requests <= bound.requests and asked.in_line <= bound.in_line, asked
 
 
-def test_figures_that_were_left_out_are_said_to_be_and_are_read_by_and_by(client: PageClient) -> None:
+def test_omitted_figures_are_reported_and_read_gradually(client: PageClient) -> None:
     """No page reads more than a person can wait for; what one has read, the next one has, but for the head's."""
     OBJECT_CACHE.clear()
     assert SHOWN_EPOCHS <= MAX_EPOCHS_READ, "what a person sees first lacks nothing"

@@ -101,7 +101,7 @@ def test_parts_of_an_object_are_ranges_of_one_version(landing: ObjectStore, monk
             list(reader.read_part(landing, part))
 
 
-def test_a_missing_bucket_is_said_to_be_missing(landing: ObjectStore) -> None:
+def test_a_missing_bucket_is_reported_as_missing(landing: ObjectStore) -> None:
     nowhere = open_store(StoreConfig("s3://no-such-bucket-here", landing.config.endpoint_url))
     with pytest.raises(EnvironmentUnusable, match="no-such-bucket-here"):
         list_objects(nowhere, PATTERN)

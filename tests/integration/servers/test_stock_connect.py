@@ -48,7 +48,7 @@ def flights(folder: Path, server: StockConnectServer, conf: str = "{}", days: in
 
 
 @pytest.mark.deep
-def test_code_comes_with_the_session_and_executors_are_asked_once(
+def test_code_comes_with_the_session_and_executors_are_probed_once(
     server: StockConnectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A warm epoch, by the same process or by a new one, finds the session as it was left."""
@@ -69,7 +69,7 @@ def test_references_to_settings_in_sql_are_text(server: StockConnectServer, tmp_
 
 
 @pytest.mark.deep
-def test_doctor_asks_executors_too(server: StockConnectServer, tmp_path: Path) -> None:
+def test_doctor_probes_executors_too(server: StockConnectServer, tmp_path: Path) -> None:
     job = flights(tmp_path / "job", server)
     assert f"ok    spark server: Spark 4.3.0 at {server.remote}, local[2]" in milepost("doctor", job.spec_path).stdout
     python = tmp_path / "python" / "bin" / "python"

@@ -144,7 +144,7 @@ def test_sinks_are_assets_and_show_no_value_of_the_environment(tmp_path: Path, m
     assert outlets == [AssetAlias("milepost.flights")]
 
 
-def test_a_dag_file_takes_the_jobs_of_a_folder_beside_it(tmp_path: Path) -> None:
+def test_a_dag_file_loads_the_jobs_of_a_sibling_folder(tmp_path: Path) -> None:
     """Wherever Airflow was started; a folder that is not there is an error of the DAG file, not silence."""
     (tmp_path / "jobs").mkdir()
     write(tmp_path / "jobs", "flights")

@@ -57,7 +57,7 @@ def test_an_epoch_processes_what_its_run_landed(job: LandedJob) -> None:
     job.assert_tables(3)
 
 
-def test_a_source_that_fails_is_tried_again_and_its_epoch_processes_what_was_landed_before(job: LandedJob) -> None:
+def test_a_failed_source_is_retried_and_its_epoch_processes_earlier_landed_rows(job: LandedJob) -> None:
     job.produce(1)
     job.land()
     (job.folder / "feed.json").rename(job.folder / "elsewhere.json")
@@ -76,7 +76,7 @@ def test_a_landing_that_needs_a_correction_is_not_tried_again(job: LandedJob) ->
         InProcessRun(dag_of(job)).execute("land_input")
 
 
-def test_a_run_beside_a_running_epoch_lands_nothing(job: LandedJob) -> None:
+def test_a_run_during_a_running_epoch_lands_nothing(job: LandedJob) -> None:
     job.produce(1)
     job.land()
     job.master.triggers.trigger(Session.cli())

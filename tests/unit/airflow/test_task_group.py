@@ -203,7 +203,7 @@ def test_a_group_with_nothing_to_do_skips_its_own_tasks_and_not_what_follows(job
     wording.matches("task_log", covered.skip_reasons["small.subsume"])
 
 
-def test_a_run_beside_another_session_is_skipped_until_it_takes_over(
+def test_a_run_during_another_session_is_skipped_until_it_takes_over(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pending checkpoint is a lease. The next run skips, or takes over when a person says so."""

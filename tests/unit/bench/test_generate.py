@@ -59,7 +59,7 @@ def test_uniform_keys_are_drawn_evenly_and_skewed_ones_by_rank() -> None:
     assert counts[Skew.ZIPF][[0, 1, 9]] == pytest.approx(expected, rel=0.1)
 
 
-def test_clustered_keys_are_a_fiftieth_of_all_that_lie_together_and_others_in_each_epoch() -> None:
+def test_clustered_keys_are_a_contiguous_fiftieth_that_differs_per_epoch() -> None:
     first, second = (
         np.unique(bids(Shape(keys=1_000, rows=2_000, skew=Skew.CLUSTERED), epoch)["auction"].to_numpy())
         for epoch in (1, 2)

@@ -165,7 +165,7 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
     assert "0 Spark jobs, 6 store requests (4 get, 2 list)" in text
 
 
-def test_an_epoch_that_writes_the_base_anew_is_told_by_its_state() -> None:
+def test_an_epoch_that_rewrites_the_base_is_recognized_by_its_state() -> None:
     """Twice as much state as the others write, in 1.6 times their time."""
     systems = {"milepost": ours([1.0, 1.0, 1.6])}
     systems["milepost"]["epochs"][3]["figures"] = systems["milepost"]["epochs"][3]["figures"] | {"state_bytes": 1_200}
@@ -182,7 +182,7 @@ def test_of_so_many_keys_the_report_says_how_long_and_in_how_many_slices() -> No
     assert "The state has 6 runs; all processes held 1000 MB at most, the largest Python task 200 MB." in text
 
 
-def test_a_run_beside_other_work_is_marked_as_a_smoke_run() -> None:
+def test_a_run_on_a_busy_machine_is_marked_as_a_smoke_run() -> None:
     systems = {"milepost": ours([1.0])}
     calm = render(document(workload__keyed_1m=record("keyed-1m", systems)))
     loaded = render(document(workload__keyed_1m=record("keyed-1m", systems, busy=1.4)))

@@ -85,7 +85,7 @@ def test_help_lists_what_works_and_nothing_else() -> None:
         "read x s --format xlsx",
     ],
 )
-def test_a_usage_error_exits_2_and_says_what_is_wrong(workdir: Path, command: str) -> None:
+def test_a_usage_error_exits_2_and_names_the_mistake(workdir: Path, command: str) -> None:
     words = command.split()
     result = milepost(*words)
     assert result.exit_code == 2
@@ -292,7 +292,7 @@ def test_doctor_builds_the_expectations_of_a_job(workdir: Path) -> None:
     assert (bad[0], bad[2]) == (False, 8) and "`windows`" in bad[1]
 
 
-def test_help_of_verify_says_what_is_checked() -> None:
+def test_help_of_verify_states_the_checks() -> None:
     (line,) = re.findall(r"^ +\[ID\] .*", milepost("verify", "--help").stdout, re.MULTILINE)
     wording.matches("verify", re.split(r" {2,}", line.strip())[1])
 
@@ -315,7 +315,7 @@ def test_each_error_has_its_exit_code(error: BaseException, code: int, capsys: p
     assert "Traceback" not in printed.err
 
 
-def test_an_error_has_at_most_24_lines_and_a_trace_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_has_at_most_24_lines_and_a_trace_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     error = CheckpointError("\n".join(f"line {i}" for i in range(100)), hint="do this")
     report(error, Output())
     lines = capsys.readouterr().err.splitlines()

@@ -114,7 +114,7 @@ def test_equal_attempts_send_equal_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])
-def test_a_staged_file_that_is_not_what_was_written_is_not_judged(tmp_path: Path, damage: str) -> None:
+def test_a_staged_file_with_changed_content_is_not_judged(tmp_path: Path, damage: str) -> None:
     staged = Staged(tmp_path)
     file = tmp_path / staged.committable.files[1].key
     if damage == "gone":

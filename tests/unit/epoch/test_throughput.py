@@ -20,7 +20,7 @@ def test_the_hottest_subtask_of_each_level_counts_and_levels_add_up() -> None:
     assert measure(work, 100, ThroughputEstimate()) == ThroughputEstimate(6.5, 200.0)
 
 
-def test_an_epoch_that_read_nothing_keeps_what_is_known_of_new_input() -> None:
+def test_an_epoch_that_read_nothing_keeps_the_record_of_new_input() -> None:
     """It has shown how fast the rows in flight go, not what a source byte leads to."""
     assert measure([Work(1, 0, 100, 50, 200)], 0, ThroughputEstimate(3.0, 999.0)) == ThroughputEstimate(3.0, 100.0)
     assert measure([], 0, ThroughputEstimate()) == ThroughputEstimate(None, 0.0)

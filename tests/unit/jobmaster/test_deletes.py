@@ -48,7 +48,7 @@ def test_engines_see_the_rows_that_are_left_forward_and_back(job: DeletingJob, r
 
 
 @pytest.mark.deep
-def test_a_backfill_shows_its_deletes_with_the_switch_and_so_does_the_way_back(
+def test_a_backfill_and_its_undo_show_their_deletes_with_the_switch(
     job: DeletingJob, reading_engines: ReadingEngines
 ) -> None:
     """A fork stages changes, deletes among them; its last epoch writes the buckets."""

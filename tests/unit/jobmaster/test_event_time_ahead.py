@@ -111,7 +111,7 @@ def test_how_many_subtasks_read_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranges_per_epoch", [1, 2])
-def test_a_replay_reckons_from_the_trigger_that_first_read_each_object(
+def test_a_replay_measures_from_the_trigger_that_first_read_each_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranges_per_epoch: int
 ) -> None:
     """Three days between two triggers, a month until the replay: by any other time other rows would count."""

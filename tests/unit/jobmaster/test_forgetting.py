@@ -100,7 +100,7 @@ def test_old_and_gone_objects_are_forgotten_and_people_are_told_from_when_on_all
     wording.matches("diff", [one["note"] for one in told["differences"] if one["name"] == "rows"])
 
 
-def test_an_object_as_old_as_what_was_forgotten_stops_the_job_until_somebody_says_what_it_is(dated: DatedJob) -> None:
+def test_an_object_older_than_the_horizon_stops_the_job_until_a_person_classifies_it(dated: DatedJob) -> None:
     late = dated.job.small.land("late.csv", "k,v,at\n1,1,2026-03-01T00:00:00Z\n")
     os.utime(late, (dated.now_s, dated.now_s))
     with wording.raises(SourceChanged, replace=wording.TIMES):
@@ -139,7 +139,7 @@ def test_a_backfill_compares_what_both_can_remember(dated: DatedJob) -> None:
     dated.assert_table(MAX_RUNS + 4, fixed=True)
 
 
-def test_a_backfill_from_a_point_after_them_needs_no_object_that_is_gone(dated: DatedJob) -> None:
+def test_a_backfill_from_a_later_point_does_not_need_deleted_objects(dated: DatedJob) -> None:
     for day in range(MAX_RUNS + 2, 2 * MAX_RUNS + 3):
         dated.next_day(day)
     assert len(dated.remembered(2 * MAX_RUNS + 2)) <= 2 * MAX_RUNS - 1
@@ -149,7 +149,7 @@ def test_a_backfill_from_a_point_after_them_needs_no_object_that_is_gone(dated: 
     dated.assert_table(2 * MAX_RUNS + 2, fixed=False, fixed_from=2 * MAX_RUNS + 1)
 
 
-def test_a_rollback_brings_back_what_was_remembered(dated: DatedJob) -> None:
+def test_a_rollback_restores_remembered_keys(dated: DatedJob) -> None:
     dated.put_back()
     plan = dated.job.master.rollbacks.plan(MAX_RUNS)
     wording.matches("plan", plan.not_undone, replace=wording.TIMES)

@@ -91,7 +91,7 @@ def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
 
 
 @pytest.mark.long
-def test_a_replay_emits_what_was_emitted_while_a_source_was_quiet_also_where_it_comes_back_far_behind(
+def test_a_replay_emits_the_same_rows_while_a_source_is_idle_and_after_it_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The epoch that emitted it read nothing, and is not replayed: the next one begins where that had come to."""

@@ -174,7 +174,7 @@ def test_a_veto_aborts_with_the_expectations_that_failed_and_without_a_value(
     assert "4711" not in json.dumps(abort) and "secret" not in json.dumps(abort)
 
 
-def test_an_epoch_that_passes_its_gate_says_what_was_asserted(receiver: LineageReceiver, tmp_path: Path) -> None:
+def test_an_epoch_that_passes_its_gate_reports_its_assertions(receiver: LineageReceiver, tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "job", {"checkpointing:": GATE})
     job.land("a.csv", "k,v\n1,a\n2,b\n")
     run(job)
@@ -237,7 +237,7 @@ def test_a_backfill_shows_nothing_until_its_switch(receiver: LineageReceiver, tm
     assert receiver.events[-1]["outputs"][0]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
 
 
-def test_a_receiver_that_is_deaf_or_gone_neither_fails_nor_holds_up_an_epoch(
+def test_an_unresponsive_receiver_neither_fails_nor_delays_an_epoch(
     receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is reported once, however often it happens."""

@@ -119,7 +119,7 @@ def test_a_row_is_late_for_deduplicate_one_microsecond_before_watermark_less_ttl
     history.check()
 
 
-def test_a_window_comes_out_once_however_many_epochs_follow_and_wherever_they_run(tmp_path: Path) -> None:
+def test_a_window_is_emitted_once_however_many_epochs_follow_and_wherever_they_run(tmp_path: Path) -> None:
     history = History(tmp_path, HOURLY, delay="10m")
     history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 70.0)], parallelism=2)
     for minute, parallelism in ((75.0, 1), (130.0, 3), (131.0, 2)):
@@ -217,7 +217,7 @@ def test_values_of_windows_are_of_those_that_are_there_when_they_come_again(tmp_
 
 
 @pytest.mark.deep
-def test_a_window_that_one_subtask_has_fired_and_another_takes_over_is_taken_back_once(tmp_path: Path) -> None:
+def test_a_window_that_one_subtask_fired_and_another_takes_over_is_retracted_once(tmp_path: Path) -> None:
     """Subtasks differ in how far they have fired while rows are in flight: the one that goes on has the least of it."""
     history = History(tmp_path, HOURLY | {"allowed_lateness": "3h"}, PER_HOUR)
     many: list[Rows] = [[(name, 1, 60.0 + number % 30) for number in range(200) for name in "abcdef"] for _ in range(4)]
@@ -275,9 +275,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("reader", [RANKS, EXTREMES], ids=["top", "values"])
-def test_a_cut_between_a_row_that_is_taken_back_and_its_new_one_is_made_good(
-    tmp_path: Path, reader: dict[str, Any]
-) -> None:
+def test_a_cut_between_a_retraction_and_its_new_row_is_repaired(tmp_path: Path, reader: dict[str, Any]) -> None:
     """Retractions in flight, at another parallelism each time; all is that of the totals once they have come."""
     history = History(tmp_path, TOTALS | {"key": ["k", "v"]}, reader)
     left = 0

@@ -63,6 +63,6 @@ def test_whatever_is_wrong_with_a_page_is_a_problem_that_names_it(changed: dict[
     assert first == f"/milepost/jobs (dark, 1280): {problem}" and len(more) == ("violations" in changed)
 
 
-def test_a_report_is_what_it_was_before_it_was_told() -> None:
+def test_a_report_is_unchanged_by_its_delivery() -> None:
     report = Report("Airflow", (), (replace(SEEN, violations=(Violation("x", "minor", ("h1",)),)),), (SEEN,))
     assert Report.of(asdict(report)) == report

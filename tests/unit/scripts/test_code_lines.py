@@ -22,7 +22,7 @@ not a docstring
 '''
 
 
-def test_code_is_what_is_neither_docstring_nor_comment_nor_blank() -> None:
+def test_code_is_neither_docstring_nor_comment_nor_blank() -> None:
     """The lines inside of a text that the code uses are code."""
     assert count(MODULE) == {"code": 6, "import": 0, "comment": 1, "docstring": 4}
 

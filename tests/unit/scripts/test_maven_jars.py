@@ -102,7 +102,7 @@ def test_a_repository_that_answers_and_lacks_the_jar_is_reached(tmp_path: Path, 
         fetch(absent, tmp_path / "jars", repository)
 
 
-def test_a_repository_without_an_answer_is_told_with_the_reason() -> None:
+def test_an_unresponsive_repository_is_reported_with_the_reason() -> None:
     with socket.socket() as bound:  # not listening: whoever connects is refused
         bound.bind(("127.0.0.1", 0))
         assert "refused" in str(why_unreachable(f"http://127.0.0.1:{bound.getsockname()[1]}", PINNED))

@@ -178,7 +178,7 @@ def test_no_connection_of_any_process_is_given_a_port_between_its_choice_and_its
     assert processes.quiet_ports() == [] and processes.free_port() > 0
 
 
-def test_a_free_port_is_the_preferred_one_when_nobody_has_it(stack: str, tmp_path: Path) -> None:
+def test_a_free_port_is_the_preferred_one_if_it_is_unused(stack: str, tmp_path: Path) -> None:
     port = processes.free_port()
     assert processes.free_port(port) == port
     taken = start(stack, tmp_path, LISTENER, str(port), port=port)

@@ -32,7 +32,7 @@ def archives(folder: Path, *, sdist: tuple[str, ...], wheel: tuple[str, ...]) ->
 WHEEL = ("milepost/__init__.py", "milepost/page.css", f"{INFO}/METADATA", f"{INFO}/licenses/LICENSE")
 
 
-def test_archives_with_all_tracked_files_and_what_is_made_of_them_pass(tmp_path: Path) -> None:
+def test_archives_with_all_tracked_and_generated_files_pass(tmp_path: Path) -> None:
     check_contents(*archives(tmp_path, sdist=(*TRACKED, "PKG-INFO"), wheel=WHEEL), TRACKED)
 
 

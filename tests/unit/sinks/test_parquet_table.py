@@ -337,7 +337,7 @@ def test_a_head_that_lands_just_before_ours_is_never_overwritten(append: Story, 
     assert append.sink.position().number == decided.number
 
 
-def test_files_that_nobody_staged_are_neither_permanent_nor_staged(append: Story, store: ObjectStore) -> None:
+def test_unstaged_files_are_neither_permanent_nor_staged(append: Story, store: ObjectStore) -> None:
     """What others put below a table is theirs."""
     store.put(f"{DATA}mine.parquet", b"?")
     store.put("notes.txt", b"?")

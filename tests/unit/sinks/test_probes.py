@@ -31,11 +31,11 @@ class TestDelta(LocalCase, DeltaCase):
         assert "VACUUM" in said
         assert keys(self.table_store(tmp_path)) == before
 
-    def test_before_the_first_epoch_it_is_asked_too(self, tmp_path: Path) -> None:
+    def test_before_the_first_epoch_it_is_checked_too(self, tmp_path: Path) -> None:
         wording.matches("probe", self.open_sink(tmp_path).probe())
         assert keys(self.table_store(tmp_path)) == []
 
-    def test_a_place_where_both_win_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_place_where_both_win_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As if the store forgot its writes: one racer's version is gone before the other's commit."""
         store = self.table_store(tmp_path)
 

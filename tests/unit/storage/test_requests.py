@@ -36,7 +36,7 @@ def test_what_a_task_takes_is_not_counted_as_its_driver_s_too() -> None:
     assert counter.totals() == StoreRequests(gets=1)
 
 
-def test_a_difference_has_no_count_below_zero_so_what_is_stored_can_be_read() -> None:
+def test_a_difference_has_no_negative_count_so_it_can_be_read_back() -> None:
     """A task takes its put before it makes it: a step that ends between the two has seen fewer requests than none."""
     counter = RequestCounter()
     before = counter.totals()

@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=["jobs", "expects", "two acts", "no epoch", "kill alone", "table", "version", "no step", "key twice"],
 )
-def test_a_problem_is_said_with_its_place(folder: Path, old: str, new: str, said: str) -> None:
+def test_a_problem_is_reported_with_its_location(folder: Path, old: str, new: str, said: str) -> None:
     file = folder / "case.yaml"
     assert old in CASE
     file.write_text(CASE.replace(old, new))

@@ -75,7 +75,7 @@ def test_what_another_version_of_the_class_put_out_is_taken_back_as_it_was(folde
     assert run_steps(folder / "stock.yaml", first, {"spec": {"ops:Stock": "ops_2:Stock"}}, second).faults == ()
 
 
-def test_a_reader_that_is_new_needs_all_that_was_put_out(folder: Path) -> None:
+def test_a_new_reader_needs_everything_that_was_emitted(folder: Path) -> None:
     """What the function gave out before was not kept, so rows could not be taken back: a new uid begins anew."""
     whole = (folder / "stock.yaml").read_text()
     alone = [line for line in whole.splitlines() if "per_place" not in line and "most" not in line]

@@ -155,7 +155,7 @@ SOLD_OUT = (
 )
 
 
-def test_a_row_that_is_taken_back_is_gone_until_it_comes_again(folder: Path) -> None:
+def test_a_retracted_row_is_deleted_until_it_arrives_again(folder: Path) -> None:
     """Within an epoch and over epochs, back and forth; a delete of what never was changes nothing."""
     (folder / "ops.py").write_text(SOLD_OUT)
     first = epoch(
@@ -167,7 +167,7 @@ def test_a_row_that_is_taken_back_is_gone_until_it_comes_again(folder: Path) -> 
     assert run(folder, first, second, third, back, epoch([])).faults == ()
 
 
-def test_a_changelog_says_what_was_taken_back(folder: Path) -> None:
+def test_a_changelog_has_retractions(folder: Path) -> None:
     (folder / "ops.py").write_text(SOLD_OUT)
     changes = [row | {"_op": "upsert"} for row in stock(("a", "x", 1), ("a", "y", 2))]
     gone = {"item": "a", "place": "x", "n": None, "_op": "delete"}
@@ -181,7 +181,7 @@ def test_timers_take_rows_back(folder: Path) -> None:
     assert run(folder, fired).faults == ()
 
 
-def test_a_batch_takes_back_a_table_of_output_keys(folder: Path) -> None:
+def test_a_batch_retracts_a_table_of_output_keys(folder: Path) -> None:
     (folder / "ops.py").write_text(
         """\
 import pyarrow.compute as pc

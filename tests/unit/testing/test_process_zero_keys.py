@@ -49,7 +49,7 @@ def test_the_two_zeros_are_one_row_and_one_delete_takes_it_back(job: Path) -> No
     assert run_steps(job, *steps).faults == ()
 
 
-def test_an_output_that_does_not_tell_keys_apart_is_refused(job: Path) -> None:
+def test_an_output_that_does_not_distinguish_keys_is_refused(job: Path) -> None:
     """Rows of two keys, and of two subtasks, would be one row of the table."""
     (job.parent / "ops.py").write_text(LEVELS.replace('"f": "float64"', '"f": "float32"'))
     (fault,) = run_steps(job, {"epoch": {"rows": []}}).faults

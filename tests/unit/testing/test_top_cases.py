@@ -30,7 +30,7 @@ def epoch(pages: str, *rows: tuple[str, int, int]) -> dict[str, Any]:
     return {"epoch": given, "expect": {"tables": {"first": ranks(*rows)}}}
 
 
-def test_a_case_tells_ranks_that_come_move_and_end(tmp_path: Path) -> None:
+def test_a_case_distinguishes_ranks_that_are_new_moved_and_ended(tmp_path: Path) -> None:
     (tmp_path / "visits.yaml").write_text(SPEC)
     steps = [
         epoch("abc", ("a", 1, 1), ("b", 1, 2)),

@@ -76,7 +76,7 @@ def test_a_body_that_breaks_off_is_never_taken_for_the_whole(proxy: FaultyProxy,
         store.get("large")
 
 
-def test_a_stale_list_is_as_it_was_when_it_was_asked_for_last(proxy: FaultyProxy, store: ObjectStore) -> None:
+def test_a_stale_list_is_that_of_the_last_request(proxy: FaultyProxy, store: ObjectStore) -> None:
     store.put("a", b"")
     assert [stat.key for stat in store.list("")] == ["a"]
     store.put("b", b"")

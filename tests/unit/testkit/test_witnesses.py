@@ -28,7 +28,7 @@ def test_states_in_the_order_in_which_they_were_published_pass(seen: list[str]) 
         ([], "last"),
     ],
 )
-def test_a_mixture_a_step_back_and_a_missing_end_are_told(seen: list[str], reason: str) -> None:
+def test_a_mixture_a_step_back_and_a_missing_end_are_reported(seen: list[str], reason: str) -> None:
     with pytest.raises(AssertionError, match=reason):
         assert_in_order("table", seen, PUBLISHED)
 

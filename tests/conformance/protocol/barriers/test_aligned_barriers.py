@@ -22,7 +22,7 @@ def _checkpoint(gate: InputGate, checkpoint_id: int, *channels: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 4])
-def test_data_without_barriers_passes_in_order_and_asks_for_nothing(channels: int) -> None:
+def test_data_without_barriers_passes_in_order_and_requests_nothing(channels: int) -> None:
     """Case: AlignedCheckpointsTest.testSingleChannelNoBarriers
     Case: AlignedCheckpointsTest.testMultiChannelNoBarriers
     Case: CheckpointBarrierTrackerTest.testSingleChannelNoBarriers

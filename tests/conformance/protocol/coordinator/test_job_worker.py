@@ -173,7 +173,7 @@ def test_a_snapshot_that_cannot_be_saved_is_declined_and_not_waited_for() -> Non
     assert (declined.checkpoint_id, declined.reason) == (5, Reason.CHECKPOINT_ASYNC_EXCEPTION)
 
 
-def test_a_timeout_discards_what_was_saved_and_skips_what_would_be_saved_late() -> None:
+def test_a_timeout_discards_saved_parts_and_skips_late_ones() -> None:
     """An abort during the upload discards the snapshot; before the barrier it prevents it, and the mark is bounded.
 
     Ray: JobWorker.notifyCheckpointTimeout

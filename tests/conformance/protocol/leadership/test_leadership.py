@@ -176,7 +176,7 @@ def test_a_cancel_that_cannot_finish_gives_the_reason(job: SparklessJob, again: 
 
 
 @pytest.mark.parametrize("end", ["cancel", "finish"])
-def test_a_grant_asks_for_the_result_first(job: SparklessJob, end: str) -> None:
+def test_a_grant_reads_the_result_first(job: SparklessJob, end: str) -> None:
     """An incarnation that has ended is never run again: nothing is planned, claimed or run.
 
     Case: JobMasterServiceLeadershipRunnerTest.testJobAlreadyDone

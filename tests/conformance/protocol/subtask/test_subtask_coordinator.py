@@ -163,7 +163,7 @@ def test_an_abort_during_the_upload_cancels_it() -> None:
     assert not subtask.all(AcknowledgeCheckpoint)
 
 
-def test_an_abort_after_the_upload_leaves_no_mark_and_tells_the_operators() -> None:
+def test_an_abort_after_the_upload_leaves_no_mark_and_notifies_the_operators() -> None:
     """Case: SubtaskCheckpointCoordinatorTest.testNotifyCheckpointAbortedAfterAsyncPhase"""
     subtask = SubtaskDriver()
     subtask.checkpoint(barrier(42))

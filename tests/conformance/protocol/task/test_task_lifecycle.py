@@ -252,7 +252,7 @@ def test_the_first_end_counts() -> None:
 
 
 @pytest.mark.parametrize("stored", [True, False], ids=["acknowledged", "still uploading"])
-def test_a_cancel_discards_what_is_not_acknowledged_and_only_that(stored: bool) -> None:
+def test_a_cancel_discards_only_unacknowledged_checkpoints(stored: bool) -> None:
     """Case: StreamTaskTest.testAsyncCheckpointingConcurrentCloseAfterAcknowledge
     Case: StreamTaskTest.testAsyncCheckpointingConcurrentCloseBeforeAcknowledge
     """

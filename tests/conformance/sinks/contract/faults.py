@@ -265,7 +265,7 @@ class SinkFaultTests(StoppedMoves):
         assert self.published(tmp_path) == [*shown(1, 2), (6, job.manifest.live)]
 
     @format_decides
-    def test_a_table_that_somebody_else_moves_again_and_again_is_given_up_on(self, tmp_path: Path) -> None:
+    def test_a_table_that_another_writer_keeps_moving_is_abandoned(self, tmp_path: Path) -> None:
         """A race that is lost each time ends with an error that says so; nothing of it is visible."""
         job = self.begin(tmp_path)
         main = job.go_on(2)

@@ -89,7 +89,7 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(n, "main") for n in (1, 2, 3, 4)]
 
     @format_decides
-    def test_a_compaction_between_prepare_and_commit_is_gone_back_over(self, tmp_path: Path) -> None:
+    def test_a_compaction_between_prepare_and_commit_can_be_rolled_back(self, tmp_path: Path) -> None:
         """What the epoch's contents say is what the table shows after its commit: no row twice, none lost."""
         job = self.begin(tmp_path)
         job.go_on(2)
@@ -200,7 +200,7 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main")]
 
     @format_decides
-    def test_a_foreign_delete_is_put_right_by_a_realignment(self, tmp_path: Path) -> None:
+    def test_a_realignment_repairs_a_foreign_delete(self, tmp_path: Path) -> None:
         """The message names it, so it must help."""
         job = self.begin(tmp_path)
         job.go_on(1)
@@ -235,7 +235,7 @@ class SinkForeignTests(SinkCase):
         assert self.engine_rows(tmp_path) == [(1, "main"), (2, "main"), (4, "main"), (90, "theirs")]
 
     @format_decides
-    def test_a_mixture_that_the_log_tells_of_is_not_realigned_where_the_mark_is_lost(self, tmp_path: Path) -> None:
+    def test_a_mixture_in_the_log_is_not_realigned_if_the_mark_is_lost(self, tmp_path: Path) -> None:
         job = self.begin(tmp_path)
         job.go_on(2)
         self.append_foreign(tmp_path, rows((90, "theirs")))

@@ -292,7 +292,7 @@ class SinkTests(SinkCase):
             job.sink.prepare_fork(committable, first.contents)
         assert self.published(tmp_path) == [(1, "a")]
 
-    def test_abort_removes_what_was_staged_and_it_is_never_published(self, tmp_path: Path) -> None:
+    def test_abort_removes_staged_files_and_they_are_never_published(self, tmp_path: Path) -> None:
         """No commit ever names a deleted file."""
         job = self.begin(tmp_path)
         job.publish(rows((1, "a")))

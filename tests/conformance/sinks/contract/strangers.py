@@ -40,7 +40,7 @@ class SinkStrangerTests(SinkCase):
             job.sink.reserve("1" * 32)
         assert job.sink.belongs_to_other("1" * 32)
 
-    def test_a_table_that_nobody_reserved_is_nobody_elses_and_takes_nothing(self, tmp_path: Path) -> None:
+    def test_an_unreserved_table_has_no_other_owner_and_accepts_nothing(self, tmp_path: Path) -> None:
         """The reservation comes before anything is staged."""
         sink = self.open_sink(tmp_path)
         assert not sink.belongs_to_other(LIFE)

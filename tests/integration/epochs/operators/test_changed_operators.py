@@ -146,7 +146,9 @@ class Lasts:
 """
 
 
-def test_a_sum_whose_scale_only_sql_tells_keeps_it_and_a_renamed_operator_goes_on(tmp_path: Path, plane: Plane) -> None:
+def test_a_sum_keeps_a_scale_that_only_sql_determines_and_a_renamed_operator_continues(
+    tmp_path: Path, plane: Plane
+) -> None:
     """A sum of decimals is stored as a whole number: in another scale the same bits are another sum.
 
     A class that declares more and wider state gets its stored state as well.

@@ -120,7 +120,7 @@ def test_the_node_cache_may_go_at_any_time(tmp_path: Path, monkeypatch: pytest.M
     job.assert_tables_equal_the_oracle()
 
 
-def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_put_right(
+def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_repaired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exit 7, naming the run and what to type; never skipped, and nothing of the refused epoch is visible."""

@@ -24,7 +24,7 @@ BASE = "https://airflow.example.org"
     ],
     ids=["one", "two"],
 )
-def test_a_hint_names_the_form_beside_the_command(hint: str, commands: list[str], acts: list[str]) -> None:
+def test_a_hint_names_the_form_and_the_command(hint: str, commands: list[str], acts: list[str]) -> None:
     shown = for_airflow(hint)
     assert all(command in shown for command in commands) and re.findall(r"small__operate: (\w+)", shown) == acts
     wording.matches("form_links", shown)

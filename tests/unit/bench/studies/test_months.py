@@ -56,7 +56,7 @@ def test_what_has_grown_is_called_missed() -> None:
     assert "| log, per transition | 200 B | 200 B | 250 B |" in text
 
 
-def test_jobs_beside_one_another_and_small_objects_have_parts_of_their_own() -> None:
+def test_parallel_jobs_and_small_objects_have_their_own_parts() -> None:
     asked = {"an epoch": {"requests": 76.25, "cpu_s": 0.1}}
     run = {"wall_s": 20.04, "cpu_s": 30.0, "listing_s": 4.0, "in_line": 130, "driver_mb": 283.4, "takes": "all"}
     run["requests"] = {"list landing": 100, "get landing": 100_000, "put": 7}
@@ -71,7 +71,7 @@ def test_jobs_beside_one_another_and_small_objects_have_parts_of_their_own() -> 
     assert "| all | 20.0 | 30.0 | 4.0 | 100 | 100,000 | 7 | 130 | 283 |" in text
 
 
-def test_jobs_in_one_storage_are_asked_alone_and_beside_one_another(tmp_path: Path) -> None:
+def test_jobs_in_one_storage_are_read_alone_and_together(tmp_path: Path) -> None:
     found = measure_neighbours(tmp_path / "jobs", lambda line: None, jobs=2, epochs=2, of_others=2)
     assert found["alone"].keys() == found["beside"].keys()
     for act in ("an epoch", "list", "status"):

@@ -37,7 +37,7 @@ def test_targets_are_judged_by_what_stood_in_line_and_what_the_waits_added(more:
     assert f"{verdict}{TARGET_S - 0.01 + more:.2f} s." in text
 
 
-def test_figures_stand_beside_those_of_an_earlier_commit() -> None:
+def test_figures_are_shown_next_to_those_of_an_earlier_commit() -> None:
     before = {"commit": "0123456789", "round_trips": record(60)}
     text = render_round_trips({"commit": "abc", "round_trips": record(17), "before": before})
     assert "| before (01234567) | 30 | 1.50 | 44 | 28 | 60 | 35 | 9 | 0 |" in text

@@ -77,7 +77,7 @@ def test_jobs_of_a_storage_are_those_that_have_run_there(folder: Path, place: st
     ]
 
 
-def test_a_manifest_that_cannot_be_read_is_said_in_the_jobs_line(folder: Path) -> None:
+def test_an_unreadable_manifest_is_reported_in_the_jobs_line(folder: Path) -> None:
     for entry in (folder / "store" / "small" / "manifest").iterdir():
         entry.write_text("{}")
     found = {one["job"]: one["problem"] for one in milepost("jobs", "./store", "--json").document()["jobs"]}

@@ -63,7 +63,7 @@ def test_what_a_rollback_left_is_not_drawn(job: SparklessJob) -> None:
     wording.matches("plot", milepost("plot", spec).stderr)
 
 
-def test_a_picture_is_svg_that_asks_no_server_and_overwrites_nothing(job: SparklessJob) -> None:
+def test_a_picture_is_self_contained_svg_and_overwrites_nothing(job: SparklessJob) -> None:
     spec, file = job.folder / "config" / "small.yaml", job.folder / "chart.svg"
     drawn = milepost("plot", spec, "--output", file)
     assert drawn.exit_code == 0

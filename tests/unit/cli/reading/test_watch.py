@@ -76,9 +76,7 @@ def test_a_terminal_is_cleared_and_shows_the_newest(tmp_path: Path, monkeypatch:
     wording.matches("status", newest, replace=wording.LAG)
 
 
-def test_a_store_that_does_not_answer_is_said_once_and_asked_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unresponsive_store_is_reported_once_and_retried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     health = SparklessJob.create(tmp_path).master.reports.status()
     answers: list[Status | StoreUnavailable] = [health, StoreUnavailable("away"), StoreUnavailable("away"), health]
 

@@ -103,7 +103,7 @@ def test_a_spark_that_stays_up_is_offered_where_its_start_is_most_of_an_epoch(
         wording.matches("run", offers, replace={r"\b\d+(\.\d+)? s\b": "{time} s"})
 
 
-def test_drain_waits_and_ends_after_what_was_left(
+def test_drain_waits_and_ends_after_the_remaining_input(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     small = job(tmp_path, monkeypatch, "1h")
@@ -114,7 +114,7 @@ def test_drain_waits_and_ends_after_what_was_left(
     assert rows(small) == [{"k": 1, "rows": 1}]
 
 
-def test_a_path_that_matches_nothing_is_said_by_run_status_and_doctor(
+def test_run_status_and_doctor_report_a_path_that_matches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
     small = SparklessJob.create(tmp_path, {"../landing/*.csv": "../landnig/*.csv"})
@@ -134,7 +134,7 @@ def test_a_path_that_matches_nothing_is_said_by_run_status_and_doctor(
     assert not waits
 
 
-def test_a_path_that_matches_nothing_beside_one_that_does_is_said_by_run(
+def test_run_reports_a_path_that_matches_nothing_next_to_one_that_does(
     tmp_path: Path, waits: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     other = {"operators:\n": "  other: {format: csv, path: ../other/*.csv, schema: {k: int64}}\noperators:\n"}

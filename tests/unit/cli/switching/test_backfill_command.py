@@ -84,7 +84,7 @@ def test_what_makes_no_sense_is_refused_in_a_few_lines(
     assert_clear_error(backfill(job, *words, "--yes"), exit_code, golden="backfill")
 
 
-def test_an_interrupted_backfill_is_told_and_goes_on_with_the_same_command_or_is_given_up(
+def test_an_interrupted_backfill_is_reported_and_continued_or_disposed_of(
     job: BackfillJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(plan: EpochPlan) -> None:

@@ -24,7 +24,7 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 SECONDS = {r"\b\d+ s\b": "{time} s"}
 
 
-def test_each_phase_of_an_epoch_is_told_with_objects_and_rows(tmp_path: Path) -> None:
+def test_each_phase_of_an_epoch_is_reported_with_objects_and_rows(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     job.land("a.csv", "k,v\n1,a\n2,b\n2,c\n")
     told: list[str] = []
@@ -126,7 +126,7 @@ def test_an_estimate_that_cannot_be_read_is_left_out(
             pass
 
 
-def test_a_terminal_has_one_live_line_that_is_gone_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_has_one_live_line_that_is_erased_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = pty.openpty()
     with open(theirs, "w") as screen:  # noqa: PTH123 - a descriptor has no path
         monkeypatch.setattr(module.sys, "stderr", screen)

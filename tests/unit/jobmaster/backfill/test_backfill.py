@@ -120,7 +120,7 @@ def test_a_backfill_can_be_rolled_back(job: BackfillJob) -> None:
 
 
 @pytest.mark.long
-def test_a_backfill_is_undone_until_the_live_line_has_gone_on_for_as_long_as_is_retained(tmp_path: Path) -> None:
+def test_a_backfill_can_be_undone_while_the_old_line_is_retained(tmp_path: Path) -> None:
     """I8: the epochs that it replays take no place in the retention of the line that it replaced."""
     job = BackfillJob.create(tmp_path / "job", DAYS, {"last: 50": "last: 3"})
     job.fix()
@@ -186,7 +186,7 @@ def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: Backf
     job.assert_table(6, fixed=True)
 
 
-def test_a_corrected_rule_is_told_with_what_it_does_not_change(job: BackfillJob) -> None:
+def test_a_corrected_rule_is_reported_with_what_it_does_not_change(job: BackfillJob) -> None:
     """No state depends on it, so it stops nothing, and what was read with the old one stays as it is."""
     (told,) = [row for row in job.master.reports.compatibility() if row["detail"] != UNCHANGED]
     assert (told["uid"], told["outcome"], told["verdict"]) == ("source rows", "changed", "compatible")
@@ -739,7 +739,7 @@ def test_a_fork_that_comes_no_closer_ends_the_backfill(job: BackfillJob, monkeyp
     job.assert_table(DAYS, fixed=False)
 
 
-def test_a_switch_that_is_refused_while_nothing_moves_is_not_tried_for_ever(
+def test_a_switch_that_is_refused_without_progress_is_not_retried_indefinitely(
     job: BackfillJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:

@@ -39,7 +39,7 @@ def retained_after_an_epoch(job: SparklessJob, landed: str) -> list[int]:
     return [int(checkpoint.checkpoint_id) for checkpoint in job.context.head().state.checkpoints]
 
 
-def test_an_epoch_that_subsumes_leaves_what_is_being_read(job: SparklessJob) -> None:
+def test_an_epoch_that_subsumes_leaves_files_that_are_being_read(job: SparklessJob) -> None:
     with pin_for_read(job.context, 1):
         assert pins(job) == [1]
         assert retained_after_an_epoch(job, "c.csv") == [1, 3]

@@ -42,14 +42,14 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LandedJob:
 
 
 @pytest.mark.parametrize("option", ["--until-caught-up", "--drain"])
-def test_a_run_until_caught_up_processes_what_was_newest_when_it_began(job: LandedJob, option: str) -> None:
+def test_a_run_until_caught_up_processes_everything_up_to_its_start(job: LandedJob, option: str) -> None:
     outcome = milepost("run", job.folder / "config" / "landed.yaml", option)
     assert outcome.exit_code == 0, outcome.stderr
     job.assert_tables(3)
     assert job.left == 0, "the rows that came in meanwhile are in the log"
 
 
-def test_a_later_run_processes_what_was_left(job: LandedJob) -> None:
+def test_a_later_run_processes_the_remaining_input(job: LandedJob) -> None:
     for _ in range(2):
         assert milepost("run", job.folder / "config" / "landed.yaml", "--until-caught-up").exit_code == 0
     job.assert_tables(3 + 4)

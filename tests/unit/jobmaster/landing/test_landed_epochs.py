@@ -19,7 +19,7 @@ def job(tmp_path: Path) -> LandedJob:
     return LandedJob.create(tmp_path / "job")
 
 
-def test_an_epoch_reads_what_was_landed_and_the_external_system_can_forget_it(job: LandedJob) -> None:
+def test_an_epoch_reads_landed_rows_that_the_external_system_may_forget(job: LandedJob) -> None:
     job.land_and_run(1, 2, 1)
     assert job.left == 0
     job.assert_tables(3)

@@ -110,7 +110,7 @@ def test_the_time_of_a_start_may_be_written_differently_before_and_after_the_fir
         job.master.epochs.run(Session.cli(), SparklessRunner())
 
 
-def test_a_change_of_rows_stops_the_landing_and_epochs_go_on_with_what_was_landed(job: SalesJob) -> None:
+def test_a_change_of_rows_stops_landing_but_not_epochs_over_landed_rows(job: SalesJob) -> None:
     job.append(1, 2)
     job.land()
     job.table.delete_first()
@@ -142,7 +142,7 @@ def test_the_watermark_waits_for_the_whole_of_the_initial_copy(job: SalesJob) ->
     assert watermarks == [None, None, int(newest.timestamp()) * 1_000_000]
 
 
-def test_doctor_shows_the_next_record_and_what_is_refused(job: SalesJob) -> None:
+def test_doctor_shows_the_next_record_and_refusals(job: SalesJob) -> None:
     def probe(spec: str = "sales.yaml") -> str:
         (probed,) = probe_landed_sources(JobContext(load_job(str(job.folder / "config" / spec))))
         return probed.detail

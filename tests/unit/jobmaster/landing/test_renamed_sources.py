@@ -162,7 +162,7 @@ def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob, 
 
 
 @pytest.mark.deep
-def test_a_backfill_replays_what_was_read_under_the_former_name(job: LandedJob) -> None:
+def test_a_backfill_replays_input_read_under_the_former_name(job: LandedJob) -> None:
     job.land_and_run(3)
     job.rename("events")
     job.land_and_run(4)
@@ -181,7 +181,7 @@ def test_a_log_that_no_epoch_has_read_yet_goes_on(tmp_path: Path) -> None:
     job.assert_tables(3)
 
 
-def test_a_log_that_does_not_exist_cannot_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_log_that_does_not_exist_cannot_be_continued(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path / "job")
     job.produce(1, 2)
     job.land()

@@ -194,7 +194,7 @@ def test_an_acceptance_names_the_rollback_that_would_remove_the_false_rows(job: 
     assert "a rollback would remove them instead: milepost rollback landed --to 1" in text
 
 
-def test_a_backfill_over_accepted_false_rows_reads_only_what_is_true(job: LandedJob) -> None:
+def test_a_backfill_over_accepted_false_rows_reads_only_true_rows(job: LandedJob) -> None:
     job.void()
     job.produce(8)
     job.land()
@@ -280,7 +280,7 @@ def test_a_log_goes_on_from_no_void_record_although_its_floor_is_at_one(job: Lan
     assert "has changed before all retained records" in refused.value.message
 
 
-def test_a_source_that_cannot_say_what_is_true_is_refused(job: LandedJob) -> None:
+def test_a_source_that_cannot_name_a_true_position_is_refused(job: LandedJob) -> None:
     with patch("milepost.jobmaster.landing.false_records.RewindableSource", int), wording.raises(InvalidRequest):
         job.void()
 

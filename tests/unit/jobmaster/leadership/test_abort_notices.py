@@ -45,7 +45,7 @@ def by_a_new_session(job: SparklessJob, session: Session, pending: PendingCheckp
         (by_a_new_session, Reason.LEADER_TAKEN_OVER),
     ],
 )
-def test_every_try_of_a_given_up_epoch_is_told_why_and_what_completed_last(
+def test_every_try_of_an_aborted_epoch_learns_why_and_what_completed_last(
     tmp_path: Path,
     given_up: Callable[[SparklessJob, Session, PendingCheckpoint], None],
     reason: CheckpointFailureReason,

@@ -63,7 +63,7 @@ def test_an_epoch_whose_session_was_fenced_is_stopped_and_ends_as_fenced(job: Sp
     assert fenced.value.hint == (NEWER_TRY if how == "rebound" else NEW_RUN)
 
 
-def test_it_is_told_to_stop_until_it_has(job: SparklessJob) -> None:
+def test_it_is_asked_to_stop_until_it_has(job: SparklessJob) -> None:
     """A Spark job that begins a moment after the first cancellation is cancelled by the next."""
     pending = job.trigger(Session.cli())
     told: list[int] = []

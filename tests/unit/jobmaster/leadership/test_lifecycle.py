@@ -189,7 +189,7 @@ def test_a_sink_that_left_the_spec_is_named_and_the_job_is_canceled_nevertheless
     assert job.master.reports.status().result.clean_up == "clean"
 
 
-def test_an_abort_takes_the_epoch_from_whoever_runs_it(job: SparklessJob) -> None:
+def test_an_abort_takes_the_epoch_from_its_runner(job: SparklessJob) -> None:
     session = Session.cli()
     job.stage(job.trigger(session))
     answer = job.master.lifecycle.abort_running()
@@ -353,7 +353,7 @@ def test_the_commands_say_what_they_did(job: SparklessJob) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("answer", ["n", "y"])
-def test_a_cancel_asks_on_a_terminal(job: SparklessJob, answer: str) -> None:
+def test_a_cancel_prompts_on_a_terminal(job: SparklessJob, answer: str) -> None:
     """The user is prompted, and only a yes changes anything."""
     code, told = milepost_on_terminal("cancel", spec_of(job), answer=answer)
     assert code == 0, told

@@ -122,9 +122,7 @@ def test_a_head_that_moves_meanwhile_leaves_the_old_table_in_force(
     job.assert_whole()
 
 
-def test_a_failure_before_the_switch_discards_what_was_staged(
-    prepared: tuple[str, MigratingJob], tmp_path: Path
-) -> None:
+def test_a_failure_before_the_switch_discards_staged_files(prepared: tuple[str, MigratingJob], tmp_path: Path) -> None:
     sink, job = prepared[0], prepared[1].copy_to(tmp_path / "job")
 
     def fail(operation: str, key: str) -> None:

@@ -138,7 +138,7 @@ def test_there_is_nothing_to_migrate_before_the_first_checkpoint(tmp_path: Path)
         job.migrate("nothing")
 
 
-def test_a_table_of_which_a_file_is_gone_is_refused_by_the_plan(job: MigratingJob) -> None:
+def test_a_table_with_a_missing_file_is_refused_by_the_plan(job: MigratingJob) -> None:
     next((job.small.folder / "lake" / "seen" / "_milepost" / "data").rglob("*.parquet")).unlink()
     with wording.raises(StateCorrupt):
         job.master.migrations.plan("seen", delta("seen"))
@@ -150,7 +150,7 @@ def test_another_mode_or_key_in_the_spec_is_undone_first(job: MigratingJob) -> N
         job.migrate("table")
 
 
-def test_a_library_that_is_not_installed_is_asked_for_before_anything_is_written(
+def test_a_missing_library_is_reported_before_anything_is_written(
     job: MigratingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("milepost.extras.find_spec", lambda name: None)

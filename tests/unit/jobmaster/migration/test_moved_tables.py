@@ -127,7 +127,7 @@ def test_a_table_that_was_left_is_emptied_once_no_checkpoint_is_of_it(job: Migra
     job.assert_whole()
 
 
-def test_a_table_that_somebody_else_changed_is_not_moved_before_a_person_has_decided(job: MigratingJob) -> None:
+def test_a_table_with_foreign_changes_is_not_moved_before_a_person_has_decided(job: MigratingJob) -> None:
     """The written rows are those of the job's head: a foreign change would be lost silently."""
     go(job, "delta", "one")
     DeltaTable(str(job.lake("seen", "one"))).delete("k = 0")

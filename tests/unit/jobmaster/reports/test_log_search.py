@@ -64,7 +64,7 @@ def counting() -> Iterator[list[int]]:
         yield read
 
 
-def test_a_checkpoint_of_a_line_that_is_not_listed_is_not_live_after_a_way_back_to_the_empty_state(
+def test_a_checkpoint_of_an_unlisted_line_is_not_live_after_a_rollback_to_the_empty_state(
     tmp_path: Path,
 ) -> None:
     job, log = SparklessJob.create(tmp_path / "job"), StoredLog()

@@ -116,7 +116,7 @@ def test_a_job_whose_spec_cannot_continue_its_head_is_not_healthy(tmp_path: Path
     assert address(page_of(refused.value)) == status.runbook == "milepost runbook spec-refused"
 
 
-def test_a_moved_and_edited_spec_is_told_what_each_recorded_path_resolves_to(tmp_path: Path) -> None:
+def test_the_error_of_a_moved_spec_resolves_each_recorded_path(tmp_path: Path) -> None:
     """A relative path resolves to another location from another folder. Its text is recorded."""
     job = SparklessJob.create(tmp_path / "project")
     job.land("a.csv")

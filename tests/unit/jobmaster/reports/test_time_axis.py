@@ -32,7 +32,7 @@ def figures_of(job: CountedJob) -> Path:
     return job.small.folder / "store" / "small" / "figures"
 
 
-def test_each_timeline_is_a_lane_that_says_what_is_live_and_where_it_branched(tmp_path: Path) -> None:
+def test_each_timeline_is_a_lane_that_shows_its_live_part_and_its_branch_point(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 4)
     timeline = job.rollback(2).timeline
     job.run(2)

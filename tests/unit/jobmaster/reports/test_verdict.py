@@ -99,7 +99,7 @@ def test_completeness_compares_the_newest_epoch_and_the_last_hour_with_the_usual
         ({"max_late_ratio": 0.5, "max_rejected_ratio": 0.3}, Grade.GOOD),
     ],
 )
-def test_a_bound_of_the_spec_replaces_what_is_usual(bounds: dict[str, float], grade: Grade) -> None:
+def test_a_bound_in_the_spec_replaces_the_usual_one(bounds: dict[str, float], grade: Grade) -> None:
     counts = {"late": 300, "dropped": 30 if "max_dropped_ratio" in bounds else 0}
     counts["bad"] = 30 if "max_bad_ratio" in bounds else 0
     counts |= {"judged": 100, "rejected": 30} if "max_rejected_ratio" in bounds else {}
@@ -288,7 +288,7 @@ def test_a_veto_makes_the_answer_about_the_rules_bad(tmp_path: Path) -> None:
     assert status.condition is Condition.EPOCH_FAILED
 
 
-def test_epochs_that_are_no_longer_retained_say_what_is_usual(tmp_path: Path) -> None:
+def test_epochs_that_are_no_longer_retained_are_part_of_the_baseline(tmp_path: Path) -> None:
     """Only the newest checkpoint is retained. The figures of the other epochs are stored permanently."""
     gate = GATE.replace("SEVERITY", "warning")
     job = SparklessJob.create(

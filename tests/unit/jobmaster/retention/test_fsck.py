@@ -271,7 +271,7 @@ def test_a_table_whose_path_was_changed_in_the_spec_is_reported_and_is_no_damage
 
 
 @pytest.mark.long
-def test_a_table_that_begins_anew_at_another_path_is_sound_beside_checkpoints_of_the_old_one(
+def test_a_table_that_starts_anew_at_another_path_is_sound_despite_checkpoints_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a rollback to 0 a sink may move; files of its old table that retained checkpoints name stay."""

@@ -362,7 +362,7 @@ def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: 
     assert job.master.epochs.notify_complete(session, completed.checkpoint_id, "table").published
 
 
-def test_a_leftover_beside_files_that_wait_for_their_commit_does_not_take_them_along(tmp_path: Path) -> None:
+def test_a_leftover_does_not_take_files_with_it_that_wait_for_their_commit(tmp_path: Path) -> None:
     """I8, I14: a sink's abort takes all that a token staged, so it never comes for a token that won its checkpoint."""
     job, _ = job_with_strays(tmp_path)
     job.land("waiting.csv")

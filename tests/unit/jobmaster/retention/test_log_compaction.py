@@ -53,7 +53,7 @@ def sizes(store: ObjectStore) -> dict[str, int]:
 
 
 @pytest.mark.long
-def test_epochs_compact_what_is_older_than_everything_retained(tmp_path: Path) -> None:
+def test_epochs_compact_entries_older_than_everything_retained(tmp_path: Path) -> None:
     """I6: no key is freed, the head stays whole, and the tombstones are small."""
     job = grown(tmp_path, 12)
     context = job.context

@@ -138,7 +138,7 @@ def test_a_checkpoint_with_a_savepoint_holds_what_it_has_not_read(tmp_path: Path
     job.assert_tables(5)
 
 
-def test_a_rollback_to_the_empty_state_begins_at_the_floor_and_its_plan_says_what_is_missing(
+def test_a_rollback_to_the_empty_state_begins_at_the_floor_and_its_plan_names_missing_records(
     job: LandedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later(monkeypatch, DAY_MS)

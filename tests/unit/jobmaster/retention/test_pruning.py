@@ -378,7 +378,7 @@ def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypat
     assert sorted(item.key for item in report.foreign) == sorted(foreign)
 
 
-def test_gc_prints_lists_and_deletes_per_table_beside_the_schedule(
+def test_gc_prints_lists_and_deletes_per_table_alongside_the_schedule(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a job whose schedule has ended: no session leads, and only `gc` runs."""
@@ -500,7 +500,7 @@ def test_a_damaged_garbage_list_is_reported_and_its_files_are_listed_again(
 
 
 @pytest.mark.deep
-def test_epochs_keep_a_file_of_a_retained_checkpoint_that_somebody_copied_to_the_new_path(
+def test_epochs_keep_a_retained_checkpoints_file_that_was_copied_to_the_new_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a rollback to 0 the sink has a new path, and retained checkpoints still list files of the old one."""

@@ -72,7 +72,7 @@ def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path:
     wording.matches("plan", plan.text[1])
 
 
-def test_a_table_whose_mark_nobody_knows_is_realigned(job: CountedJob) -> None:
+def test_a_table_with_an_unknown_mark_is_realigned(job: CountedJob) -> None:
     """The record was lost with another copy of the storage: it is unknown what the table shows."""
     store = job.small.context.store
     store.delete([stat.key for stat in store.list("sinks/seen/")])

@@ -335,7 +335,7 @@ def test_a_rollback_goes_back_to_the_copy_of_its_checkpoint(tmp_path: Path) -> N
     assert [row["name"] for row in job.table("named")] == ["one", "uno"]
 
 
-def test_a_damaged_copy_is_told_and_nothing_is_published(tmp_path: Path) -> None:
+def test_a_damaged_copy_is_reported_and_nothing_is_published(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.name("1,one,10\n")
     job.run("1,a\n")
@@ -360,7 +360,7 @@ def test_a_copy_that_is_no_arrow_file_is_corrupt(tmp_path: Path) -> None:
         read_copy(store, replace(snapshot, copy=handle))
 
 
-def test_columns_that_nobody_reads_are_not_looked_up_and_come_back_when_somebody_does(tmp_path: Path) -> None:
+def test_columns_without_a_reader_are_not_looked_up_and_return_with_a_reader(tmp_path: Path) -> None:
     """The node keeps a file of each; the copy in the checkpoint has all columns, and is the same."""
     without = "".join(line for line in SPEC.splitlines(keepends=True) if "input: named" not in line)
     job = Job(tmp_path, without)

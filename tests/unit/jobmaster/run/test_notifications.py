@@ -79,7 +79,7 @@ def _decline(plan: EpochPlan) -> None:
     raise SubtaskDeclined(f"checkpoint {plan.checkpoint_id}: planned", reason=reason.value, detail="planned")
 
 
-def test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it(tmp_path: Path) -> None:
+def test_the_epoch_that_continues_a_completed_checkpoint_notifies_of_it(tmp_path: Path) -> None:
     """Of the newest alone: with `retained: {last: 1}` every older one is subsumed, which is their only notification."""
     job = ListeningJob(tmp_path)
     assert job.epoch() == []
@@ -87,7 +87,7 @@ def test_each_completed_checkpoint_is_told_by_the_epoch_that_continues_it(tmp_pa
     assert job.epoch() == ["complete 2", "subsumed 1"]
 
 
-def test_an_aborted_checkpoint_is_told_after_the_latest_completed_one_and_until_an_epoch_completes(
+def test_an_aborted_checkpoint_is_notified_after_the_latest_completed_one_until_an_epoch_completes(
     tmp_path: Path,
 ) -> None:
     """At least once: the notified epoch may itself be lost."""

@@ -48,7 +48,7 @@ def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_co
     job.assert_tables_equal_the_oracle("table")
 
 
-def test_a_staged_file_that_is_gone_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
+def test_a_missing_staged_file_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
     """`prepare` trusts the list of staged files; a concurrent request verifies that they exist."""
 
     def lose(plan: EpochPlan) -> None:

@@ -290,9 +290,7 @@ def test_a_table_in_csv_is_read_a_few_blocks_ahead_of_its_rows(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("gap", [0, 20_000])
-def test_blocks_without_a_row_keep_nobody_waiting_for_those_behind_them(
-    monkeypatch: pytest.MonkeyPatch, gap: int
-) -> None:
+def test_blocks_without_a_row_do_not_delay_those_after_them(monkeypatch: pytest.MonkeyPatch, gap: int) -> None:
     monkeypatch.setattr(state_table, "_CSV_BLOCK_BYTES", 512)
     monkeypatch.setattr(csv_content, "PATIENCE_S", 0.01)
     body = io.BytesIO(b"k,v\n1,a\n" + b"\n" * gap + b"2,b\n" * 500)

@@ -139,7 +139,7 @@ def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_loca
     assert job.master.list_savepoints() == [] and job.master.reports.fsck().exit_code == 0
 
 
-def test_a_name_means_what_was_listed_under_it_and_nothing_that_lies_there_by_now(saved: Saved) -> None:
+def test_a_name_means_the_listed_savepoint_and_not_a_later_one_at_its_location(saved: Saved) -> None:
     """Another whole savepoint in its folder would be taken silently otherwise."""
     job = saved.job
     away = Path(job.master.savepoints.create("away", target="../others").location.removeprefix("file://"))

@@ -88,7 +88,7 @@ def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
     assert job.master.reports.show(2).savepoints == ("checkpoint-2",)
 
 
-def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob) -> None:
+def test_fsck_walks_savepoints_and_finds_damaged_objects(job: CountedJob) -> None:
     folder = folder_of(job.master.savepoints.create("one").location)
     report = job.master.reports.fsck()
     assert report.exit_code == 0 and not report.unreachable and not report.foreign
@@ -105,7 +105,9 @@ def test_fsck_walks_savepoints_and_finds_what_is_damaged_in_one(job: CountedJob)
     assert report.exit_code == 7 and not report.complete, "while its document is damaged nothing is unreachable"
 
 
-def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsck_looks_for_savepoints_at_their_original_location_too(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its owner may have moved it, or lost it: a listed savepoint does not exist any longer."""
     folder = folder_of(job.master.savepoints.create("away", target="../others").location)
     assert job.master.reports.fsck().exit_code == 0
@@ -138,7 +140,7 @@ def test_fsck_asks_for_savepoints_where_they_were_written_too(job: CountedJob, m
         "../lake/seen/deep/down",
     ],
 )
-def test_a_copy_is_written_where_nobody_takes_it_for_something_else(job: CountedJob, target: str) -> None:
+def test_a_copy_is_written_where_it_cannot_be_mistaken(job: CountedJob, target: str) -> None:
     before = stored(job.small.folder)
     for write in (
         lambda: job.master.savepoints.export(2, target),

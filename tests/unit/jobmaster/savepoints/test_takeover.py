@@ -194,7 +194,7 @@ IN_MAKE_TEST = {
         for fault in FAULTS
     ],
 )
-def test_a_fault_anywhere_leaves_tables_that_the_heir_takes_when_asked_again(
+def test_a_fault_anywhere_leaves_tables_that_a_retry_of_the_heir_takes_over(
     job: CountedJob,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -43,7 +43,7 @@ def test_the_example_has_every_kind_and_each_has_a_state_bound() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_declares_all_that_the_graph_asks(kind: str) -> None:
+def test_every_kind_declares_all_that_the_graph_needs(kind: str) -> None:
     """A kind that fails here lacks a method of `OperatorSpec`, or its folder has another name."""
     spec = KINDS[kind]
     assert not inspect.isabstract(spec) and spec.event_time_rule

@@ -59,7 +59,7 @@ def test_rows_that_are_taken_back_are_as_if_they_had_never_come(tmp_path: Path) 
     assert run.state().to_pylist() == plain.state().to_pylist()
 
 
-def test_a_key_whose_rows_are_gone_is_deleted_and_forgotten(tmp_path: Path) -> None:
+def test_a_key_without_rows_is_deleted_and_forgotten(tmp_path: Path) -> None:
     run = started(tmp_path)
     run.epoch(rows(("a", 1, 1), ("b", 2, 1)))
     out = run.epoch(rows(("a", 1, -1))).rows.to_pylist()
@@ -68,7 +68,7 @@ def test_a_key_whose_rows_are_gone_is_deleted_and_forgotten(tmp_path: Path) -> N
     assert run.epoch(rows(("a", 4, 1), ("a", 4, -1))).rows.num_rows == 0, "it came and went in one epoch"
 
 
-def test_a_row_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
+def test_a_row_may_be_retracted_before_it_arrives(tmp_path: Path) -> None:
     """The key counts as absent, is in no output, and nothing of it is lost."""
     run = started(tmp_path)
     assert run.epoch(rows(("a", 1, -1))).rows.num_rows == 0
@@ -80,7 +80,7 @@ def test_where_keys_never_go_rows_are_not_marked() -> None:
     assert "__deleted" not in operator(stable_key=("k", "v")).output_schema.names
 
 
-def test_a_change_of_a_key_is_its_row_taken_back_and_the_new_one(tmp_path: Path) -> None:
+def test_a_change_of_a_key_is_a_retraction_and_a_new_row(tmp_path: Path) -> None:
     run = started(tmp_path, calls={"n": "count(*)"})
     run.epoch(rows(("a", 1, 1), ("b", 1, 1), ("c", 1, 1)))
     state = run.restore(0, 1)

@@ -105,7 +105,7 @@ def test_what_never_came_is_refused_and_no_rows_at_all_are_not(tmp_path: Path) -
             epoch.check_settled(all_keys=False)
 
 
-def test_a_change_of_totals_is_its_row_taken_back_and_the_new_one(tmp_path: Path) -> None:
+def test_a_change_of_totals_is_a_retraction_and_a_new_row(tmp_path: Path) -> None:
     for schema, first, second in ((SCHEMA, rows(1), rows(2)), (WEIGHTED, changes((1, 1)), changes((2, 1)))):
         run = started(tmp_path / str(len(schema)), schema)
         run.epoch(first)

@@ -115,7 +115,7 @@ def answers(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(repr([0.0 if value == 0 else value for value in row.values()]) for row in rows)
 
 
-def test_a_value_that_is_taken_back_makes_room_for_the_next_one(tmp_path: Path) -> None:
+def test_a_retracted_value_makes_room_for_the_next_one(tmp_path: Path) -> None:
     """Beyond it nothing has come, so all values of its key are looked at; where one has come, it is that one."""
     run = started(tmp_path, {"high": "max(x)", "low": "min(x)", "xs": "count(distinct x)"})
     run.epoch(of_x(("a", 1.0, 1), ("a", 2.0, 1), ("a", 3.0, 2), ("b", 9.0, 1)))
@@ -177,7 +177,7 @@ def test_totals_over_updates_have_values_as_keys_have(tmp_path: Path) -> None:
     assert run.state("values(x)").num_rows == 0
 
 
-def test_a_value_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
+def test_a_value_may_be_retracted_before_it_arrives(tmp_path: Path) -> None:
     """It is kept, counts as absent, and leaves when it has come."""
     run = started(tmp_path, {"high": "max(x)", "xs": "count(distinct x)"})
     out = run.epoch(of_x(("a", 1.0, 2), ("a", 7.0, -1))).rows
@@ -193,7 +193,7 @@ def test_a_value_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
     "rows", [[("a", 1.0, 1), ("a", 2.0, 1), ("a", 3.0, -1)], [("a", 0.0, 2), ("a", -0.0, -1)], [("a", None, -1)]]
 )
 @pytest.mark.parametrize("later", [False, True])
-def test_a_value_taken_back_that_never_came_is_refused_with_its_key(
+def test_a_retraction_of_a_value_that_never_arrived_is_refused_with_its_key(
     tmp_path: Path, rows: list[tuple[str, float | None, int]], later: bool
 ) -> None:
     """Where rows were in flight before, also of a key that nothing has come for since."""

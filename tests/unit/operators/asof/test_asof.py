@@ -141,7 +141,7 @@ def test_the_end_of_a_window_gets_the_version_of_its_last_moment(tmp_path: Path)
     assert out["room"].to_pylist() == ["a"]
 
 
-def test_late_rows_of_either_side_are_put_out_and_change_nothing(tmp_path: Path) -> None:
+def test_late_rows_of_either_side_are_emitted_and_change_nothing(tmp_path: Path) -> None:
     run = TwoInputRun(asof(), tmp_path)
     run.epoch([readings((1, at(5), 1.0)), devices((1, at(0), "a", 0.0))], None, us(3))
     out, late = run.epoch([readings((1, at(2), 2.0)), devices((1, at(2), "b", 0.0))], us(3), us(6))

@@ -201,7 +201,7 @@ def test_a_full_join_emits_the_unmatched_rows_of_both_sides(tmp_path: Path) -> N
     assert not any(run.restore(name).rows().num_rows for name in SIDES)
 
 
-def test_a_row_that_no_other_can_reach_any_more_comes_out_at_once(tmp_path: Path) -> None:
+def test_a_row_that_can_no_longer_pair_is_emitted_immediately(tmp_path: Path) -> None:
     """Of within [-2h, -1h] the right row is the older one: it is late already where the left row is on time."""
     run = TwoInputRun(joined(-120, -60, how="anti"), tmp_path)
     run.epoch([], None, us(0))
@@ -210,7 +210,7 @@ def test_a_row_that_no_other_can_reach_any_more_comes_out_at_once(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", ["left", "anti", "right"])
-def test_a_row_whose_expiry_is_the_watermark_comes_out_alone_and_one_microsecond_later_it_waits(
+def test_a_row_that_expires_at_the_watermark_is_emitted_alone_and_one_microsecond_later_it_waits(
     tmp_path: Path, how: str
 ) -> None:
     """Its expiry is one microsecond past the last watermark at which its partner would be on time."""

@@ -51,7 +51,7 @@ def listed(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_an_epoch_puts_out_each_key_that_changed_once(tmp_path: Path) -> None:
+def test_an_epoch_emits_each_changed_key_once(tmp_path: Path) -> None:
     run = started(tmp_path, latest(ORDERS))
     first = run.epoch(rows((1, "new", 10), (2, "new", 11), (1, "paid", 12), schema=ORDERS)).rows
     assert sorted(listed(first)) == [(1, "paid", 12), (2, "new", 11)]
@@ -60,7 +60,7 @@ def test_an_epoch_puts_out_each_key_that_changed_once(tmp_path: Path) -> None:
     assert first.schema.names == ORDERS.names, "nothing says of rows that are no deletes that they are none"
 
 
-def test_a_delete_is_put_out_where_the_table_had_a_row_and_nowhere_else(tmp_path: Path) -> None:
+def test_a_delete_is_emitted_only_where_the_table_had_a_row(tmp_path: Path) -> None:
     run = started(tmp_path, latest())
     came_and_went = run.epoch(rows((1, "new", 1, False), (2, "new", 1, False), (2, "", 2, True), (3, "", 5, True)))
     assert listed(came_and_went.rows) == [(1, "new", 1, False)]
@@ -92,7 +92,7 @@ def taken_up(run: OperatorRun, *pieces: pa.Table) -> tuple[list[tuple[Any, ...]]
     return tuple([row[:-1] for row in changes if row[-1] == weight] for weight in (-1, 1))  # type: ignore[return-value]
 
 
-def test_a_row_that_another_replaces_or_deletes_is_taken_back_as_it_was_when_the_epoch_began(tmp_path: Path) -> None:
+def test_a_replaced_or_deleted_row_is_retracted_as_it_was_when_the_epoch_began(tmp_path: Path) -> None:
     run = started(tmp_path, latest())
     assert taken_up(run, rows((1, "new", 10, False), (2, "new", 10, False), (3, "new", 10, False))) == (
         [], [(key, "new", 10) for key in run.state().column("id").to_pylist()],
@@ -105,7 +105,7 @@ def test_a_row_that_another_replaces_or_deletes_is_taken_back_as_it_was_when_the
     assert taken_up(run, rows((2, "again", 14, False))) == ([], [(2, "again", 14)])
 
 
-def test_a_newer_row_that_shows_the_same_is_not_told(tmp_path: Path) -> None:
+def test_a_newer_row_with_equal_values_is_not_reported(tmp_path: Path) -> None:
     run = started(tmp_path, latest(columns=["id", "status"]))
     taken_up(run, rows((1, "new", 10, False), (2, "new", 10, False)))
     assert taken_up(run, rows((1, "new", 11, False), (2, "new", 9, False))) == ([], [])

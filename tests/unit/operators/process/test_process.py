@@ -146,7 +146,7 @@ def test_several_key_columns_come_as_a_tuple(bench: Workbench) -> None:
     assert run.epoch(rows(("a", 1, 0))).rows.column("key").to_pylist() == ["(1, 'a')"]
 
 
-def test_a_cleared_state_is_gone_and_an_unchanged_one_is_not_written_again(bench: Workbench) -> None:
+def test_a_cleared_state_is_deleted_and_an_unchanged_one_is_not_rewritten(bench: Workbench) -> None:
     run = bench.run("""
         class F:
             state = {"n": "int64", "seen": "list<int64>"}
@@ -579,7 +579,7 @@ def test_a_timer_set_below_the_firing_watermark_waits_until_that_moves(bench: Wo
     assert fired.column("fired").to_pylist() == [at(10)]
 
 
-def test_a_class_that_sets_timers_for_ever_does_not_keep_a_job_from_ending(bench: Workbench) -> None:
+def test_a_class_that_always_sets_new_timers_does_not_keep_a_job_from_ending(bench: Workbench) -> None:
     """`run --drain`: at plus infinity every timer is due, also the one that a timer sets."""
     run = bench.run("""
         from datetime import timedelta
@@ -628,7 +628,7 @@ def test_an_installed_module_is_imported_and_one_that_changed_since_is_refused(
     assert function.running_digest() == function.digest
 
 
-def test_a_module_beside_the_spec_goes_before_an_installed_one(
+def test_a_module_next_to_the_spec_precedes_an_installed_one(
     bench: Workbench, installed: Callable[[str, str], None]
 ) -> None:
     installed("milepost_test_ops_b.py", "class F:\n    output = {'here': 'int64'}\n    on_rows = print\n")

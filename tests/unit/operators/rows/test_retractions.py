@@ -31,7 +31,7 @@ def listed(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("hasher", [KEYED, WEAK])
-def test_an_aggregate_takes_back_what_it_gave_out_when_the_epoch_began(tmp_path: Path, hasher: Any) -> None:
+def test_an_aggregate_retracts_what_it_had_emitted_before_the_epoch(tmp_path: Path, hasher: Any) -> None:
     """Two pieces change a key twice: its row in between was never there."""
     operator = AggregateByKey("totals", ("k",), CALLS, SCHEMA)
     run = OperatorRun(operator, LocalStore(StoreConfig(tmp_path.as_uri())), hasher=hasher)
@@ -48,7 +48,7 @@ def test_an_aggregate_takes_back_what_it_gave_out_when_the_epoch_began(tmp_path:
     assert at["a", 1, 1.0, -1] + 1 == at["a", 3, 6.0, 1], "key after key"
 
 
-def test_a_key_whose_row_is_as_it_was_is_not_told(tmp_path: Path) -> None:
+def test_a_key_with_an_unchanged_row_is_not_reported(tmp_path: Path) -> None:
     operator = AggregateByKey("totals", ("k",), {"high": parse_aggregate("max(v)")}, SCHEMA)
     run = OperatorRun(operator, LocalStore(StoreConfig(tmp_path.as_uri())))
     run.epoch(rows(("a", 1.0), ("b", float("nan"))))

@@ -40,7 +40,7 @@ def listed(table: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_an_epoch_puts_out_the_ranks_that_have_another_row_than_before(tmp_path: Path) -> None:
+def test_an_epoch_emits_the_ranks_with_a_changed_row(tmp_path: Path) -> None:
     run = started(tmp_path, top(3))
     first = run.epoch(views((1, "a", 5), (1, "b", 3), (2, "a", 1))).rows
     assert listed(first) == [(1, "a", 5, 1), (1, "b", 3, 2), (2, "a", 1, 1)]
@@ -134,7 +134,7 @@ def test_over_updates_a_row_that_is_taken_back_makes_room_for_the_next_one(tmp_p
     assert run.state().num_rows == 3
 
 
-def test_a_row_may_be_taken_back_before_it_comes(tmp_path: Path) -> None:
+def test_a_row_may_be_retracted_before_it_arrives(tmp_path: Path) -> None:
     """From another sender, in another piece or epoch: until then it counts as absent, and nothing is lost of it."""
     run = started(tmp_path, top(2, schema=UPDATED))
     run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, -1), (1, "c", 2, 1)))

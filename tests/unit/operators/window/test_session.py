@@ -181,7 +181,7 @@ def shown(table: pa.Table) -> list[tuple[Any, ...]]:
     return rows_of + [row[:2] for row, gone in zip(found(table), deleted, strict=True) if gone]
 
 
-def test_a_late_row_makes_one_of_two_sessions_that_have_come_out(tmp_path: Path) -> None:
+def test_a_late_row_merges_two_emitted_sessions(tmp_path: Path) -> None:
     """The later one is deleted, the earlier one is emitted in place of itself; others are not emitted again."""
     run = started(tmp_path, LATE)
     assert run.operator.output_key == ("k", "window_start")
@@ -193,7 +193,7 @@ def test_a_late_row_makes_one_of_two_sessions_that_have_come_out(tmp_path: Path)
     assert run.state().column("k").to_pylist() == ["a"]
 
 
-def test_a_session_that_is_not_done_any_more_is_deleted_until_it_is_again(tmp_path: Path) -> None:
+def test_a_reopened_session_is_deleted_until_it_is_done_again(tmp_path: Path) -> None:
     run = started(tmp_path, LATE)
     assert shown(run.epoch(rows(("a", 0)), None, 12 * MINUTE_US).rows) == [("a", 0.0, 10.0, 1)]
     assert shown(run.epoch(rows(("a", 9)), 12 * MINUTE_US, 12 * MINUTE_US).rows) == [("a", 0.0)]
@@ -211,7 +211,7 @@ def test_a_session_is_kept_while_a_row_that_is_not_late_may_join_it(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("firing_us", "written"), [(30 * MINUTE_US - 1, 2), (30 * MINUTE_US, 0)])
-def test_a_session_past_its_lateness_is_not_written_again_when_it_comes_out(
+def test_a_session_past_its_lateness_is_not_rewritten_when_it_is_emitted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, firing_us: int, written: int
 ) -> None:
     """No row can join it any longer, so its emission no longer matters; a row a microsecond earlier still can."""
@@ -275,7 +275,7 @@ def test_what_another_subtask_has_emitted_is_deleted_where_this_one_has_not_fire
 
 @pytest.mark.parametrize("options", [LATE, LATE | EARLY])
 @pytest.mark.parametrize("behind_us", [None, 0])
-def test_a_session_that_another_subtask_has_fired_comes_out_again_where_a_row_joins_it_alone(
+def test_a_session_that_another_subtask_fired_is_emitted_again_only_if_a_row_joins_it(
     tmp_path: Path, options: dict[str, str], behind_us: int | None
 ) -> None:
     """Nor does it in an epoch after the one that joins the subtasks, when that has not fired so far."""

@@ -96,7 +96,7 @@ def test_a_row_is_late_when_its_last_window_is_done(start: Start) -> None:
         assert not run.epoch(rows(("a", 10)), stamp, stamp).late.num_rows
 
 
-def test_a_window_comes_out_again_until_its_lateness_is_over(start: Start) -> None:
+def test_a_window_is_emitted_again_until_its_lateness_is_over(start: Start) -> None:
     run = start(lateness="10m")
     assert found(run.epoch(rows(("a", 5), ("b", 5)), None, 20 * MINUTE_US).rows) == [
         ("a", 10, 1), ("b", 10, 1), ("a", 20, 1), ("b", 20, 1),
@@ -239,7 +239,7 @@ def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
 
 @pytest.mark.parametrize("emit", ["final", "early"])
 @pytest.mark.parametrize("window", [{"tumbling": "10m"}, {"sliding": {"size": "20m", "slide": "10m"}}])
-def test_a_window_that_fires_amid_an_epoch_behind_its_row_does_not_come_out_at_its_end_again(
+def test_a_window_that_fires_within_an_epoch_is_not_emitted_again_at_its_end(
     tmp_path: Path, window: dict[str, Any], emit: str
 ) -> None:
     """Where it had not been fired before; one that receives a row after that is emitted again."""

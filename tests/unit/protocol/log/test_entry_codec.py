@@ -336,7 +336,7 @@ def test_an_entry_of_another_format_is_refused_by_name(found: object) -> None:
         decode_entry(dumped(document() | {"format": found}), "manifest/7.json")
 
 
-def test_an_entry_of_a_newer_format_asks_for_that_version() -> None:
+def test_an_entry_of_a_newer_format_names_the_required_version() -> None:
     with wording.raises(StateCorrupt):
         decode_entry(dumped(document() | {"format": "milepost.entry/4"}))
 

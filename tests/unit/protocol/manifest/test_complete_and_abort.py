@@ -344,7 +344,7 @@ def test_the_last_scheduled_date_follows_completed_scheduled_runs_only() -> None
     assert log.state.last_scheduled_logical_date == "2013-01-03T00:00:00+00:00"
 
 
-def test_all_prefixes_lie_below_the_checkpoints_own() -> None:
+def test_all_prefixes_are_below_the_checkpoints_own() -> None:
     log = running()
     checkpoint_id = log.pending.checkpoint_id
     log.abort(A)

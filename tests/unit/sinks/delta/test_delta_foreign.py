@@ -20,7 +20,7 @@ def table(tmp_path: Path) -> DeltaTableUnderTest:
     return under_test
 
 
-def test_an_append_is_told_with_its_files_and_stays_when_ours_go(table: DeltaTableUnderTest) -> None:
+def test_an_append_is_reported_with_its_files_and_stays_when_ours_are_deleted(table: DeltaTableUnderTest) -> None:
     """Rule: rows that others appended stay, also when going back (TABLES 1.7)."""
     ours = table.stage(rows(1))
     table.move(1, [ours])
@@ -46,7 +46,7 @@ def test_a_compaction_of_ours_keeps_the_rows_and_goes_back(table: DeltaTableUnde
     assert table.keys() == [1] and table.open().live_files() == {one.key: one.size}
 
 
-def test_a_delete_of_our_rows_is_told_as_a_change(table: DeltaTableUnderTest) -> None:
+def test_a_delete_of_our_rows_is_reported_as_a_change(table: DeltaTableUnderTest) -> None:
     """Rule: a foreign DELETE of our rows is found, and by which files (TABLES 1.7)."""
     ours = table.stage(rows(1, 2))
     table.move(1, [ours])
@@ -70,7 +70,7 @@ def test_a_restore_takes_files_back_and_no_mark(table: DeltaTableUnderTest) -> N
     assert table.keys() == [2]
 
 
-def test_foreign_commits_are_told_oldest_first_and_ours_that_move_nothing_are_not_among_them(
+def test_foreign_commits_are_reported_oldest_first_without_ours_that_move_nothing(
     table: DeltaTableUnderTest,
 ) -> None:
     """Rule: all commits since our newest move, however many, and none of our own."""

@@ -201,7 +201,7 @@ def test_a_bucket_that_is_not_there_is_named_without_a_secret(seaweed: Seaweed) 
         assert_no_secret(raised.value, seaweed)
 
 
-def test_an_answer_that_quotes_secrets_is_told_without_them() -> None:
+def test_a_response_that_quotes_secrets_is_reported_without_them() -> None:
     """Rule: servers quote keys and tokens in what they refuse; a place is shown without its options."""
     secrets = {"aws_access_key_id": "AKEY", "aws_secret_access_key": "SECRET", "aws_session_token": "TOKEN"}
     location = DeltaLocation("s3://bucket/table", {**secrets, "aws_region": "r"})

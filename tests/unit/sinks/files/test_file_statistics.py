@@ -45,7 +45,7 @@ def ends_of(values: list[Any], data_type: pa.DataType) -> tuple[Any, Any]:
         (["ä", "z" * 32], pa.string(), ("z" * 32, "ä")),
     ],
 )
-def test_ends_are_said_of_whole_numbers_days_times_and_short_text(
+def test_minimum_and_maximum_are_recorded_for_integers_days_times_and_short_text(
     values: list[Any], data_type: pa.DataType, ends: tuple[Any, Any]
 ) -> None:
     """Rule: exact for numbers, days and text; times as milliseconds, down at the lower end and up at the upper."""

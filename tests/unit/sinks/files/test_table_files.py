@@ -98,7 +98,7 @@ def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zs
     assert set(nested.values()) == {"ZSTD"}
 
 
-def test_files_that_engines_rewrote_into_many_folders_are_found_and_one_that_is_gone_is_named(
+def test_files_that_engines_rewrote_into_many_folders_are_found_and_a_missing_one_is_named(
     store: ObjectStore,
 ) -> None:
     """In addition to those below our own prefix, also in the table's root."""
@@ -195,7 +195,7 @@ def _parts(keys: list[int], size: int) -> Iterator[list[int]]:
     return (keys[at : at + size] for at in range(0, len(keys), size))
 
 
-def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
+def test_a_disk_that_is_too_full_for_a_copy_is_reported_with_a_next_step(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a file that fits in a buffer, too: the disk is checked before the file is read or closed."""
@@ -208,7 +208,7 @@ def test_a_disk_that_is_too_full_for_a_copy_of_a_file_is_told_with_what_to_do(
         files.fetch(file, ReadOptions(KEYED, verify=True))
 
 
-def test_a_disk_that_does_not_give_a_copy_back_is_told_and_the_file_is_not_called_corrupt(
+def test_a_disk_that_fails_to_return_a_copy_is_reported_and_the_file_is_not_called_corrupt(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What helps is another disk, not another copy of the file. Of content Arrow's error has no number."""

@@ -85,7 +85,7 @@ def test_a_server_that_is_down_is_unavailable_and_names_what_to_check(tmp_path: 
     assert "sinks[].catalog.uri" in raised[0].hint
 
 
-def test_a_commit_that_was_never_sent_is_told_from_one_without_an_answer(seaweed_tables: SeaweedTables) -> None:
+def test_a_commit_that_was_never_sent_is_distinguished_from_an_unanswered_one(seaweed_tables: SeaweedTables) -> None:
     """Contract 5: what found no server did not land."""
     with RecordingProxy(int(seaweed_tables.catalog_url.rpartition(":")[2])) as proxy:
         lake = lake_on_server(seaweed_tables, catalog_url=proxy.endpoint_url).made()

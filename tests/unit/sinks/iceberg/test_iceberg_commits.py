@@ -235,7 +235,7 @@ def test_what_broke_off_in_tls_is_an_unknown_outcome_of_a_commit_and_no_answer_t
         assert (lake.opened().write_id, lake.keys()) == ("ours", [1])
 
 
-def test_a_commit_that_lands_late_after_nobody_waited_for_it_is_known(
+def test_a_commit_that_lands_after_its_timeout_is_recognized(
     seaweed_tables: SeaweedTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Contract 5: a server that does not answer is not waited for indefinitely, and its result is found."""

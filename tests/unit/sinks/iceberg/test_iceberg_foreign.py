@@ -82,7 +82,7 @@ def test_rows_of_ours_that_others_delete_beside_the_files_stop_every_move_until_
     assert lake.keys() == [1] and lake.opened().rows_fault(()) is None
 
 
-def test_a_compaction_by_others_is_told_as_one(lake: IcebergLake) -> None:
+def test_a_foreign_compaction_is_reported_as_one(lake: IcebergLake) -> None:
     """Contract 7: a rewrite without change of data is recorded as such."""
     files = tuple(lake.made().staged(key) for key in (1, 2))
     lake.move(1, files)

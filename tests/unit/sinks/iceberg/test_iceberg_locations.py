@@ -60,7 +60,7 @@ def test_files_that_others_added_from_elsewhere_stay(lake: IcebergLake, tmp_path
     assert lake.keys() == [1, 2, 50]
 
 
-def test_a_manifest_that_is_gone_is_corruption_by_name(lake: IcebergLake) -> None:
+def test_a_missing_manifest_is_reported_as_corruption(lake: IcebergLake) -> None:
     """What the table needs and is not there is never taken for an empty table."""
     lake.made().move(1, (lake.staged(1),))
     (manifest,) = [stat.key for stat in lake.store.list("metadata/") if stat.key.endswith("-m0.avro")]

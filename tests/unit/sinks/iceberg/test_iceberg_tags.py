@@ -39,7 +39,7 @@ def test_each_retained_checkpoint_is_read_by_its_tag(any_lake: IcebergLake) -> N
     }
 
 
-def test_a_checkpoint_that_is_gone_loses_its_tag_with_the_next_commit(any_lake: IcebergLake) -> None:
+def test_a_subsumed_checkpoint_loses_its_tag_with_the_next_commit(any_lake: IcebergLake) -> None:
     any_lake.made()
     for number in (1, 2):
         any_lake.move(number, (any_lake.staged(number),), checkpoint_id=number, retained=frozenset({1, 2}))

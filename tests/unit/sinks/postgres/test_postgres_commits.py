@@ -54,7 +54,7 @@ class TestCommits(PostgresCase):
         assert self.database.run("SELECT max(version) FROM milepost_tables WHERE table_oid = %s::regclass",
                                  self.table(tmp_path)) == [(2,)]  # fmt: skip
 
-    def test_a_commit_that_nobody_can_ask_about_is_unknown_and_found_later(
+    def test_a_commit_that_cannot_be_verified_is_unknown_and_found_later(
         self, tmp_path: Path, proxy: CuttingProxy
     ) -> None:
         """I1: nothing is deleted; another process finds it done."""

@@ -125,7 +125,7 @@ class TestRefusals(PostgresCase):
             "REVOKE TEMPORARY ON DATABASE {db} FROM {user}, PUBLIC",
         ],
     )
-    def test_a_right_that_is_gone_is_named(self, postgres: PostgresServer, tmp_path: Path, statement: str) -> None:
+    def test_a_revoked_privilege_is_named(self, postgres: PostgresServer, tmp_path: Path, statement: str) -> None:
         """The user owns nothing here: the superuser made it the owner of what it needs, and takes a right away."""
         self.database = own = postgres.new_database()
         job = self.begin(tmp_path)
@@ -230,9 +230,7 @@ class TestRefusals(PostgresCase):
         ("[Errno -3] Temporary failure in name resolution", StoreUnavailable),
     ],
 )
-def test_a_host_that_nobody_knows_is_a_mistake_and_one_that_is_not_found_now_an_outage(
-    said: str, kind: type[CheckpointError]
-) -> None:
+def test_an_unknown_host_is_a_mistake_and_a_failed_lookup_an_outage(said: str, kind: type[CheckpointError]) -> None:
     """A mistake in the spec does not count as a failed epoch, and does not make the job FAILED."""
     error = psycopg.OperationalError(f"failed to resolve host 'db.invalid': {said}")
     with wording.raises(kind), postgres_errors("table", "database d", frozenset(), "not opened"):

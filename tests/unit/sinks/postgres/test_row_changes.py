@@ -163,7 +163,7 @@ def test_a_move_that_adds_files_reads_no_other(files: TableFiles) -> None:
     assert written(row_changes(files, alone, ("k",))) == (["2\tb\n"], [])
 
 
-def test_a_file_that_is_left_may_be_gone_and_one_that_is_needed_may_not(files: TableFiles) -> None:
+def test_an_abandoned_file_may_be_missing_and_a_needed_one_may_not(files: TableFiles) -> None:
     """A rollback repairs a damaged table: everything that it is to show is then compared."""
     move = move_of(files, [{1: "a"}, {2: "b"}], [{1: "a"}])
     assert move.before is not None

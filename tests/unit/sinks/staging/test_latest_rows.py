@@ -47,7 +47,7 @@ def test_whole_numbers_of_any_span_come_in_their_order(data: st.DataObject, name
 
 
 @pytest.mark.parametrize("values", [[], [1.5], [math.nan, 1.0, math.nan, 1.0]])
-def test_floats_are_told_apart_as_everywhere_else(values: list[float]) -> None:
+def test_floats_are_distinguished_as_everywhere_else(values: list[float]) -> None:
     rows = pa.table({"k": pa.array(values, pa.float64()), "v": pa.array(range(len(values)), pa.int64())})
     expected = latest_per_key(rows, ("k",)).sort_by([("k", "ascending")])
     assert sorted_latest(rows, ("k",))["v"].to_pylist() == expected["v"].to_pylist()

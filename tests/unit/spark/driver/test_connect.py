@@ -74,7 +74,7 @@ def test_a_port_without_a_server_is_refused_at_once() -> None:
     assert str(port) in str(refused.value)
 
 
-def test_a_server_that_goes_before_it_has_answered_is_told_as_gone_and_not_as_one_without_tls() -> None:
+def test_a_server_that_dies_before_its_response_is_reported_as_lost_and_not_as_lacking_tls() -> None:
     """As one that is killed, or is stopped for an update, while an epoch begins: it is known within a second or two."""
     began = time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
@@ -92,7 +92,7 @@ def _go_at_once(listening: socket.socket) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED")
-def test_a_server_that_goes_before_its_session_is_open_is_told_as_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_dies_before_its_session_is_open_is_reported_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "_RETRIES", 0)
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
@@ -115,7 +115,7 @@ class _Leaving(grpc.GenericRpcHandler):  # type: ignore[misc]
         )
 
 
-def test_a_server_that_has_served_is_gone_when_nobody_listens() -> None:
+def test_a_server_that_no_longer_listens_is_lost() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with wording.raises(SparkLost):

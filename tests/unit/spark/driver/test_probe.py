@@ -41,7 +41,7 @@ except CheckpointError:
 """
 
 
-def test_executors_are_asked_for_the_libraries_that_tasks_import() -> None:
+def test_executors_are_probed_for_the_libraries_that_tasks_import() -> None:
     """Of what is declared: what brings a library's own parts is that library."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
@@ -118,7 +118,7 @@ Caused by: java.io.IOException: error=2, No such file or directory"""
     ],
     ids=["another Python", "no pandas", "no Python"],
 )
-def test_a_probe_that_fails_says_what_is_expected_and_what_was_found(said: str, named: list[str]) -> None:
+def test_a_failed_probe_reports_expected_and_actual_behaviour(said: str, named: list[str]) -> None:
     error = unusable(cast(Engine, Named()), PySparkException(said))
     assert all(one in error.message for one in named)
     wording.describes(error, replace={rf"\b{re.escape(OURS)}\b": "{python}"})

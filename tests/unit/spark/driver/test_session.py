@@ -130,7 +130,7 @@ def test_workers_are_reached_by_this_user_alone_and_nothing_of_it_is_left(report
     assert not Path(report["sockets"]).exists()
 
 
-def test_a_start_that_spark_refuses_is_told_in_its_words_and_the_next_one_succeeds(report: dict[str, Any]) -> None:
+def test_a_start_that_spark_refuses_is_reported_in_its_words_and_the_next_one_succeeds(report: dict[str, Any]) -> None:
     """Java's error lives in the JVM, which is ended: what it says is read before."""
     assert "local[1,3]" in report["not started"]
     assert "nonsense" in report["not started"]

@@ -43,7 +43,7 @@ def test_code_that_changed_after_it_was_imported_is_not_sent(tmp_path: Path, mon
     assert not [*tmp_path.rglob("*.zip")]
 
 
-def test_a_disk_that_takes_no_archive_is_told_and_nothing_is_left_on_it(tmp_path: Path) -> None:
+def test_a_disk_that_takes_no_archive_is_reported_and_left_clean(tmp_path: Path) -> None:
     """Of so many bytes a file may be no larger: what the disk says then is what a full one says in other words."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))

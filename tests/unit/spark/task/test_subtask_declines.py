@@ -48,7 +48,7 @@ def test_an_upload_that_fails_declines_the_checkpoint(inner: LocalStore, what: s
     assert "planned outage" in declines[0].detail
 
 
-def test_a_machine_that_cannot_be_used_is_said_to_be_that(inner: LocalStore) -> None:
+def test_an_unusable_machine_is_reported_as_unusable(inner: LocalStore) -> None:
     error = EnvironmentUnusable("the disk is full", hint="free some space")
     fault = Fault(at("put", f"{FIRST}state/"), Effect.UNAVAILABLE, error=error)
     declines = declined(DataPlane(FaultyStore(inner, [fault])), EnvironmentUnusable)

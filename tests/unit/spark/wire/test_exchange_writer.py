@@ -142,7 +142,7 @@ def test_a_second_attempt_writes_the_same_bytes() -> None:
     assert once == again
 
 
-def test_an_operator_that_puts_out_everything_at_once_still_sends_buffers_of_the_set_size() -> None:
+def test_an_operator_that_emits_everything_in_one_batch_still_sends_buffers_of_the_set_size() -> None:
     """A buffer is one row of Spark's shuffle: a whole epoch must not become one."""
     rows = _rows(run_output_stage(_plan(buffer_bytes=1000), 0, _items(list(range(2000)), 2000), {}, MEMORY))
     buffers = [decode_rows(row["payload"]) for row in rows if row["kind"] == EventKind.BUFFER.value]  # type: ignore[arg-type]

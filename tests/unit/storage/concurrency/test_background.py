@@ -34,7 +34,7 @@ def test_the_error_is_raised_where_the_answer_is_waited_for() -> None:
         answer.result()
 
 
-def test_a_bucket_is_asked_beside_what_comes_next_and_a_directory_when_it_is_waited_for(tmp_path: Path) -> None:
+def test_a_bucket_is_read_concurrently_and_a_directory_on_demand(tmp_path: Path) -> None:
     bucket, directory = open_store(StoreConfig("s3://bucket/jobs")), open_store(StoreConfig(f"file://{tmp_path}"))
     asked = Event()
 

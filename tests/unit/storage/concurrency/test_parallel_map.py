@@ -28,7 +28,7 @@ def test_answers_come_in_the_order_of_the_requests() -> None:
     assert parallel_map(FAR, ask, range(3)) == [0, 10, 20]
 
 
-def test_a_directory_is_asked_by_one_thread_unless_more_wait_for_its_disk() -> None:
+def test_a_directory_is_read_by_one_thread_unless_more_wait_for_its_disk() -> None:
     asking = {width: _threads(width) for width in (1, 2)}
     assert asking == {1: 1, 2: 2}
 

@@ -91,7 +91,7 @@ SHOWN = {"name": "often", "input": "often", "format": "parquet", "path": "../lak
 
 
 @pytest.mark.long
-def test_a_row_that_is_taken_back_is_judged_as_when_it_came(tmp_path: Path) -> None:
+def test_a_retracted_row_is_judged_as_when_it_arrived(tmp_path: Path) -> None:
     """Each update is a row that goes and one that comes, of which a condition may say different things."""
     document = deepcopy(DOCUMENT)
     document["operators"].append(OFTEN)

@@ -146,7 +146,7 @@ def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: d
         job.master.epochs.run(Session.cli(), job.runner())
 
 
-def test_a_row_that_pairs_with_nothing_comes_out_once_through_rollbacks_and_backfills(tmp_path: Path) -> None:
+def test_an_unmatched_row_is_emitted_once_through_rollbacks_and_backfills(tmp_path: Path) -> None:
     document = deepcopy(DOCUMENT) | {"operators": [JOIN | {"how": "left"}]}
     job = LawJob.create(tmp_path / "job", document)
     job.land("a", rows(("x", 1, 1), ("y", 2, 1), ("y", 2, 1), (None, 3, 1)))

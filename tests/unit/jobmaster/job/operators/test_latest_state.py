@@ -101,7 +101,7 @@ def test_a_table_that_begins_later_has_the_rows_that_are_there(job: LawJob) -> N
 
 
 @pytest.mark.parametrize("changed", [{"sequence_by": ["v"]}, {"key": ["n"], "columns": ["n"]}, {"delete_when": None}])
-def test_another_sequence_or_key_or_no_deletes_any_more_are_refused(job: LawJob, changed: dict[str, Any]) -> None:
+def test_another_sequence_or_key_and_dropped_deletes_are_refused(job: LawJob, changed: dict[str, Any]) -> None:
     job.document["operators"][0] |= changed
     job.set_parallelism(2)
     job.land("a", rows(("z", 0, 9)))

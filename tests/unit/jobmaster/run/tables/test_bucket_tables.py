@@ -139,7 +139,7 @@ def test_files_that_are_put_together_while_the_epoch_runs_end_it_and_the_next_on
     assert_same_rows(pa.table(others(job).to_pyarrow_table()), job.expected()["table"], "table")
 
 
-def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_store(job: CountedJob) -> None:
+def test_a_missing_file_that_a_subtask_builds_on_is_no_fault_of_the_store(job: CountedJob) -> None:
     """The job says which file, once, and that it is corrupt, which trying again does not mend."""
     kept = {file: file.read_bytes() for file in (lake(job) / "_milepost" / "data").rglob("*.parquet")}
     gone = {Path(unquote(urlsplit(uri).path)) for uri in others(job).file_uris()}
@@ -155,7 +155,7 @@ def test_a_file_that_a_subtask_builds_on_and_that_is_gone_is_no_fault_of_the_sto
     job.assert_tables_equal_the_oracle()
 
 
-def test_a_table_of_which_all_is_gone_is_not_begun_again_beside_the_refusal(job: CountedJob) -> None:
+def test_a_table_without_any_object_is_refused_and_not_started_anew(job: CountedJob) -> None:
     """As when the spec names another catalog, or the folder was moved away: nothing is made where it was looked for."""
     lake(job).rename(job.small.folder / "moved")
     with wording.raises(InvalidRequest):

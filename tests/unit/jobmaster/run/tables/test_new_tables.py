@@ -66,7 +66,7 @@ def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob
     assert other.context.head().state.timeline().pending is None
 
 
-def test_a_new_table_that_cannot_be_asked_for_hides_nothing_else_from_lint(job: CountedJob) -> None:
+def test_an_unreachable_new_table_hides_nothing_else_from_lint(job: CountedJob) -> None:
     """The rest of the spec is compared with the head, which is stored elsewhere."""
     catalog = "table: a.b, catalog: {type: rest, uri: 'http://127.0.0.1:1'}"
     second = f"  - {{name: second, input: unique, format: iceberg, path: ../lake/second, mode: append, {catalog}}}\n"

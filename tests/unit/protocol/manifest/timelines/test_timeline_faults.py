@@ -128,7 +128,7 @@ def test_a_switch_to_the_empty_state_is_sound() -> None:
     assert log.state.reconciliation == Reconciliation(log.state.version, log.state.live, CheckpointId(0), ("lake",))
 
 
-def test_an_abandoned_timeline_keeps_the_name_of_a_head_that_is_gone() -> None:
+def test_an_abandoned_timeline_keeps_the_name_of_a_dropped_head() -> None:
     """It is history: only what the live timeline and the forks stand on must be retained."""
     log = JobLog()
     for _ in range(3):

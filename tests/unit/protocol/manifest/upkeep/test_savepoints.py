@@ -169,7 +169,7 @@ def test_a_place_that_is_no_url_is_refused(location: str, match: str) -> None:
 
 
 @pytest.mark.parametrize("location", ["s3://bucket/copies/x", "file:///copies/x"])
-def test_a_savepoint_may_lie_anywhere(location: str) -> None:
+def test_a_savepoint_may_be_stored_anywhere(location: str) -> None:
     log = epochs(1)
     log.record_savepoint(A, 1, location=location)
     assert log.state.savepoints[0].location == location

@@ -282,7 +282,7 @@ def promoted(server: PostgresServer) -> None:
 
 
 @pytest.mark.deep
-def test_a_failover_that_kept_everything_goes_on_and_one_that_lost_what_was_landed_stops(
+def test_a_lossless_failover_continues_and_one_that_lost_landed_rows_stops(
     start_server: StartServer,
 ) -> None:
     server = start_server()

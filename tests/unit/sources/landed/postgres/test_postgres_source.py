@@ -214,7 +214,7 @@ def test_a_landing_repeats_nothing_after_its_acknowledgement_was_lost(database: 
     assert log.changes() == []
 
 
-def test_a_landing_ends_at_what_was_on_disk_at_its_start(database: Database) -> None:
+def test_a_landing_ends_at_the_data_on_disk_at_its_start(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
     source = log.source()

@@ -558,7 +558,7 @@ def test_a_catalog_that_cannot_be_opened_is_named_without_secrets(tmp_path: Path
     assert "sources.orders.catalog.uri" in refused.value.hint and "s3cret" not in refused.value.full_message()
 
 
-def test_a_catalog_whose_metadata_file_is_gone_is_named(table: Table) -> None:
+def test_a_catalog_without_its_metadata_file_is_named(table: Table) -> None:
     table.append(1)
     for file in table.folder.rglob("*.metadata.json"):
         file.unlink()
