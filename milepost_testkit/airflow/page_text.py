@@ -54,7 +54,7 @@ class _Reader(HTMLParser):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Drawings have self-closing shapes, which contain no text."""
+        """Ignore self-closing tags: the shapes of drawings, which contain no text."""
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.open:

@@ -31,7 +31,7 @@ from milepost_testkit.models.data.kinds.lookups import STATIC, static_rows
 from milepost_testkit.models.data.kinds.process_law import CODE, MODULE, counting_operator
 
 TIMEOUT = "30s"
-"""The fate of a checkpoint: nothing waits any longer for a process that died."""
+"""Timeout of a checkpoint, after which nothing waits any longer for a process that died."""
 _OF_SPARK = "2m"
 _FEEDS = 0.4
 """Chance of each source that it is landed."""

@@ -44,7 +44,7 @@ _KILLED, _FROZEN, _BESIDE, _QUIET, _WORKER_KILLED = 0.2, 0.08, 0.25, 0.35, 0.7
 _RESCALED, _CHANGED, _REFUSED, _REPLACED, _FORKED = 0.3, 0.2, 0.1, 0.15, 0.4
 """Chances: of each command that it is killed, frozen, not alone, followed by peace; before each, of each change."""
 _MENDS = (Act.START, Act.RESUME, Act.SETTLE, Act.EPOCH)
-"""Diagnoses to print, in turn, as long as a job in peace fails."""
+"""Acts to request, in turn, as long as a job in peace fails."""
 _ENOUGH = 80
 """Epochs and mends after which a job that is left in peace has nothing to do."""
 _GATE = "QualityGateFailed"

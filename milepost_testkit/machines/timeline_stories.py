@@ -26,7 +26,7 @@ from milepost_testkit.stores.stepped_processes import Process
 KEYS = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 PICKS = st.integers(0, 11)
 SCENE: dict[str, Any] = {"pick": PICKS, "sink": st.sampled_from(SINKS), "keys": KEYS}
-"""The context of a story, which makes its choices with `pick`."""
+"""Strategies for the arguments of a story, which makes its choices with `pick`."""
 
 NOTHING = (
     "nothing was read since",
@@ -34,9 +34,9 @@ NOTHING = (
     "ended the event time of a drained job",
     "it cannot start from",
 )
-"""Refusals of an impossible backfill or restore."""
+"""Parts of the messages that refuse an impossible backfill or restore."""
 OTHER_RULE = "does not fit"
-"""Refusals if the spec has a different rule from its checkpoint."""
+"""Part of the message that refuses a spec with a different rule from its checkpoint."""
 
 
 class TimelineStories(CommandMachine):

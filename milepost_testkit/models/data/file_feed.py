@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 MODULE = "feeds"
-"""Text of the class in the module next to the spec."""
+"""Module of the class, next to the spec."""
 CODE = '''\
 """Files 0000.parquet, 0001.parquet, …: one is one record of the log. `commit` deletes those before a position."""
 

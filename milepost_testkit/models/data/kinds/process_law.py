@@ -10,7 +10,7 @@ from milepost.operators.process.spec import ProcessOperator
 from milepost_testkit.models.data.batch import Claim, Place, differing
 
 MODULE = "counting"
-"""Text of the function in the module next to the spec."""
+"""Module of the function, next to the spec."""
 CODE = """\
 class Counting:
     state = {"n": "int64"}

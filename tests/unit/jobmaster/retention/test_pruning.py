@@ -157,7 +157,7 @@ def test_pruning_costs_few_requests_and_runs_once_per_grace_period(
 def test_a_job_that_retains_one_checkpoint_prunes_no_more_often(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A mark that an epoch subsumes together with its sinks' confirmation is deleted when the table is read."""
+    """A checkpoint that is subsumed together with its sinks' confirmation is already dropped when pruning plans."""
     listings: list[str] = []
 
     def count(operation: str, key: str) -> None:

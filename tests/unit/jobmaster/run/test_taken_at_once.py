@@ -62,7 +62,7 @@ def test_a_checkpoint_taken_over_right_after_its_grant_touches_no_table(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whether the head is read when it is waited for, as of a directory, or concurrently with the data plane."""
+    """The head is read either when it is needed, as for a directory, or concurrently with the data plane."""
     job, runner = SparklessJob.create(tmp_path, {"format: parquet": "format: delta"}), SparklessRunner()
     master = job.master
     job.land("a.csv")
