@@ -118,9 +118,9 @@ def test_a_stalled_body_is_logged(endpoint: str) -> None:
     waits, client = LongWaits(0.05, 0.1, 0.01), client_of(endpoint)
     waits.observe(client)
     bodies: list[bytes] = []
+    reply = client.get_object(Bucket="b", Key="half")  # has begun, so only the wait for its body is logged
 
     def read() -> None:
-        reply = client.get_object(Bucket="b", Key="half")
         with waits.reading_body("s3://b/half"):
             bodies.append(reply["Body"].read())
 
