@@ -86,7 +86,7 @@ def test_a_scheduler_that_is_killed_with_its_workers_is_made_up_for_by_the_other
     assert all(epoch.tries() > 1 for epoch in lost)
 
 
-def test_tasks_outlive_their_scheduler_and_are_started_once_more_beside_themselves(jobs: HeldJobs) -> None:
+def test_tasks_outlive_their_scheduler_and_a_second_copy_is_started(jobs: HeldJobs) -> None:
     """I3: two processes of one task act for one run; storage lets one of them through."""
     held = jobs.hold(*Phase)
     victim, lost = _busier(jobs.two, held)
@@ -97,9 +97,7 @@ def test_tasks_outlive_their_scheduler_and_are_started_once_more_beside_themselv
 
 
 @pytest.mark.parametrize("seconds", [0.0, MINUTE_S], ids=["until both have met it", "a minute"])
-def test_tasks_that_end_while_the_database_is_gone_are_made_up_for_when_it_is_back(
-    jobs: HeldJobs, seconds: float
-) -> None:
+def test_tasks_that_end_during_a_database_outage_are_recovered_after_it(jobs: HeldJobs, seconds: float) -> None:
     """What an epoch has written counts, whether or not Airflow heard of it. It is gone until both schedulers saw it."""
     two = jobs.two
     held = jobs.hold(*Phase)

@@ -121,7 +121,7 @@ def test_a_machine_that_stands_still_is_done_without_and_what_it_does_when_it_wa
 
 
 @pytest.mark.parametrize(("fault", "phase"), [*product(FAULTS, PHASES)])
-def test_what_is_lost_of_a_cluster_at_any_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
+def test_a_loss_in_a_cluster_at_any_phase_changes_nothing(losing: Running, fault: str, phase: str) -> None:
     """I12, I7: tasks and what they had shuffled are made again elsewhere, and are the same attempts."""
     losing.job.add_gate()
     strikes(losing, FAULTS[fault], PHASES[phase])

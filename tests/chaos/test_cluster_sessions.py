@@ -148,7 +148,7 @@ def test_a_run_whose_machine_stands_still_beyond_the_deadline_expires_and_the_ne
         pytest.param(COMMIT, 0, 4, False, id="all acknowledged"),
     ],
 )
-def test_what_was_shuffled_is_lost_at_any_phase_of_an_epoch_and_made_again_if_it_is_needed(
+def test_shuffle_data_lost_at_any_phase_of_an_epoch_is_rebuilt_if_needed(
     one: Running, phase: Matches, skip: int, files: int, needed: bool
 ) -> None:
     """I12: a task that has not begun cannot fetch its rows, and stages that had ended run again."""

@@ -141,7 +141,7 @@ CHANNEL = "subtask = 0 AND channel = 1"
     ],
     ids=["buffer lost", "barrier lost", "acknowledgement lost", "buffer changed"],
 )
-def test_what_is_lost_or_changed_inside_an_exchange_declines_the_epoch(
+def test_rows_lost_or_changed_inside_an_exchange_decline_the_epoch(
     job: FlightsJob,
     monkeypatch: pytest.MonkeyPatch,
     exchange: int,

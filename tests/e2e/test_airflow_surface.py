@@ -118,6 +118,6 @@ def test_a_spec_that_cannot_be_parsed_turns_red_by_itself_and_its_tab_shows_the_
     assert "idle__epoch" in airflow.rest.dags()
 
 
-def test_the_form_refuses_what_is_no_switch(airflow: AirflowInstance) -> None:
+def test_the_form_refuses_a_checkpoint_that_is_no_switch(airflow: AirflowInstance) -> None:
     with pytest.raises(httpx.HTTPStatusError, match=r"until_caught_up|boolean"):
         airflow.rest.trigger("idle__epoch", {"until_caught_up": "as long as it takes"})

@@ -50,7 +50,7 @@ def job(scenario: Back) -> E2eJob:
 
 
 @pytest.mark.deep
-def test_what_is_no_checkpoint_is_refused_by_the_first_task_which_says_why(
+def test_the_first_task_refuses_an_argument_that_is_no_checkpoint_with_a_reason(
     airflow: AirflowInstance, job: E2eJob
 ) -> None:
     """Airflow's form would only say "Bad Request"."""

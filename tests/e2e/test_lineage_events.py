@@ -12,7 +12,7 @@ from milepost_testkit.servers.lineage_schemas import assert_valid
 
 
 @pytest.mark.deep
-def test_the_tasks_of_a_dag_run_tell_of_one_run_below_it(airflow: AirflowInstance) -> None:
+def test_the_tasks_of_a_dag_run_report_one_run_below_it(airflow: AirflowInstance) -> None:
     """START by the first task, COMPLETE by the one that notified the last sink; no other event before or after."""
     job = airflow.add_job("traced", more=GATE)
     job.land("a", {"AA": 5, "UA": 7})

@@ -40,7 +40,7 @@ def woken(airflow: AirflowInstance, request: pytest.FixtureRequest) -> Iterator[
 
 
 @pytest.mark.scenario(begins=woken)
-def test_objects_that_land_start_an_epoch_by_connections_whose_secrets_nobody_shows(
+def test_landing_objects_start_an_epoch_through_connections_without_showing_secrets(
     airflow: AirflowInstance, ministack: Ministack, scenario: Woken
 ) -> None:
     """The bucket tells a queue, which the triggerer watches; a message is deleted once Airflow has the event."""

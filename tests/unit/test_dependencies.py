@@ -94,7 +94,7 @@ def test_every_pin_of_the_clone_is_within_the_ranges() -> None:
     assert not outside
 
 
-def test_the_clone_pins_what_is_asked_for_and_no_less() -> None:
+def test_the_clone_pins_every_requirement() -> None:
     wanted = {(name_of(one), frozenset(one.extras)) for one in RANGES}
     assert {(name_of(pin), frozenset(pin.extras)) for pin in pins(ASKED_FOR)} == wanted
     below = {name_of(pin) for pin in pins(NEEDED_BY_THOSE)}
@@ -107,7 +107,7 @@ def test_every_range_has_a_lower_end() -> None:
     assert not open_below
 
 
-def test_what_would_break_others_is_never_asked_for() -> None:
+def test_features_that_would_break_other_readers_are_never_requested() -> None:
     """The provider for Spark brings pyspark-client, which overwrites files of pyspark."""
     everything = {name_of(one) for one in [*RANGES, *pins(ASKED_FOR), *pins(NEEDED_BY_THOSE)]}
     assert not everything & {"apache-airflow-providers-apache-spark", "pyspark-client"}
@@ -130,7 +130,7 @@ def test_the_lowest_that_was_tried_is_the_lower_end_of_every_range() -> None:
     assert {name: version_of(pin) for name, pin in constraints("lowest").items()} == lower
 
 
-def test_the_newest_that_was_tried_lies_within_the_ranges() -> None:
+def test_the_newest_tested_version_is_within_the_ranges() -> None:
     newest = constraints("newest")
     assert all(version_of(newest[name_of(wanted)]) in wanted.specifier for wanted in OF_USERS)
 
@@ -148,7 +148,7 @@ def extra_of(imported: Import) -> str | None:
 @pytest.mark.parametrize(
     "extra", [None, *(pytest.param(name, marks=pytest.mark.deep) for name in sorted(set(ROOMS.values())))]
 )
-def test_what_a_room_imports_is_asked_for(extra: str | None) -> None:
+def test_the_imports_of_a_package_are_declared(extra: str | None) -> None:
     """At module level: everywhere what everybody has; in the room of an extra also what that brings."""
     homes, known = packages_distributions(), declared([*PROJECT["dependencies"], *(EXTRAS[extra] if extra else ())])
     imported = {

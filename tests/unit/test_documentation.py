@@ -62,7 +62,7 @@ def test_a_page_outside_the_site_links_to_existing_targets(place: str) -> None:
 
 
 @pytest.mark.long
-def test_the_site_is_whole_and_asks_no_other_host(tmp_path: Path) -> None:
+def test_the_site_is_complete_and_contacts_no_other_host(tmp_path: Path) -> None:
     """A strict build fails for a link, an anchor or a picture that is not there."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     built = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -73,7 +73,7 @@ def test_the_schedules_by_assets_are_valid() -> None:
     assert isinstance(watched, AssetAny) and len(watched.objects[0].watchers) == 1
 
 
-def test_whom_the_how_to_has_told_is_told_by_both_dags(folder: Path) -> None:
+def test_both_dags_notify_the_recipients_of_the_how_to(folder: Path) -> None:
     spec = folder / "jobs" / "visits.yaml"
     spec.write_text(spec.read_text() + blocks("yaml")[2])
     made = dags_of(folder, blocks("python")[0])

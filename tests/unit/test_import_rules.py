@@ -144,7 +144,7 @@ def test_the_demo_and_the_benchmark_use_the_stable_surface() -> None:
     assert any(imported.name == f"{PACKAGE}.api" for imported in imports) and not below_the_surface(imports)
 
 
-def test_the_stable_interface_loads_only_what_is_used() -> None:
+def test_the_stable_interface_loads_only_used_modules() -> None:
     code = f"import sys; from {PACKAGE}.api import open_store; print('{PACKAGE}.jobmaster' in sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "False"

@@ -59,7 +59,7 @@ def lost(tree: ast.AST) -> Iterator[str]:
                     yield f"{node.module}.{name}"
 
 
-def test_what_is_imported_is_there() -> None:
+def test_every_import_resolves() -> None:
     """Of the product's own imports mypy says it."""
     around = files("tests", "milepost_testkit", "scripts", "bench", "dags", "plugins")
     broken = {str(file.relative_to(REPOSITORY)): [*lost(ast.parse(file.read_text("utf-8")))] for file in around}

@@ -123,7 +123,7 @@ class S3StoreTests(OnS3Server, SharedObjectStoreTests):
 class S3CrashTests(OnS3Server):
     """They restart the server."""
 
-    def test_what_was_acknowledged_survives_a_kill_of_the_server(self, server, config) -> None:
+    def test_acknowledged_writes_survive_a_kill_of_the_server(self, server, config) -> None:
         """I1: an acknowledged create is there, whole, after kill -9; any other is absent or whole."""
         store = open_store(config)
         body = b"0123456789abcdef" * 256

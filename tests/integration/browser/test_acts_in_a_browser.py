@@ -107,7 +107,9 @@ def test_a_resume_takes_two_clicks_and_a_rejected_one_changes_nothing(airflow: A
     ],
     ids=lambda value: "-".join(value[::2]) if isinstance(value, list) else "",
 )
-def test_what_airflow_refuses_is_said_in_a_sentence(airflow: AirflowInstance, step: list[str], sentence: str) -> None:
+def test_a_refusal_by_airflow_is_reported_in_a_sentence(
+    airflow: AirflowInstance, step: list[str], sentence: str
+) -> None:
     runs = len(airflow.rest.runs(operate_dag_id(WELL)))
     walked(airflow, form_url(WELL, "verify"), step, ["click", "Run"], ["see", sentence])
     assert len(airflow.rest.runs(operate_dag_id(WELL))) == runs

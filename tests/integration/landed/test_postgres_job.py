@@ -175,7 +175,7 @@ class Writer:
     "seed",
     [pytest.param(1, marks=pytest.mark.long), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(2, 8))],
 )
-def test_the_published_table_is_the_tables_own_whatever_is_written_killed_and_taken_back(
+def test_the_published_table_equals_its_own_rows_after_writes_kills_and_rollbacks(
     tmp_path: Path, database: Database, seed: int
 ) -> None:
     create(tmp_path, database)
@@ -329,7 +329,7 @@ def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, dat
     assert [one.rows for one in land(first).landed] == [1]
 
 
-def test_with_input_and_without_a_claim_only_what_was_landed_is_processed(tmp_path: Path, database: Database) -> None:
+def test_with_input_and_without_a_claim_only_landed_rows_are_processed(tmp_path: Path, database: Database) -> None:
     first, second = create_twice_with_a_row(tmp_path, database)
     database.run("INSERT INTO customers VALUES (2, 'b', 2, 'y')")
     land(first)

@@ -240,7 +240,7 @@ def test_only_a_large_body_waits_for_leave_to_be_sent(asked: tuple[ObjectStore, 
     assert [one.method for one in proxy.answered][2:] == [CONTINUE, "PUT"]
 
 
-def test_the_clock_of_a_store_that_has_just_answered_is_not_asked_for(
+def test_the_clock_of_a_store_that_has_just_answered_is_not_read(
     asked: tuple[ObjectStore, DelayingProxy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes on from the Date of the last reply, and is never ahead of the store's own."""

@@ -71,7 +71,7 @@ def test_a_task_makes_the_landing_dag_alone(job: LandedJob, monkeypatch: pytest.
     assert set(dags_of(job)) == {"landed__land_1m"}
 
 
-def test_what_is_landed_every_minute_is_processed_by_one_epoch(job: LandedJob) -> None:
+def test_one_epoch_processes_the_landings_of_several_minutes(job: LandedJob) -> None:
     job.land()
     for key in (1, 2):
         job.produce(key)

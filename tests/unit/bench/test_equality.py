@@ -93,7 +93,7 @@ def test_only_windows_that_the_watermark_has_passed_are_expected(tmp_path: Path)
     assert found == expected
 
 
-def test_what_is_looked_up_is_the_row_of_the_static_table(epochs: list[Path]) -> None:
+def test_a_lookup_returns_the_row_of_the_static_table(epochs: list[Path]) -> None:
     """The answer computes what each system reads from that table."""
     workload = replace(WORKLOADS["lookup"], shape=SHAPE)
     with duckdb.connect() as connection:

@@ -44,7 +44,7 @@ def record(*systems: str) -> dict[str, Any]:
     }
 
 
-def test_the_report_has_both_sides_and_says_what_is_missed() -> None:
+def test_the_report_has_both_sides_and_names_missed_targets() -> None:
     point = {
         "landings": 10,
         "landing_ms": 1,

@@ -105,7 +105,7 @@ def test_of_a_target_that_the_quick_mode_has_no_part_for_the_full_mode_is_named(
     assert line(quick, "1 M keys: Structured").endswith("| not measured |")
 
 
-def test_parts_of_several_runs_are_told_apart() -> None:
+def test_parts_of_several_runs_are_distinguished() -> None:
     one, other = record("keyed-1m", {"milepost": ours([1.0])}), record("window", {"milepost": ours([1.0])})
     later = STAMP | {"taken": "2026-01-02T11:00:00+00:00", "commit": "def+"}
     text = render(document(workload__keyed_1m=one, workload__window=other | later))
@@ -115,7 +115,7 @@ def test_parts_of_several_runs_are_told_apart() -> None:
     assert "16 GB, Linux at commit abc." in render(document(workload__keyed_1m=one))
 
 
-def test_what_was_not_measured_is_no_success() -> None:
+def test_an_unmeasured_target_is_no_success() -> None:
     assert set(judged({}).values()) == {Verdict.UNKNOWN}
     reports = [render(document(mode)) for mode in ("full", "language")]
     assert sum(report.count("| – | – | not measured |") for report in reports) == len(TARGETS)

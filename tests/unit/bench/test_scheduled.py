@@ -53,13 +53,13 @@ def test_ours_is_held_to_the_better_of_their_ways(ratio: float, met: int) -> Non
     assert "**A smoke run" in text, "others kept a core and a half busy"
 
 
-def test_many_jobs_are_a_line_per_kind_and_parsing_is_told_per_job() -> None:
+def test_many_jobs_are_a_line_per_kind_and_parsing_is_reported_per_job() -> None:
     text = render_airflow({"commit": "abc", "parts": {"many": many()}})
     assert all(f"| {kind} | 0.40 | 0.00 |" in text for kind in KINDS)
     assert "| the first time in a process | 500 | 10.0 |" in text
 
 
-def test_mapped_tasks_are_one_line_and_figures_that_nobody_told_are_left_out() -> None:
+def test_mapped_tasks_are_one_line_and_unreported_figures_are_omitted() -> None:
     one, two = run(1.0, notify=0.2), run(1.0, notify=0.4)
     for each in (one, two):
         each["tasks"][0] |= {"map_index": 0, "cpu_s": None}

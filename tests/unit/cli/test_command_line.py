@@ -348,7 +348,7 @@ def test_the_module_is_the_command() -> None:
     wording.matches("milepost", result.stderr)
 
 
-def test_what_is_registered_for_the_end_is_done_and_the_exit_code_stays() -> None:
+def test_exit_handlers_run_and_the_exit_code_stays() -> None:
     code = (
         "import atexit, sys\nimport milepost.cli.main as cli\nfrom milepost.__main__ import main\nreal = cli.app\n"
         "def app(**words):\n    atexit.register(print, 'at the end')\n    real(**words)\n"

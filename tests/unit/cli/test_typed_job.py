@@ -64,7 +64,7 @@ def test_a_path_through_a_parent_folder_is_shown_plain(failed: SparklessJob) -> 
     assert broken.exit_code == 2 and ".." not in broken.stderr
 
 
-def test_the_plan_of_a_rollback_and_a_refused_spec_name_what_was_typed(tmp_path: Path) -> None:
+def test_the_plan_of_a_rollback_and_a_refused_spec_name_the_typed_argument(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "a folder")
     job.land("a.csv")
     job.master.epochs.run(Session.cli(), SparklessRunner())

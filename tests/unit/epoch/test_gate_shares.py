@@ -59,7 +59,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("milepost.epoch.gate_shares._PARTITION_ROWS", 100)
 
 
-def test_what_is_found_in_shares_is_the_verdict_on_all_rows(tmp_path: Path) -> None:
+def test_the_verdict_from_shares_is_that_on_all_rows(tmp_path: Path) -> None:
     staged = Staged(tmp_path)
     in_range = {"type": "expect_column_values_to_be_between", "column": "v", "max_value": 989}
     spec = suite(in_range, {**in_range, "mostly": 0.99}, UNIQUE, COUNTED)

@@ -17,5 +17,5 @@ from milepost.epoch.quantities import observed
         ("unexpected_percent", 99.996, "100"),
     ],
 )
-def test_of_a_percentage_four_digits_are_told_and_of_a_count_all(name: str, value: float, told: str) -> None:
+def test_a_percentage_has_four_digits_and_a_count_all(name: str, value: float, told: str) -> None:
     assert observed(name, value) == told

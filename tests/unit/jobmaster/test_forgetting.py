@@ -85,7 +85,7 @@ def dated(prepared: DatedJob, tmp_path: Path) -> DatedJob:
     return prepared.copy_to(tmp_path / "job")
 
 
-def test_old_and_gone_objects_are_forgotten_and_people_are_told_from_when_on_all_is_remembered(dated: DatedJob) -> None:
+def test_old_deleted_objects_are_forgotten_and_the_horizon_is_reported(dated: DatedJob) -> None:
     assert dated.remembered(MAX_RUNS) == [f"{day:02d}" for day in range(1, MAX_RUNS + 1)]
     assert dated.remembered(MAX_RUNS + 1) == ["05", "06", "07", "08", "09"], "three days before the eighth, and later"
     spec = str(dated.job.small.folder / "config" / "small.yaml")
@@ -116,7 +116,7 @@ def test_an_object_older_than_the_horizon_stops_the_job_until_a_person_classifie
     assert isinstance(found, CheckpointDetails) and found.sources["rows"].objects == 1
 
 
-def test_what_is_back_as_it_was_is_not_read_again_unless_somebody_says_so(dated: DatedJob) -> None:
+def test_an_object_that_is_back_unchanged_is_not_read_again_unless_requested(dated: DatedJob) -> None:
     dated.put_back()
     with wording.raises(SourceChanged, replace=wording.TIMES):
         dated.job.epoch()
@@ -169,7 +169,7 @@ def test_what_is_remembered_is_what_the_key_says(tmp_path: Path, after: str, kep
     assert len(dated.remembered(MAX_RUNS + 1)) == kept
 
 
-def test_without_the_key_what_was_forgotten_stays_forgotten(dated: DatedJob) -> None:
+def test_without_the_key_forgotten_objects_stay_forgotten(dated: DatedJob) -> None:
     dated.job.edit("forget_after: 3d", "forget_after: null")
     assert dated.next_day(MAX_RUNS + 2).sources["rows"].horizon is not None
     dated.put_back()

@@ -83,7 +83,7 @@ def test_state_that_was_not_hashed_as_its_checkpoint_says_is_refused(job: Counte
 
 
 @pytest.mark.long
-def test_nobody_is_told_the_secret(job: CountedJob, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_secret_is_never_disclosed(job: CountedJob, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is in the manifest, in `_metadata` and in copies of that, and in nothing that is shown or logged."""
     caplog.set_level(logging.DEBUG)
     spec, context = job.spec_path, job.small.context

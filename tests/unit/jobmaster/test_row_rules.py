@@ -85,7 +85,7 @@ def shown_rules(view: View, title: str) -> tuple[tuple[str, ...], list[dict[str,
     return section.lines, [dict(zip(table.columns, row, strict=True)) for row in texts]
 
 
-def test_show_says_per_rule_what_it_refused_and_per_sink_what_was_quarantined_and_dropped(tmp_path: Path) -> None:
+def test_show_counts_refusals_per_rule_and_quarantined_and_dropped_rows_per_sink(tmp_path: Path) -> None:
     """Row -4 fails both rules. Only the first has `mostly`, so only its severity has an effect."""
     job = made(tmp_path, RANGE | {"mostly": 0.25, "severity": "warning"}, NAMED)
     job.land("a.csv", "k,v\n1,a\n-2,b\n3,\n-4,\n")

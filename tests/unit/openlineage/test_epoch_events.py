@@ -183,7 +183,7 @@ def test_an_epoch_that_passes_its_gate_reports_its_assertions(receiver: LineageR
         ("rows", True, "error"), ("k", True, "warn")]  # fmt: skip
 
 
-def test_what_fails_fails_and_what_somebody_stops_is_aborted(receiver: LineageReceiver, tmp_path: Path) -> None:
+def test_a_failed_run_fails_and_a_stopped_run_is_aborted(receiver: LineageReceiver, tmp_path: Path) -> None:
     """Tolerated or not, the run has failed; the record that could not be read is not quoted."""
     job = SparklessJob.create(tmp_path / "job", {"timeout: 10m": "timeout: 10m, tolerable_failures: 1"})
     broken = job.land("a.csv", "k,v\nforty-two,a\n")

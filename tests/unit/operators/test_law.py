@@ -187,7 +187,7 @@ TUMBLING, SLIDING, SESSION = (
     ],
     ids=lambda options: "-".join([*(str(one) for one in options if one != "window"), *options["window"]]),
 )
-def test_windows_that_come_again_are_taken_back_by_what_stands_behind(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_windows_that_are_emitted_again_are_retracted_downstream(tmp_path: Path, options: dict[str, Any]) -> None:
     """Fired and again within an epoch, in later ones, on other subtasks, and never after they were forgotten."""
     history = History(tmp_path, HOURLY | options, PER_HOUR, BUSIEST)
     history.epoch([("a", 1, 10.0), ("b", 1, 20.0), ("a", 2, 40.0)], parallelism=2)
@@ -444,7 +444,7 @@ def test_each_epoch_makes_progress_however_little_time_it_has(tmp_path: Path, cu
 
 
 @pytest.mark.deep
-def test_sql_between_updates_and_state_takes_back_the_row_that_it_made(tmp_path: Path) -> None:
+def test_sql_between_updates_and_state_retracts_the_row_that_it_emitted(tmp_path: Path) -> None:
     """A filter that flips, a key that is dropped, rows that come of one, and rows that stay unchanged."""
     text = "SELECT k, e AS m FROM parts UNION ALL SELECT k, v FROM a"
     history = History(
@@ -487,7 +487,7 @@ def test_the_law_finds_a_node_that_breaks_it(tmp_path: Path, change: Any) -> Non
 @pytest.mark.parametrize(
     "windows", [{"tumbling": "1h"}, {"sliding": {"size": "1h", "slide": "30m"}}, {"session": {"gap": "30m"}}]
 )
-def test_the_law_finds_a_window_that_comes_out_again_as_it_was(tmp_path: Path, windows: dict[str, Any]) -> None:
+def test_the_law_finds_a_window_that_is_emitted_again_unchanged(tmp_path: Path, windows: dict[str, Any]) -> None:
     history = History(tmp_path, HOURLY | {"window": windows, "allowed_lateness": "1h"})
     history.epoch([("a", 1, 10.0), ("b", 1, 130.0)])
     history.epoch([("b", 1, 131.0)])

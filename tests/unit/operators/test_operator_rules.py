@@ -328,7 +328,7 @@ def test_a_repeat_at_the_very_edge_of_the_ttl_is_not_emitted_twice(started: Any)
     assert late.late.num_rows == 1 and run.state().num_rows == 0
 
 
-def test_rows_in_flight_that_hold_back_firing_do_not_change_what_is_remembered(started: Any) -> None:
+def test_rows_in_flight_that_hold_back_firing_do_not_change_the_remembered_keys(started: Any) -> None:
     """DESIGN 4.3: lateness decides; an unaligned run, whose firing lags, equals the aligned one row for row."""
     results = []
     for firing in (3 * HOUR_US, 0):

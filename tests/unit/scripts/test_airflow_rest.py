@@ -84,7 +84,7 @@ def test_a_run_whose_id_is_taken_is_refused() -> None:
         assert server.asked == ["POST"]
 
 
-def test_what_was_asked_wrongly_is_refused_at_once() -> None:
+def test_a_wrong_request_is_refused_immediately() -> None:
     with asking(404) as (server, rest):
         with pytest.raises(httpx.HTTPStatusError, match="404"):
             rest.ask("GET", "/dags/none")

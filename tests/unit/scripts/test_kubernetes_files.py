@@ -46,7 +46,7 @@ def test_the_image_has_what_tasks_import_in_the_ranges_of_the_project_and_its_pi
     assert f"FROM apache/spark:{pinned}\n" in text
 
 
-def test_the_connect_server_is_started_as_ours_is_and_asks_for_a_token() -> None:
+def test_the_connect_server_is_started_as_ours_is_and_requires_a_token() -> None:
     found = documents("spark-connect.yaml")
     (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
     command = container["command"]

@@ -69,7 +69,7 @@ def first_line(started: Started) -> str:
     return Path(started.log).read_text().splitlines()[0]
 
 
-def test_what_was_started_is_gone_and_stopping_twice_is_fine(stack: str, tmp_path: Path) -> None:
+def test_started_processes_have_ended_and_stopping_twice_is_fine(stack: str, tmp_path: Path) -> None:
     port = processes.free_port()
     listener = start(stack, tmp_path, LISTENER, str(port), port=port)
     processes.wait_until(lambda: processes.is_listening(port), of=[listener], timeout_s=120, what="the listener")

@@ -52,7 +52,7 @@ def test_a_case_is_covered_by_the_test_that_cites_it(tmp_path: Path) -> None:
     assert "| ATest.testTwo | there is no such thing here |" in render_markdown(report)
 
 
-def test_what_nobody_proves_is_missing(tmp_path: Path) -> None:
+def test_unproven_cases_are_missing(tmp_path: Path) -> None:
     report = suite(tmp_path)
     assert report.missing() == list(report.cases)
     assert render_text(report, []).endswith("missing: ATest.testOne\nmissing: ATest.testTwo\nmissing: BTest.testThree")

@@ -26,7 +26,7 @@ def console(*lines: str, title: str = "") -> str:
     return "".join(f"{line}\n" for line in (f"```console{title}", *lines, "```"))
 
 
-def test_what_is_not_printed_is_replaced_by_what_is(folder: Path, environ: dict[str, str]) -> None:
+def test_unprintable_characters_are_replaced_by_printable_ones(folder: Path, environ: dict[str, str]) -> None:
     page = "# A page\n\n" + console("$ echo one", "one", "$ echo two", "three") + "\nits end\n"
     assert run_page(page, folder, environ) == page.replace("three", "two")
 

@@ -188,7 +188,7 @@ def test_a_join_reads_a_source_and_windows_and_windows_read_a_join(tmp_path: Pat
     assert not plane.captured.pieces.get("per_day.late")
 
 
-def test_rows_without_a_key_that_are_in_flight_come_out_once_after_a_rescale(tmp_path: Path) -> None:
+def test_rows_without_a_key_in_flight_are_emitted_once_after_a_rescale(tmp_path: Path) -> None:
     spec = spec_of(JOIN | {"how": "left"}, sinks=["pairs"], cuts=True)
     plane = Plane(spec, tmp_path)
     rows = [

@@ -61,7 +61,7 @@ def sums(**totals: int) -> dict[str, Any]:
     return {"tables": {"sums": [{"k": key, "total": total} for key, total in totals.items()]}}
 
 
-def test_rows_that_come_out_as_expected_pass(folder: Path) -> None:
+def test_rows_that_equal_the_expected_ones_pass(folder: Path) -> None:
     state = {"sums": [{"k": "a", "total": 3}]}
     result = run(folder, epoch({}, {"v": 2}, **sums(a=3), state=state, verdict="passed"))
     assert result.passed and [step.number for step in result.steps] == [1]
@@ -87,7 +87,7 @@ def test_types_are_those_of_the_table(folder: Path) -> None:
     ],
     ids=["value", "row", "no rows", "no column", "wrong type", "no table", "state", "verdict", "refused"],
 )
-def test_what_differs_is_said(folder: Path, expect: dict[str, Any], faults: list[str]) -> None:
+def test_differences_are_reported(folder: Path, expect: dict[str, Any], faults: list[str]) -> None:
     """Every key of `expect` can fail."""
     result = run(folder, epoch({}, **expect))
     assert not result.passed

@@ -55,7 +55,7 @@ def places(*rows: tuple[str, int, int]) -> list[dict[str, Any]]:
     return [{"place": place, "items": items, "n": n} for place, items, n in rows]
 
 
-def test_rows_that_are_replaced_or_deleted_are_taken_back_from_what_stands_behind(folder: Path) -> None:
+def test_replaced_or_deleted_rows_are_retracted_downstream(folder: Path) -> None:
     """Within an epoch only the last row of a key counts; back, forth, and on another number of subtasks."""
     first = epoch(("a", "x", 9), ("a", "x", 1), ("b", "x", 2), ("b", "y", 5), (None, "y", 0),
                   per_place=places(("x", 2, 3), ("y", 1, 5)))  # fmt: skip
@@ -68,7 +68,7 @@ def test_rows_that_are_replaced_or_deleted_are_taken_back_from_what_stands_behin
     assert run_steps(folder / "stock.yaml", first, second, wider, third, back, again).faults == ()
 
 
-def test_what_another_version_of_the_class_put_out_is_taken_back_as_it_was(folder: Path) -> None:
+def test_rows_of_another_version_of_the_class_are_retracted_as_they_were(folder: Path) -> None:
     first = epoch(("a", "x", 1), ("b", "x", 2), per_place=places(("x", 2, 3)))
     second = epoch(("a", "x", 4), per_place=places(("x", 2, 402)))
     (folder / "ops_2.py").write_text(STOCK.replace('"n": row["n"]}', '"n": 100 * row["n"]}'))

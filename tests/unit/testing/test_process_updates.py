@@ -213,7 +213,7 @@ def test_a_delete_that_names_no_row_is_refused_with_the_users_line(folder: Path,
     wording.matches("problems", fault)
 
 
-def test_without_an_output_key_nothing_is_taken_back(folder: Path) -> None:
+def test_without_an_output_key_nothing_is_retracted(folder: Path) -> None:
     spec = (folder / "stock.yaml").read_text().replace(", output_key: [item, place]", "").replace("upsert", "append")
     (folder / "stock.yaml").write_text(spec)
     (folder / "ops.py").write_text(SOLD_OUT)

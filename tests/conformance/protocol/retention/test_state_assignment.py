@@ -263,7 +263,7 @@ def test_only_the_new_ranges_of_the_receivers_decide(tmp_path: Path, after: int)
         assert [bytes(memoryview(one.payload)) for one in _channels(store, handles, subtask, after)] == expected
 
 
-def test_subtasks_without_buffers_restore_none_beside_one_that_has_some(tmp_path: Path) -> None:
+def test_subtasks_without_buffers_restore_none_next_to_one_that_has_some(tmp_path: Path) -> None:
     """Channel state of a single subtask: everybody restores, all but it nothing.
 
     Case: StateAssignmentOperationTest.testOnlyUpstreamChannelStateAssignment

@@ -39,7 +39,7 @@ class SinkTests(SinkCase):
     """Keys of one epoch are distinct, so append and upsert pass the same tests."""
 
     @format_decides
-    def test_what_is_staged_prepared_or_completed_is_invisible_until_the_move(self, tmp_path: Path) -> None:
+    def test_staged_prepared_and_completed_rows_are_invisible_until_the_move(self, tmp_path: Path) -> None:
         """I14: the move is the only moment at which rows appear."""
         job = self.begin(tmp_path)
         committable = job.staged(rows((1, "a")), rows((2, "b")))
@@ -53,7 +53,7 @@ class SinkTests(SinkCase):
         assert (position.number, position.contents) == (done.version, done.contents)
         assert position.mark is not None and position.mark.timeline == "main"
 
-    def test_the_gate_sees_exactly_what_is_published(self, tmp_path: Path) -> None:
+    def test_the_gate_judges_exactly_the_published_rows(self, tmp_path: Path) -> None:
         """DESIGN 4.4."""
         job = self.begin(tmp_path)
         job.publish(rows((1, "a")))
@@ -343,7 +343,7 @@ class SinkTests(SinkCase):
         again = job.manifest.staged(self.open_sink(tmp_path), rows((1, "a")), schema=SCHEMA)
         assert job.staged(rows((1, "a"))) == again
 
-    def test_what_was_staged_survives_its_journey_through_the_metadata(self, tmp_path: Path) -> None:
+    def test_staged_files_survive_a_round_trip_through_the_metadata(self, tmp_path: Path) -> None:
         """A committable is stored with its epoch."""
         committable = self.begin(tmp_path).staged(rows((1, "a")), rows((2, "b")))
         assert from_json(Committable, to_json(committable), "committable") == committable

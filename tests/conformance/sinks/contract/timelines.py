@@ -205,7 +205,7 @@ class SinkTimelineTests(SinkSwitchTests):
             assert self.open_sink(tmp_path).move(done.target) is False
         assert self.published(tmp_path) == of_main(4)
 
-    def test_what_was_completed_and_never_published_comes_with_the_switch(self, tmp_path: Path) -> None:
+    def test_completed_but_unpublished_rows_appear_with_the_switch(self, tmp_path: Path) -> None:
         """The sink was down for 3 and 4; the job goes back from 5 to 4. Late commits are superseded, and land never."""
         job = self.begin(tmp_path)
         job.go_on(2)
@@ -241,7 +241,7 @@ class SinkTimelineTests(SinkSwitchTests):
         assert [key for key, _ in self.published(tmp_path)] == [1, 2, 6]
         assert all(job.sink.verify(done.contents, deep=True) == [] for done in (*main, *left))
 
-    def test_the_same_checkpoint_before_and_after_a_rollback_to_it_is_told_apart(self, tmp_path: Path) -> None:
+    def test_the_same_checkpoint_before_and_after_a_rollback_to_it_is_distinguished(self, tmp_path: Path) -> None:
         """I14: the number is of the transition, so a commit that saw 2 before does not land on 2 after."""
         job = self.begin(tmp_path)
         main = job.go_on(2)

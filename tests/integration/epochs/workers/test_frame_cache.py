@@ -85,7 +85,7 @@ def test_each_job_of_a_cached_frame_exchanges_rows_of_its_own(spark: SparkSessio
     assert len(made) == 2, "another exchange is another frame"
 
 
-def test_what_tasks_do_lies_where_this_user_alone_can_enter_and_is_gone_with_the_job(spark: SparkSession) -> None:
+def test_files_of_tasks_are_private_to_this_user_and_deleted_with_the_job(spark: SparkSession) -> None:
     told = run(FrameCache(spark), "one")
     assert told["mode"] == 0o700
     folder = Path(str(told["folder"]))

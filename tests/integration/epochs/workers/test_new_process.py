@@ -76,7 +76,7 @@ def test_a_new_process_goes_on_behind_a_dead_proxy_under_a_path_with_a_space(run
     run.job.assert_tables_equal_the_oracle()
 
 
-def test_what_spark_and_the_machine_tell_of_an_epoch_does_not_hold_the_secret_of_the_key_hash(run: Run) -> None:
+def test_spark_and_the_machine_do_not_expose_the_secret_of_the_key_hash(run: Run) -> None:
     """Output, Spark's event log with the plans, and every process's command line."""
     secret = JobContext(run.job.load()).head().state.key_hash_secret
     assert secret is not None and any("pyspark" in one for one in run.commands)

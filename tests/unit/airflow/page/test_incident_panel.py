@@ -123,7 +123,7 @@ def test_a_viewer_sees_neither_values_nor_bounds_that_he_may_not_see_nor_acts(
     assert "max_value" not in client.get(JOB).text
 
 
-def test_the_panel_is_gone_once_an_epoch_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_panel_disappears_once_an_epoch_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = vetoed(tmp_path)
     client = client_of(job, monkeypatch)
     job.edit(RULE, "")

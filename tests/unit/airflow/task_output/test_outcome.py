@@ -80,7 +80,7 @@ def test_busy_is_a_skip_and_fenced_a_failure_without_retry() -> None:
     assert isinstance(told(errors.StoreUnavailable("no answer"))[0], errors.StoreUnavailable)
 
 
-def test_the_message_tells_what_to_do() -> None:
+def test_the_message_names_the_next_step() -> None:
     raised, _ = told(errors.InvalidRequest("the spec is wrong.", hint="correct it"))
     text = str(raised)
     assert all(part in text for part in ("the spec is wrong.", "correct it", "milepost runbook invalid-request"))

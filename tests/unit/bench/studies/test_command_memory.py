@@ -13,7 +13,7 @@ def record(keys: int, peak_mb: float) -> dict[str, Any]:
     return {"keys": keys, "commit": f"of{keys}", "other_busy_cores": 0.1, "commands": commands}
 
 
-def test_what_grows_beyond_the_bound_stands_out_beside_what_it_was() -> None:
+def test_growth_beyond_the_bound_is_marked_next_to_the_former_figure() -> None:
     before, after = record(5_000_000, 101.0 + BOUND_MB), record(5_000_000, 99.0 + BOUND_MB)
     text = render_memory({"before": {"5000000": before}, "command_memory": {"5000000": after}})
     assert "| command | 5 M keys, before | 5 M keys |" in text

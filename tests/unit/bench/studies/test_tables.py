@@ -109,7 +109,7 @@ def test_the_last_commits_are_measured_against_the_first_warm_ones(late_s: float
     )
 
 
-def test_what_was_not_measured_is_no_success() -> None:
+def test_an_unmeasured_target_is_no_success() -> None:
     assert set(verdicts({}).values()) == {Verdict.UNKNOWN}
     text = render_tables(document({}, unavailable={".venv-spark-readers": "no answer"}))
     assert "* **.venv-spark-readers** could not be built here: no answer" in text

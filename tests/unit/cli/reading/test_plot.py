@@ -25,7 +25,7 @@ def test_columns_are_in_eighths_of_the_largest_and_never_vanish() -> None:
     assert [str(line) for line in columns([0, None], 1, 1, "")] == ["  "]
 
 
-def test_stacked_columns_show_each_part_where_its_middle_lies() -> None:
+def test_stacked_columns_show_each_part_at_its_middle() -> None:
     lines = [str(line) for line in stacked([{"plan": 3, "data": 5}, None, {"plan": 4}], PARTS, 4, 1)]
     assert lines == ["d  ", "d  ", "p p", "p p"]
 

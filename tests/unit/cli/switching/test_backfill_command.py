@@ -103,7 +103,7 @@ def test_an_interrupted_backfill_is_reported_and_continued_or_disposed_of(
 
 
 @pytest.mark.long
-def test_the_gate_vetoes_a_replayed_epoch_and_is_not_asked_beyond_to(job: BackfillJob) -> None:
+def test_the_gate_vetoes_a_replayed_epoch_and_does_not_judge_beyond_to(job: BackfillJob) -> None:
     """A veto leaves the live timeline running; `--to` says up to where today's expectations are to hold."""
     job.edit("checkpointing:", f"{_GATE}checkpointing:")
     vetoed = backfill(job, "--from", "2026-03-03", "--yes")

@@ -114,7 +114,7 @@ def test_the_width_is_what_columns_says_else_80_without_a_terminal(monkeypatch: 
     assert terminal_width() == 80
 
 
-def test_numbers_and_times_are_told_as_people_read_them() -> None:
+def test_numbers_and_times_are_formatted_for_people() -> None:
     assert [counted(number, "object") for number in (0, 1, 2_000)] == ["0 objects", "1 object", "2,000 objects"]
     assert [show_bytes(size) for size in (999, 1_000, 2_500_000, None)] == ["999 B", "1.0 kB", "2.5 MB", "-"]
     assert [show_time(text) for text in ("2026-01-01T09:00:00.5+01:00", "end", None)] == [

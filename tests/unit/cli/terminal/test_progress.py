@@ -32,7 +32,7 @@ def test_each_phase_of_an_epoch_is_reported_with_objects_and_rows(tmp_path: Path
     wording.matches("run", told)
 
 
-def test_what_an_epoch_leaves_is_told_with_what_it_reads(tmp_path: Path) -> None:
+def test_the_remaining_input_of_an_epoch_is_reported_with_its_input(tmp_path: Path) -> None:
     """By a limit, or because it has landed just now: without a word it would seem to be read."""
     job = SparklessJob.create(tmp_path)
     for name in ("a.csv", "b.csv"):
@@ -42,7 +42,7 @@ def test_what_an_epoch_leaves_is_told_with_what_it_reads(tmp_path: Path) -> None
     wording.matches("run", told)
 
 
-def test_off_a_terminal_a_long_step_is_said_again_and_again(
+def test_off_a_terminal_a_long_step_is_reported_repeatedly(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "_LINE_EVERY_S", 0.0)

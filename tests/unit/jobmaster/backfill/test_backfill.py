@@ -299,7 +299,7 @@ def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replay
     job.assert_table(6, fixed=True)
 
 
-def test_objects_that_are_gone_or_changed_are_listed_and_nothing_is_changed(job: BackfillJob) -> None:
+def test_deleted_or_changed_objects_are_listed_and_nothing_is_changed(job: BackfillJob) -> None:
     landing = job.small.folder / "landing"
     (landing / "day-03.csv").unlink()
     (landing / "day-05.csv").write_text("k,v,at\n1,1,2026-03-05T00:00:00Z\n")
@@ -614,7 +614,7 @@ def test_a_replay_whose_recorded_input_does_not_add_up_to_the_head_is_refused(jo
 
 
 @pytest.mark.long
-def test_what_was_restored_is_a_fork_point_and_is_not_replayed_past(job: BackfillJob) -> None:
+def test_a_restored_checkpoint_is_a_fork_point_that_no_replay_passes(job: BackfillJob) -> None:
     """No recorded input leads to a restored or bootstrapped checkpoint: a replay from before it would lose it."""
     job.master.savepoints.create("second", at=2)
     job.master.savepoints.cancel()

@@ -198,7 +198,7 @@ def test_metadata_that_another_thread_evicts_immediately_is_still_returned(
     assert context.metadata(older).checkpoint_id == older.checkpoint_id
 
 
-def test_metadata_is_read_once_and_verify_reads_what_is_stored(tmp_path: Path) -> None:
+def test_metadata_is_read_once_and_verify_reads_the_stored_objects(tmp_path: Path) -> None:
     """The handle has the content hash, so cached metadata stays valid. `verify` bypasses the cache."""
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")

@@ -73,7 +73,7 @@ def test_whether_a_deleted_record_was_the_gap_is_not_guessed(job: LandedJob) -> 
         job.master.gaps.find(approved)
 
 
-def test_the_plan_says_what_is_lost_and_where_the_log_would_go_on(job: LandedJob) -> None:
+def test_the_plan_states_the_loss_and_where_the_log_would_continue(job: LandedJob) -> None:
     before, feed = newest(job), state(job)
     plan = job.master.gaps.plan("feed", "earliest")
     assert (plan.start, plan.approved.end, plan.approved.digest) == ({"next": 3}, {"next": 5}, before.digest)

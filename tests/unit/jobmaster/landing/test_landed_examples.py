@@ -50,7 +50,7 @@ def test_the_example_of_a_generator_processes_all_of_its_events(tmp_path: Path) 
     assert sum(prices["bids"].to_pylist()) == 5000
 
 
-def test_the_example_of_a_python_class_reads_what_was_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_of_a_python_class_reads_appended_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = tmp_path / "readings.csv"
     monkeypatch.setenv("READINGS", str(readings))
     readings.write_text("a,20.5\nb,18.0\n")

@@ -47,7 +47,7 @@ def test_nothing_is_unread_after_the_epoch_that_reads_all(job: LandedJob) -> Non
     assert (log.position, log.processed) == ({"next": 2}, {"next": 2})
 
 
-def test_what_is_landed_and_not_processed_is_counted_from_its_oldest_record(job: LandedJob) -> None:
+def test_the_unprocessed_backlog_is_counted_from_its_oldest_record(job: LandedJob) -> None:
     job.land_and_run(1, 2)
     for key in (3, 4, 5):
         job.produce(key)

@@ -77,7 +77,7 @@ def test_a_plan_names_the_records_and_the_rollback_and_changes_nothing(job: Land
     )
 
 
-def test_the_log_goes_on_from_the_newest_true_record_and_epochs_read_what_is_true(job: LandedJob) -> None:
+def test_the_log_continues_from_the_newest_true_record_and_epochs_read_true_rows(job: LandedJob) -> None:
     done = job.void()
     assert (done.sequence, done.void_from, done.end, done.approved_by) == (4, 3, {"next": 3}, "by a test")
     job.produce(2, 2)

@@ -66,7 +66,7 @@ def test_every_try_of_an_aborted_epoch_learns_why_and_what_completed_last(
         assert read_notice(store, pending.checkpoint_id, token) == AbortNotice(reason, completed)
 
 
-def test_the_subtasks_of_a_completed_epoch_are_told_nothing(tmp_path: Path) -> None:
+def test_the_subtasks_of_a_completed_epoch_are_not_notified(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")
     session = Session.cli()

@@ -85,7 +85,7 @@ def test_a_canceled_job_runs_nothing_until_it_is_started_and_then_continues_the_
     assert job.master.restores.start().outcome == "already_running"
 
 
-def test_what_is_completed_is_published_before_a_canceled_job_is_clean(job: SparklessJob) -> None:
+def test_completed_checkpoints_are_published_before_a_canceled_job_is_clean(job: SparklessJob) -> None:
     """Published data is never lost: the clean-up commits what a sink has not confirmed."""
     session = Session.cli()
     job.complete(session, job.trigger(session))

@@ -181,7 +181,7 @@ def missing(expected: Any, found: Any, place: str) -> list[str]:
     return [] if expected == found else [f"{place}: {expected!r} became {found!r}"]
 
 
-def test_panels_of_a_row_do_not_lie_upon_each_other() -> None:
+def test_panels_of_a_row_do_not_overlap() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]

@@ -196,7 +196,7 @@ def test_each_operator_of_a_subtask_has_a_span_from_its_first_activity_to_its_la
         assert spent_ms <= times.to_ms - times.from_ms + ROUNDING_MS
 
 
-def test_spans_lie_where_steps_and_subtasks_were_measured(job: SparklessJob) -> None:
+def test_spans_are_drawn_where_steps_and_subtasks_were_measured(job: SparklessJob) -> None:
     """One trace: the epoch, its consecutive steps, and its subtasks within the job step."""
     heard, report = RecordedTelemetry(), epoch(job)
     heard.telemetry.completed("small", report)

@@ -61,7 +61,7 @@ def run_later(job: MigratingJob, patch: pytest.MonkeyPatch, first: int, epochs: 
             job.assert_whole()
 
 
-def test_the_old_table_is_kept_while_it_is_needed_and_gone_afterwards(
+def test_the_old_table_is_retained_while_it_is_needed_and_deleted_afterwards(
     job: MigratingJob, monkeypatch: pytest.MonkeyPatch, reading_engines: ReadingEngines
 ) -> None:
     at_hour(monkeypatch, HOURS * 4)
@@ -149,7 +149,7 @@ def test_the_mark_of_a_table_that_did_not_answer_stays(job: MigratingJob, monkey
     job.assert_whole()
 
 
-def test_what_a_dead_migration_staged_is_collected_although_nobody_tries_again(
+def test_files_staged_by_a_dead_migration_are_collected_without_another_try(
     job: MigratingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its place is registered before anything is staged there."""

@@ -121,7 +121,7 @@ def test_a_spec_that_runs_ahead_of_a_migration_is_refused_with_steps_that_work_w
     job.assert_whole()
 
 
-def test_whatever_reads_or_mends_works_with_the_old_lines_and_the_new_ones(job: MigratingJob) -> None:
+def test_reads_and_repairs_work_with_the_old_lines_and_the_new_ones(job: MigratingJob) -> None:
     job.migrate("seen")
     for _ in range(2):
         job.assert_whole()

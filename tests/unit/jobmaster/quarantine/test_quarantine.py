@@ -110,7 +110,7 @@ def test_a_release_during_a_backfill_lets_the_next_epoch_read_it(job: CountedJob
     assert_tables_have(job, 1, 2, 3)
 
 
-def test_what_is_released_and_read_during_a_backfill_is_replayed_with_it(job: CountedJob) -> None:
+def test_objects_released_and_read_during_a_backfill_are_replayed_with_it(job: CountedJob) -> None:
     """Its producer may have deleted the object before the fast-forward."""
     job.land([4])
     quarantine(job, 4)

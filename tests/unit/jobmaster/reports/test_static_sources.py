@@ -119,7 +119,7 @@ def test_status_show_and_lint_print_static_sources(job: SparklessJob) -> None:
     wording.matches("lint", " ".join(line.split()))
 
 
-def test_the_page_of_a_checkpoint_has_what_came_in_and_what_was_looked_up_in(
+def test_the_page_of_a_checkpoint_has_its_input_and_its_lookup_tables(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name(job, "a<b>.csv", "1,one\n", hours=5)

@@ -297,7 +297,7 @@ def test_a_store_that_does_not_answer_ends_it_before_anything_changes(tmp_path: 
     assert job.context.head().version == version
 
 
-def test_what_is_not_the_jobs_own_is_never_deleted(tmp_path: Path) -> None:
+def test_foreign_objects_are_never_deleted(tmp_path: Path) -> None:
     """DESIGN 9: no delete leaves the job's prefix, or takes what no session of the job can have written."""
     job, _ = job_with_strays(tmp_path)
     outside = tmp_path / "store" / "other.txt"

@@ -144,7 +144,7 @@ def test_what_a_landing_that_lost_wrote_is_unreachable_and_deleted_after_the_gra
     assert keys(job) == before
 
 
-def test_what_was_written_for_the_next_record_may_still_be_named_and_is_kept_however_old_it_is(job: LandedJob) -> None:
+def test_objects_written_for_the_next_record_are_retained_however_old_they_are(job: LandedJob) -> None:
     """The outcome of that landing is unknown: it may be running, or the store may answer its create late."""
     running = write_objects(job, newest(job) + 1)
     audit = job.master.reports.fsck()

@@ -70,7 +70,7 @@ def test_epochs_compact_entries_older_than_everything_retained(tmp_path: Path) -
             assert stored[manifest_key(version)] <= MAX_TOMBSTONE_BYTES
 
 
-def test_what_is_asked_of_old_versions_is_answered_by_a_compacted_log(tmp_path: Path) -> None:
+def test_a_compacted_log_answers_queries_about_old_versions(tmp_path: Path) -> None:
     """The lineage that a backfill from the empty state replays, the fates that an audit tells, lists and histories."""
     job = grown(tmp_path, 6)
     context = job.context

@@ -440,7 +440,7 @@ def test_needed_files_in_a_garbage_list_are_not_deleted(job: CountedJob, monkeyp
     assert_whole(job)
 
 
-def test_what_was_staged_for_a_checkpoint_that_was_left_stays_while_one_can_come_back_to_it(
+def test_files_staged_for_an_abandoned_checkpoint_stay_while_it_can_be_rolled_back_to(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I14: it was never published, and a follow to it would name its files."""

@@ -120,7 +120,7 @@ def test_a_log_that_lacks_versions_is_restored_or_rebuilt_from_the_jobs_state(
     assert_goes_on(job)
 
 
-def test_what_is_to_be_restored_is_named_and_helps(job: CountedJob, tmp_path: Path) -> None:
+def test_the_objects_to_restore_are_named_and_restoring_them_helps(job: CountedJob, tmp_path: Path) -> None:
     (checkpoint,) = checkpoints(job, "seen")
     shutil.copy(checkpoint, tmp_path / "copy")
     remove_checkpoint_and_what_it_holds(job, "seen")

@@ -194,7 +194,7 @@ def test_a_sink_that_is_down_is_realigned_by_the_next_run_before_anything_else(
     assert events.count("RealignmentDecided") == 1
 
 
-def test_the_command_shows_asks_and_says_what_is_next(job: CountedJob) -> None:
+def test_the_command_shows_the_plan_prompts_and_names_the_next_step(job: CountedJob) -> None:
     restore_older_state(job)
     spec = str(job.spec_path)
     shown = milepost("realign", spec, "seen", "--dry-run")

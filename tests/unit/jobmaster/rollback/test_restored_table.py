@@ -33,7 +33,7 @@ def table(job: CountedJob) -> DeltaTable:
 
 
 @pytest.mark.long
-def test_rows_that_a_restore_brings_back_are_never_counted_beside_those_of_the_next_epochs(
+def test_restored_rows_are_never_counted_in_addition_to_those_of_the_next_epochs(
     restored: CountedJob, reading_engines: ReadingEngines
 ) -> None:
     """TABLES 1.7: they would be there twice, once the rolled-back epochs have run again."""

@@ -91,7 +91,7 @@ def test_a_limit_returns_only_the_newest_points(job: CountedJob) -> None:
 
 
 @pytest.mark.long
-def test_what_the_spec_has_dropped_is_not_undone_and_what_does_not_fit_is_told(job: CountedJob) -> None:
+def test_dropped_parts_of_the_spec_are_not_undone_and_misfits_are_reported(job: CountedJob) -> None:
     job.edit(SEEN_SINK, "")
     limits: set[str] = set()
     for point in points_of(job).values():

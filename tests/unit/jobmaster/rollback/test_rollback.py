@@ -703,7 +703,7 @@ def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_o
 
 
 @pytest.mark.deep
-def test_what_was_staged_for_a_checkpoint_that_nobody_comes_back_to_goes_with_it(tmp_path: Path) -> None:
+def test_files_staged_for_an_unreachable_checkpoint_are_deleted_with_it(tmp_path: Path) -> None:
     """It completed, was left before any sink had it, and retention has dropped it: its rows have no owner (I8)."""
     job = CountedJob.with_epochs(tmp_path / "job", 2, {"last: 20": "last: 1"})
     job.land([3, 4])

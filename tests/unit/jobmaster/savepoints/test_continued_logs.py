@@ -119,7 +119,7 @@ def test_a_new_log_begins_at_the_position_and_its_numbers_and_totals_go_on(job: 
     assert_whole(other)
 
 
-def test_with_input_no_external_system_is_needed_for_what_was_landed(job: LandedJob) -> None:
+def test_with_input_no_external_system_is_needed_for_landed_rows(job: LandedJob) -> None:
     location = saved(job, with_input=True)
     numbers = range(log_of(job).record(4).record.sequence, 6)
     delete_system(job)

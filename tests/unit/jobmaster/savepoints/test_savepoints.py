@@ -186,7 +186,7 @@ def test_a_name_that_is_none_is_refused(job: CountedJob, name: str) -> None:
         job.master.savepoints.create(name)
 
 
-def test_what_is_not_retained_cannot_be_copied(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_retained_cannot_be_copied(tmp_path: Path) -> None:
     job = CountedJob.create(tmp_path)
     with pytest.raises(NotFound):
         job.master.savepoints.create()

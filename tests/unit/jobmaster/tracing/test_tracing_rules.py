@@ -199,7 +199,7 @@ def test_a_trace_that_is_cut_says_so_and_lists_nothing(job: TracedJob) -> None:
         job.origin("totals", {"k": "a"}, limits=TraceLimits(seconds=0))
 
 
-def test_more_rows_than_asked_for_are_counted_and_not_listed(job: TracedJob) -> None:
+def test_more_rows_than_requested_are_counted_and_not_listed(job: TracedJob) -> None:
     (item,) = job.origin("totals", {"k": "a"}, limits=TraceLimits(rows=2)).inputs
     assert (item.count, len(item.places), item.listed.num_rows) == (3, 2, 2)
 

@@ -97,7 +97,7 @@ def test_rules_on_single_rows_are_accepted(rule: dict[str, Any]) -> None:
         {"type": f"{_P}be_null", "column": "town"},
     ],
 )
-def test_what_cannot_be_said_of_single_rows_is_refused_with_what_can(rule: dict[str, Any]) -> None:
+def test_expectations_that_do_not_apply_to_single_rows_are_refused_with_those_that_do(rule: dict[str, Any]) -> None:
     with wording.raises(InvalidRequest):
         graph("raw", rule | {"on_fail": "drop"}, sinks="")
 

@@ -46,7 +46,7 @@ def started(folder: Path, **kinds: Any) -> OperatorRun:
     return OperatorRun(operator(**kinds), LocalStore(StoreConfig(f"file://{folder}")))
 
 
-def test_rows_that_are_taken_back_are_as_if_they_had_never_come(tmp_path: Path) -> None:
+def test_retracted_rows_are_as_if_they_had_never_arrived(tmp_path: Path) -> None:
     large = 2**62
     run, plain = started(tmp_path / "run"), started(tmp_path / "plain")
     run.epoch(rows(("a", large, 1), ("a", -large, 1), ("a", 7, 2), ("a", None, 1)), cuts=[1])
@@ -93,7 +93,7 @@ def test_a_change_of_a_key_is_a_retraction_and_a_new_row(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_rows_taken_back_that_never_came_are_refused_with_their_key(tmp_path: Path) -> None:
+def test_retractions_of_rows_that_never_arrived_are_refused_with_their_key(tmp_path: Path) -> None:
     run = started(tmp_path)
     epoch = run.operator.begin({ONLY_TABLE: run.restore(0, 1)}, None)
     list(epoch.rows(0, rows(("a", 1, -1)), None))

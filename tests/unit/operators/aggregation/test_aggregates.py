@@ -131,7 +131,7 @@ def test_of_equals_the_value_itself_decides_not_the_order_of_arrival(tmp_path: P
     assert one(tmp_path / "null", "arg_min(x, y)", x=["b", None], y=[1, 1]) is None, "null is the least, as in Spark"
 
 
-def test_what_is_picked_may_be_null_or_nested_and_nan_is_the_greatest(tmp_path: Path) -> None:
+def test_a_picked_value_may_be_null_or_nested_and_nan_is_the_greatest(tmp_path: Path) -> None:
     assert one(tmp_path / "null", "arg_max(x, y)", x=["a", None], y=[1, 2]) is None
     assert one(tmp_path / "none", "arg_max(x, y)", x=["a"], y=pa.array([None], pa.int32())) is None
     nested = [{"p": [1, 2]}, {"p": None}]

@@ -75,7 +75,7 @@ def test_sums_and_variances_are_exact_and_rounded_once_in_whatever_order_and_pie
     assert merged(updated(NOTHING, first), NOTHING, updated(NOTHING, rest)).equals(whole)
 
 
-def test_what_is_added_and_taken_away_leaves_the_state_of_no_value() -> None:
+def test_added_and_retracted_values_leave_the_state_of_no_value() -> None:
     """One form for each number, in few bytes, also where it has been very large."""
     state = updated(NOTHING, [(0, 1e300), (0, 3.5), (0, -1e300), (0, -3.5)])
     assert state.column("sum(x).exact")[0] == updated(NOTHING, [(0, 0.0)]).column("sum(x).exact")[0]

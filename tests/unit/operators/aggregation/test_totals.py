@@ -79,14 +79,14 @@ def test_the_key_of_the_product_s_own_is_in_state_alone() -> None:
     assert made.output_schema.names == [*CALLS]
 
 
-def test_totals_of_rows_that_are_all_taken_back_are_those_of_no_rows(tmp_path: Path) -> None:
+def test_totals_of_rows_that_are_all_retracted_are_those_of_no_rows(tmp_path: Path) -> None:
     run = started(tmp_path, WEIGHTED)
     assert run.epoch(changes((1, 2), (3, 1))).rows.to_pylist() == [{"n": 3, "total": 5, "mean": 5 / 3, "some": 2}]
     assert run.epoch(changes((3, -1), (1, -2))).rows.to_pylist() == [NOTHING]
     assert run.epoch(changes((4, 1))).rows.to_pylist() == [{"n": 1, "total": 4, "mean": 4.0, "some": 0}]
 
 
-def test_more_taken_back_than_came_counts_as_no_rows_until_they_come(tmp_path: Path) -> None:
+def test_more_retractions_than_rows_count_as_no_rows_until_the_rows_arrive(tmp_path: Path) -> None:
     run = started(tmp_path, WEIGHTED)
     assert run.epoch(changes((7, -1))).rows.to_pylist() == [NOTHING]
     assert run.epoch(changes((7, 1), (2, 1))).rows.column("total").to_pylist() == [2]

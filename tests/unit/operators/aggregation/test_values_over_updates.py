@@ -76,7 +76,7 @@ shapes = st.tuples(*[st.tuples(st.sampled_from([1, 2]), st.lists(st.integers(1, 
 @example(lives=[(("a", 1.5, 5, "p", True), 0, 5), (("a", 1.5, 5, "q", False), 1, 5)], shapes=[(1, [])] * 3, weak=False)
 @example(lives=[((None, -0.0, 0, "", False), 1, 3), ((None, 0.0, 0, "", False), 2, 0)], shapes=[(1, [])] * 3, weak=True)
 @given(lives=lives, shapes=shapes, weak=st.booleans())
-def test_what_is_there_decides_whatever_came_and_went(
+def test_the_current_rows_decide_no_matter_what_came_and_went(
     tmp_path_factory: pytest.TempPathFactory, lives: Any, shapes: Any, weak: bool
 ) -> None:
     """State is that of the rows that are left, come in one epoch; results are DuckDB's wherever nothing is owed."""

@@ -117,7 +117,7 @@ def test_means_of_decimals_are_rounded_half_away_from_zero_in_sparks_type() -> N
     assert {str(row["mean"]) for row in run.epoch(half).rows.to_pylist()} == {"0.003125"}
 
 
-def test_sums_of_floats_are_exact_and_count_what_is_not_finite() -> None:
+def test_sums_of_floats_are_exact_and_count_values_that_are_not_finite() -> None:
     run = OperatorRun(over({"total": "sum(x) rows between 1 preceding and 1 following", "mean": "avg(x)"},
                            order_by=("i",)), MemoryStore("file:///memory/o"))  # fmt: skip
     values = [1e308, 1e308, -1e308, 0.1, 5e-324, float("inf"), 1.0, nan, None, None, None]

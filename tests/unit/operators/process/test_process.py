@@ -518,7 +518,7 @@ def test_a_missing_module_or_class_or_a_broken_file_is_named(bench: Workbench) -
         bench.operator()
 
 
-def test_modules_beside_the_spec_import_each_other_and_travel_together(bench: Workbench) -> None:
+def test_modules_next_to_the_spec_import_each_other_and_travel_together(bench: Workbench) -> None:
     """The text travels: a worker that has no such file runs it, helpers, packages and relative imports included."""
     bench.write("def double(x):\n    return shared.FACTOR * x\nimport shared\n", "helper.py")
     bench.write("FACTOR = 2\n", "shared.py")

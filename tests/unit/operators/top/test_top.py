@@ -125,7 +125,7 @@ def weighed(*rows: tuple[int | None, str | None, int | None, int]) -> pa.Table:
 UPDATED = VIEWS.append(pa.field("__weight", pa.int64()))
 
 
-def test_over_updates_a_row_that_is_taken_back_makes_room_for_the_next_one(tmp_path: Path) -> None:
+def test_over_updates_a_retracted_row_makes_room_for_the_next_one(tmp_path: Path) -> None:
     run = started(tmp_path, top(2, schema=UPDATED))
     run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, 1), (1, "c", 1, 1)))
     assert run.state().num_rows == 3, "those behind the last rank may come to be among the first"
@@ -159,7 +159,7 @@ def test_a_weight_below_zero_with_nothing_in_flight_is_refused_with_its_key(tmp_
         opened.check_settled(all_keys=all_keys)
 
 
-def test_ranks_tell_what_they_replace(tmp_path: Path) -> None:
+def test_ranks_state_what_they_replace(tmp_path: Path) -> None:
     operator = top(2, schema=UPDATED)
     run = started(tmp_path, operator)
     run.epoch(weighed((1, "a", 5, 1), (1, "b", 3, 1)))

@@ -70,7 +70,9 @@ CHANGES = st.lists(st.tuples(st.sampled_from([1, 2]), st.sampled_from("abc"), st
 
 @profiles.examples(share=0.4)
 @given(st.lists(st.tuples(CHANGES, st.integers(0, 6)), min_size=1, max_size=4), st.integers(1, 3))
-def test_what_is_read_adds_up_to_the_first_rows(epochs: list[tuple[list[tuple[int, str, int]], int]], n: int) -> None:
+def test_the_read_changes_add_up_to_the_first_rows(
+    epochs: list[tuple[list[tuple[int, str, int]], int]], n: int
+) -> None:
     """Rows come, and some of those that are there are taken back."""
     run, there, read = started(MemoryStore("file:///memory/top"), n=n), list[Any](), Counter[Any]()
     for come, goes in epochs:

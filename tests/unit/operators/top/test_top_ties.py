@@ -127,7 +127,7 @@ ROWS = st.tuples(st.sampled_from([1, 2]), st.sampled_from("abc"), st.sampled_fro
     st.lists(st.integers(0, 6), max_size=2),
     st.booleans(),
 )
-def test_what_is_read_adds_up_to_duckdbs_ranks(
+def test_the_read_changes_add_up_to_duckdbs_ranks(
     epochs: list[tuple[list[tuple[int, str, Any]], int]], ties: bool | str, n: int, key: tuple[str, ...],
     cuts: list[int], over_updates: bool,
 ) -> None:  # fmt: skip

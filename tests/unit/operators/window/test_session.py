@@ -230,7 +230,7 @@ def test_a_session_past_its_lateness_is_not_rewritten_when_it_is_emitted(
     assert found == written
 
 
-def test_sessions_come_out_early_and_one_that_begins_earlier_takes_the_place_of_the_one_it_was(tmp_path: Path) -> None:
+def test_sessions_are_emitted_early_and_an_earlier_start_replaces_the_former_session(tmp_path: Path) -> None:
     run = started(tmp_path, EARLY)
     assert shown(run.epoch(rows(("a", 20), ("b", 20)), None, None).rows) == [("a", 20.0, 30.0, 1), ("b", 20.0, 30.0, 1)]
     assert shown(run.epoch(rows(("a", 15)), None, None).rows) == [("a", 15.0, 30.0, 2), ("a", 20.0)]
@@ -242,7 +242,7 @@ def test_sessions_come_out_early_and_one_that_begins_earlier_takes_the_place_of_
     assert not run.state().num_rows
 
 
-def test_sessions_that_may_have_come_out_do_not_become_final_ones(tmp_path: Path) -> None:
+def test_sessions_that_may_have_been_emitted_do_not_become_final(tmp_path: Path) -> None:
     """Their state says which have, and what was emitted of those would stay in the table; the other way none has."""
     final, early = (started(tmp_path, options).operator.tables[""] for options in ({}, EARLY))
     assert compare_schemas(final.schema, early.schema, early.key).added == ("__emitted", "__fired")

@@ -215,7 +215,7 @@ def test_a_window_that_another_subtask_has_fired_is_not_fired_again(start: Start
 
 
 @pytest.mark.parametrize("window", [{"sliding": {"size": "20m", "slide": "10m"}}, {"tumbling": "10m"}])
-def test_windows_that_come_out_early_do_so_once_an_epoch_and_when_they_are_done(
+def test_early_windows_are_emitted_once_per_epoch_and_when_they_are_done(
     tmp_path: Path, window: dict[str, Any]
 ) -> None:
     """In pieces as well: a window that an epoch changes and fires is there once."""

@@ -76,7 +76,7 @@ def test_a_recreated_subtask_is_rolled_back_to_the_base_of_its_epoch() -> None:
     assert find_recreated_subtasks([], base) == ()
 
 
-def test_the_abort_tells_every_request_and_carries_the_reason_of_the_cause() -> None:
+def test_the_abort_notifies_every_request_with_the_reason_of_the_cause() -> None:
     """What `verify` raises is what the manifest records: reason and detail."""
     answers = [decline(1, 0, ECHO, "0/1 declined"), decline(0, 1), decline(0, 1), decline(0, 0, FAILED, "it raised")]
     with pytest.raises(SubtaskDeclined) as raised:

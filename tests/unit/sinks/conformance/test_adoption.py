@@ -39,7 +39,7 @@ class TestDelta(LocalCase, ForeignDelta, SinkAdoptionTests):
         job.go_on(1)
         assert longer.retentions(tmp_path) == {f"interval {2 * WEEK_MS // 1000} seconds"}, "nobody lowers it"
 
-    def test_properties_that_cannot_be_set_are_told_with_what_to_type(self, tmp_path: Path) -> None:
+    def test_properties_that_cannot_be_set_are_reported_with_the_command(self, tmp_path: Path) -> None:
         """Nothing is published, and the table is as it was."""
         job = self.begin(tmp_path)
         job.go_on(1)

@@ -34,7 +34,7 @@ def test_a_new_table_is_its_owners_and_shows_no_mark(table: DeltaTableUnderTest)
     opened.check(SCHEMA)
 
 
-def test_where_nothing_is_there_is_no_table_and_beside_other_things_it_is_refused(tmp_path: Path) -> None:
+def test_an_empty_location_has_no_table_and_one_with_other_files_is_refused(tmp_path: Path) -> None:
     """Rule: files that were staged do not make a table; what is no table of the format is named."""
     empty = DeltaTableUnderTest.in_folder(tmp_path / "empty")
     assert empty.format.open() is None

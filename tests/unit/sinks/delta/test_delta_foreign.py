@@ -86,7 +86,7 @@ def test_foreign_commits_are_reported_oldest_first_without_ours_that_move_nothin
     assert foreign[-1].keeps_rows and table.open().write_id == write_id(1)
 
 
-def test_names_of_files_are_told_as_they_are_not_as_the_log_encodes_them(table: DeltaTableUnderTest) -> None:
+def test_names_of_files_are_reported_as_they_are_not_as_the_log_encodes_them(table: DeltaTableUnderTest) -> None:
     """Rule: keys are relative to the table's root, and equal to those that were staged."""
     staged = table.stage(rows(1))
     body = table.store.get(staged.key)

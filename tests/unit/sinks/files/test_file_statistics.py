@@ -71,7 +71,9 @@ def test_minimum_and_maximum_are_recorded_for_integers_days_times_and_short_text
         ([], pa.int64()),
     ],
 )
-def test_no_end_is_said_where_engines_would_not_agree(values: list[Any], data_type: pa.DataType) -> None:
+def test_no_minimum_or_maximum_is_recorded_where_engines_would_not_agree(
+    values: list[Any], data_type: pa.DataType
+) -> None:
     """Rule: never of floats, of text that would have to be cut, or of times that a calendar does not reach."""
     assert ends_of(values, data_type) == (None, None)
 
@@ -90,7 +92,7 @@ def test_rows_and_nulls_are_counted_over_all_row_groups() -> None:
     assert said == {"numRecords": 3, "minValues": {"c": 4}, "maxValues": {"c": 4}, "nullCount": {"c": 2, "f": 1}}
 
 
-def test_nothing_is_said_of_a_column_that_the_footer_says_nothing_of() -> None:
+def test_a_column_without_statistics_in_the_footer_gets_none() -> None:
     """Rule: a count that is not known is not taken for zero."""
     body = io.BytesIO()
     pq.write_table(pa.table({"a": [1], "b": [1]}), body, write_statistics=["a"])

@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> ObjectStore:
 
 @pytest.mark.parametrize("held_bytes", [_ALL_AT_ONCE, _ONE_BY_ONE])
 @pytest.mark.parametrize("table", [_FLAT, _NESTED, _IN_SECONDS], ids=["flat", "nested", "in seconds"])
-def test_what_was_staged_is_read_and_another_attempt_writes_the_same_bytes(
+def test_staged_files_are_readable_and_another_attempt_writes_the_same_bytes(
     store: ObjectStore, table: pa.Table, held_bytes: int
 ) -> None:
     files = TableFiles("table", store)
@@ -85,7 +85,7 @@ def test_a_table_without_rows_has_no_file(store: ObjectStore) -> None:
     )
 
 
-def test_packed_numbers_go_to_snappy_and_everything_beside_a_nested_column_to_zstd(store: ObjectStore) -> None:
+def test_packed_numbers_use_snappy_and_every_table_with_a_nested_column_zstd(store: ObjectStore) -> None:
     found = []
     for table in (_FLAT, _NESTED):
         staged = TableFiles("table", store).stage(iter([table]), StagingContext(1, 1, 0, _ALL_AT_ONCE), "0")

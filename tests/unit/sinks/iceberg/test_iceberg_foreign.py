@@ -15,7 +15,7 @@ def _rows(*keys: int) -> pa.Table:
     return pa.table({"k": keys, "v": [f"foreign{key}" for key in keys]}, SCHEMA)
 
 
-def test_rows_that_others_append_stay_and_are_told(any_lake: IcebergLake) -> None:
+def test_foreign_rows_stay_and_are_reported(any_lake: IcebergLake) -> None:
     """Contract 7: foreign rows stay, also when going back; no conflict once they were seen."""
     ours, more = any_lake.made().staged(1), any_lake.staged(2)
     any_lake.move(1, (ours,))
@@ -42,7 +42,7 @@ def test_a_foreign_commit_between_look_and_commit_is_a_conflict(lake: IcebergLak
     assert lake.keys() == [10]
 
 
-def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> None:
+def test_foreign_deletes_of_our_rows_are_reported_by_file(lake: IcebergLake) -> None:
     """Contract 7: a foreign DELETE of our rows shows which of our files are gone, and what replaced them."""
     whole, part = lake.made().staged(1), lake.staged(2, 3)
     lake.move(4, (whole, part))
@@ -59,7 +59,7 @@ def test_rows_of_ours_that_others_delete_are_told_by_file(lake: IcebergLake) -> 
     assert not deleted.keeps_rows and not rewritten.keeps_rows
 
 
-def test_rows_of_ours_that_others_delete_beside_the_files_stop_every_move_until_that_is_undone(
+def test_foreign_deletes_of_our_rows_outside_the_files_stop_every_move_until_undone(
     lake: IcebergLake,
 ) -> None:
     """Contract 7: a file of deletes changes no data file, so a rollback would show fewer rows than its checkpoint."""

@@ -78,7 +78,7 @@ class TestForeign(PostgresCase):
             ("TRUNCATE {}", "3 rows are missing"),
         ],
     )
-    def test_what_others_did_to_our_rows_is_found_by_comparing_and_put_right(
+    def test_foreign_changes_of_our_rows_are_found_by_comparison_and_repaired(
         self, tmp_path: Path, statement: str, said: str
     ) -> None:
         """TABLES 1.8: `realign --dry-run` asks for the fault, and `realign` writes what differs."""

@@ -64,7 +64,7 @@ def test_of_many_epochs_a_few_files_are_left_and_each_row_is_written_a_few_times
 
 
 @given(st.lists(st.integers(0, 14).map(lambda power: 2**power), max_size=60))
-def test_what_is_joined_lies_side_by_side_and_every_row_moves_to_a_file_many_times_as_large(rows: list[int]) -> None:
+def test_joined_files_are_adjacent_and_every_row_moves_to_a_much_larger_file(rows: list[int]) -> None:
     files = [file(number, count) for number, count in enumerate(rows, 1)]
     runs = plan_joins(files)
     keys = [each.key for run in runs for each in run]
@@ -88,7 +88,7 @@ def test_no_file_is_made_larger_than_wanted_and_half_full_ones_stay(sizes: list[
         assert all(2 * each.size < TARGET_BYTES for each in run)
 
 
-def test_what_lies_between_full_files_is_joined_at_once() -> None:
+def test_small_files_between_full_ones_are_joined_immediately() -> None:
     """It no longer grows, so a few would stay permanently."""
     full = [replace(file(number, 10), size=TARGET_BYTES) for number in (1, 5)]
     small = [file(2), file(3), file(4), file(6), file(7)]
@@ -139,7 +139,7 @@ def test_two_runs_that_have_the_same_rows_become_a_file_each(tmp_path: Path, mon
     assert job.sink.read(done.contents, verify=True).num_rows == 8
 
 
-def test_rows_that_stay_are_told_from_rows_that_come_and_go() -> None:
+def test_rows_that_stay_are_distinguished_from_rows_that_come_and_go() -> None:
     a, b, c, d, new = (file(number, number) for number in range(1, 6))
     j, k = joined((a, b, c)), joined((a, b))
     every = joined((k, c))

@@ -211,7 +211,7 @@ def test_a_simple_reader_is_read_once_per_landing(tmp_path: Path) -> None:
         (simple("[]").replace("Reader()", "None"), InvalidRequest, "a SimpleDataSourceStreamReader, got NoneType"),
     ],
 )
-def test_what_is_wrong_with_a_class_is_refused_with_its_place(
+def test_a_faulty_class_is_refused_with_its_location(
     tmp_path: Path, code: str, error: type[CheckpointError], says: str
 ) -> None:
     with pytest.raises(error) as refused:

@@ -122,7 +122,7 @@ def test_a_server_that_no_longer_listens_is_lost() -> None:
         require_server(parse_remote(f"sc://localhost:{port}"), served_before=True)
 
 
-def test_whoever_speaks_grpc_is_asked_for_a_session_next() -> None:
+def test_a_server_that_speaks_grpc_is_probed_for_a_session_next() -> None:
     with ThreadPoolExecutor(1) as threads:
         server = grpc.server(threads)
         port = server.add_insecure_port("127.0.0.1:0")

@@ -75,7 +75,7 @@ def test_executors_that_have_the_driver_s_code_and_do_what_tasks_do_may_run_the_
     ],
     ids=["libraries", "calls"],
 )
-def test_what_one_executor_lacks_is_told_with_where_it_is(answer: dict[str, object], expected: str) -> None:
+def test_a_library_that_one_executor_lacks_is_reported_with_its_host(answer: dict[str, object], expected: str) -> None:
     with wording.raises(EnvironmentUnusable) as caught:
         check_answer("the cluster", HERE | answer)
     assert expected in caught.value.message

@@ -19,7 +19,7 @@ def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_what_is_unpacked_has_the_hash_of_the_process_that_packed_it(tmp_path: Path) -> None:
+def test_unpacked_code_has_the_hash_of_the_process_that_packed_it(tmp_path: Path) -> None:
     archive = shipped_code.shipped_code()
     with zipfile.ZipFile(archive) as packed:
         packed.extractall(tmp_path / "milepost")

@@ -47,7 +47,7 @@ REPORT = ("report", "app-1", "bob", "Thu Nov 26 21:00 2026")
     ],
     ids=["somebody has them", "nobody has them", "there are none", "it has some itself"],
 )
-def test_who_has_the_cores_of_a_cluster_is_told_with_how_many_there_are(
+def test_the_applications_that_hold_a_clusters_cores_are_reported_with_their_number(
     state: dict[str, Any], numbers: list[int], named: tuple[str, ...]
 ) -> None:
     said = core_holders(state, OURS["id"])

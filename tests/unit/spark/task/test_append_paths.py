@@ -45,7 +45,7 @@ def test_the_exchange_and_channel_state_have_no_column_more() -> None:
     assert pa.ipc.open_file(file.body).schema.names == names
 
 
-def test_what_is_sent_and_kept_on_append_paths_and_up_to_an_upsert_sink(tmp_path: Path) -> None:
+def test_columns_sent_and_stored_on_append_paths_and_up_to_an_upsert_sink(tmp_path: Path) -> None:
     job, runner = SparklessJob.create(tmp_path), SparklessRunner()
     (tmp_path / "config" / "small.yaml").write_text(SPEC)
     job.land("a.csv", "k,v,note,at\n1,2,x,2026-01-01T01:10:00Z\n")

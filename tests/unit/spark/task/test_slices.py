@@ -140,7 +140,7 @@ def test_state_beyond_the_limit_of_a_worker_gives_the_same_rows_and_without_slic
 
 
 @pytest.mark.deep
-def test_rows_that_slices_put_out_have_the_stamps_that_they_would_have_without(tmp_path: Path) -> None:
+def test_rows_that_slices_emit_have_the_same_stamps_as_without_slices(tmp_path: Path) -> None:
     """Each slice begins with the firing watermark of the checkpoint: what fires in one is as late as in any other."""
     whole, sliced = open_plane(tmp_path, "whole"), open_plane(tmp_path, "sliced")
     fired = []

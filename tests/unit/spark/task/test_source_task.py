@@ -123,7 +123,7 @@ def test_the_newest_event_time_is_that_of_all_batches(tmp_path: Path) -> None:
     assert end.ack["sources"]["bids"]["newest_event_us"] == 9
 
 
-def test_memory_that_the_worker_s_own_limit_refuses_is_told_with_the_object(tmp_path: Path) -> None:
+def test_memory_that_the_worker_s_own_limit_refuses_is_reported_with_the_object(tmp_path: Path) -> None:
     """The limit is not the object's fault, but a person still has to know which object met it."""
     long = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), pa.array(["x" * (8 << 20)]))
     options = {"store_schema": False, "write_statistics": False, "dictionary_pagesize_limit": 1 << 30}

@@ -111,7 +111,7 @@ def test_a_notice_that_cannot_be_read_declines(inner: LocalStore) -> None:
     assert declines[0].reason is CheckpointFailureReason.IO_EXCEPTION
 
 
-def test_what_became_of_other_checkpoints_is_told_at_the_start_and_stops_nothing(inner: LocalStore) -> None:
+def test_the_fate_of_other_checkpoints_is_notified_at_the_start_and_stops_nothing(inner: LocalStore) -> None:
     """I11: notifications are at-least-once; the plan repeats the last word on each."""
     plane = DataPlane(inner)
     plane.epoch(events(7, 0, 30))

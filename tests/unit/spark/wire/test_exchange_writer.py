@@ -327,7 +327,7 @@ def test_stamps_survive_the_way_through_the_projection() -> None:
     assert back[-1] == RowsDone()
 
 
-def test_what_is_held_is_folded_before_it_is_larger_than_a_task_may_hold() -> None:
+def test_held_rows_are_folded_before_they_exceed_the_limit_of_a_task() -> None:
     """Regardless of the statistics of the first rows, and before there are enough rows for statistics."""
     combiner = AggregateByKey("a", ("k",), {"n": parse_aggregate("count(*)")}, pa.schema([("k", pa.int64())])).combiner
     assert combiner is not None

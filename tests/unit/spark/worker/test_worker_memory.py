@@ -34,7 +34,7 @@ print((faults() - before) // 5)
 
 
 @pytest.mark.parametrize(("worker", "least", "most"), [("unlimited", 0, 500), ("limited", 10_000, 100_000)])
-def test_pages_are_asked_for_again_each_epoch_only_where_memory_is_limited(worker: str, least: int, most: int) -> None:
+def test_pages_are_allocated_anew_each_epoch_only_where_memory_is_limited(worker: str, least: int, most: int) -> None:
     """An epoch here takes 96 MB: 24,000 pages."""
     ended = subprocess.run([sys.executable, "-c", WORK, worker], capture_output=True, text=True, check=True)
     assert least <= int(ended.stdout) <= most

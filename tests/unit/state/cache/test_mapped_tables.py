@@ -48,7 +48,7 @@ def test_another_identity_takes_its_place_and_another_operator_has_its_own(tmp_p
 
 
 @pytest.mark.parametrize("damage", [b"", b"ARROW1", None], ids=["empty", "torn", "altered"])
-def test_what_is_not_what_its_name_says_is_made_again(damage: bytes | None, tmp_path: Path) -> None:
+def test_a_file_that_does_not_match_its_name_is_rebuilt(damage: bytes | None, tmp_path: Path) -> None:
     tables, log = MappedTables(str(tmp_path), "named", 0), tmp_path / "log"
     tables.mapped("1f0d", 4, partial(made, log))
     (entry,) = entries(tmp_path)

@@ -77,7 +77,7 @@ def test_each_transition_is_one_object_and_the_newest_is_found_by_one_list_and_o
     assert calls == ["list", "get"]
 
 
-def test_what_is_already_done_writes_nothing(store) -> None:
+def test_a_request_that_is_already_done_writes_nothing(store) -> None:
     log = new_log(store)
     log.transact(create_job("flights"))
     again = log.transact(create_job("flights"))
@@ -122,7 +122,7 @@ def test_a_head_prefetched_before_a_put_is_not_used_after_it(store) -> None:
     assert log.head().version == 2
 
 
-def test_what_is_decided_without_a_put_is_decided_on_a_head_that_is_read_for_it(store) -> None:
+def test_a_decision_without_a_put_reads_a_fresh_head(store) -> None:
     """I1: of a head that was seen a moment ago only a put says that it still is the newest."""
     log = new_log(store)
     log.transact(create_job("flights"))

@@ -105,7 +105,7 @@ def test_a_create_is_refused_only_by_a_definite_refusal_and_otherwise_unknown(er
     assert_readable(made)
 
 
-def test_missing_credentials_lead_to_the_doctor_that_asks_the_store() -> None:
+def test_missing_credentials_lead_to_the_doctor_that_probes_the_store() -> None:
     """Without a job `milepost doctor` probes no store."""
     error = ERRORS.of(boto.NoCredentialsError(), "object 'k' could not be read", "k")
     assert "`milepost doctor JOB`" in str(error.hint)

@@ -78,7 +78,7 @@ def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) ->
     wording.matches("state", told.error)
 
 
-def test_the_diff_tells_each_table_apart(job: LawJob) -> None:
+def test_the_diff_distinguishes_tables(job: LawJob) -> None:
     told = {(one.kind, one.name): one.changes.table.num_rows for one in job.master.reports.diff(1, 2)}
     assert told["operator", "pairs.left"] == 0 and told["operator", "pairs.right"] == 1
 

@@ -89,7 +89,7 @@ def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(jo
     job.master.savepoints.create("after", target="../others")
 
 
-def test_subtasks_share_what_is_joined_and_tables_of_the_latest_rows_have_nothing_to_join(job: CountedJob) -> None:
+def test_subtasks_share_the_joining_and_tables_of_latest_rows_have_nothing_to_join(job: CountedJob) -> None:
     plans = list[EpochPlan]()
     for _ in range(EPOCHS):
         job.master.epochs.run(Session.cli(), SparklessRunner(before=plans.append))

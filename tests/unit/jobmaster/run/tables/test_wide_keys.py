@@ -90,7 +90,7 @@ def test_engines_see_each_epoch_back_and_aside(job: LawJob) -> None:
     assert_engines(job)
 
 
-def test_rows_of_one_routing_key_lie_in_one_bucket(job: LawJob) -> None:
+def test_rows_of_one_routing_key_are_in_one_bucket(job: LawJob) -> None:
     """Their windows do, although each has another key: the subtask that has them writes no other one's bucket."""
     table = DeltaTable(str(job.folder / "lake" / "hourly"))
     files = [set(pq.read_table(file.removeprefix("file://")).column("k").to_pylist()) for file in table.file_uris()]

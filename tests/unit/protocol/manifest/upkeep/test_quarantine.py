@@ -46,7 +46,7 @@ def test_a_version_is_quarantined_once_and_another_one_replaces_it() -> None:
 
 
 @pytest.mark.parametrize(("source", "key"), [("rows", "b.csv"), ("clicks", "a.csv")])
-def test_what_is_not_quarantined_is_not_released(source: str, key: str) -> None:
+def test_an_object_that_is_not_quarantined_is_not_released(source: str, key: str) -> None:
     log = with_quarantined("a.csv")
     answer = log.release(A, key, source)
     assert isinstance(answer, AlreadyDone) and answer.outcome is Outcome.NOT_QUARANTINED

@@ -106,7 +106,9 @@ def test_a_key_of_any_type_divides_the_copy(database: Database, types: str, key:
     assert len(log.records) == len(copied)
 
 
-def test_what_was_open_when_the_copy_began_is_not_missed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactions_open_when_the_copy_began_are_not_missed(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A commit waits for a synchronous standby: it is in the WAL, and not visible yet."""
     monkeypatch.setattr("milepost.sources.landed.postgres.postgres_source._WAIT_S", 0.3)
     log = log_of(database, TABLE, "INSERT INTO t VALUES (1, 1)")

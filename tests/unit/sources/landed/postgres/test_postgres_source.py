@@ -43,7 +43,7 @@ def test_each_change_is_a_row_in_commit_order(database: Database) -> None:
     assert [row["committed"] for row in rows] == sorted(row["committed"] for row in rows)
 
 
-def test_what_was_rolled_back_is_not_landed(database: Database) -> None:
+def test_rolled_back_transactions_are_not_landed(database: Database) -> None:
     log = begun(database)
     with database.connect() as connection:
         connection.execute("INSERT INTO t VALUES (1, 1)")
