@@ -23,6 +23,8 @@ from scripts.processes import ROOT
 
 PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "milepost_testkit", "bench")
 PRODUCT = "pipeline"
+PROSE = ("pipeline", "tests", "milepost_testkit", "scripts", "bench")
+"""Parts for which the dialect is counted."""
 DIALECT = ("what is", "whose", "nobody", "asked", "kept", "told", "beside", "behind", "lies", "any more")
 """Words that the prose of other projects has no use for."""
 
@@ -77,6 +79,10 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, check=True).stdout.decode()
 
 
+def _prose(texts: dict[str, str], part: str) -> str:
+    return " ".join(docstring_text(text) for name, text in texts.items() if name.startswith(f"{part}/")).lower()
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="code_lines", description=__doc__.split("\n")[0])
     parser.add_argument("--ref", help="a commit; without it, the tree as it is")
@@ -93,12 +99,13 @@ def main(arguments: list[str] | None = None) -> int:
     product = [text for name, text in texts.items() if name.startswith(f"{PRODUCT}/")]
     lengths = [len(text.splitlines()) for text in product]
     print(f"\n{PRODUCT}: {statistics.median(lengths):.0f} lines in the median module")
-    prose = " ".join(docstring_text(text) for text in product).lower()
-    words = len(prose.split())
-    print(f"{PRODUCT}: {words:,} words in docstrings; of each 10,000 words:")
+    prose = {part: _prose(texts, part) for part in PROSE}
+    words = {part: len(text.split()) for part, text in prose.items()}
+    print(f"\n{'':<17}" + "".join(f"{part:>17}" for part in PROSE))
+    print(f"{'docstring words':<17}" + "".join(f"{words[part]:>17,}" for part in PROSE) + "\nper 10,000 words:")
     for word in DIALECT:
-        uses = len(re.findall(rf"\b{word}\b", prose))
-        print(f"  {word:<10}{1e4 * uses / words:6.1f}")
+        uses = {part: len(re.findall(rf"\b{word}\b", text)) for part, text in prose.items()}
+        print(f"  {word:<15}" + "".join(f"{1e4 * uses[part] / max(words[part], 1):>17.1f}" for part in PROSE))
     return 0
 
 
