@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.flow.progress import Stage as Stage
     from milepost.jobmaster.reports.health.conditions import Condition as Condition
     from milepost.jobmaster.reports.health.since import Since as Since
+    from milepost.jobmaster.reports.health.source_checks import source_checks as source_checks
     from milepost.jobmaster.reports.health.sources import LogHealth as LogHealth
     from milepost.jobmaster.reports.health.sources import SourceHealth as SourceHealth
     from milepost.jobmaster.reports.health.sources import missing_input as missing_input
-    from milepost.jobmaster.reports.health.sources import source_checks as source_checks
     from milepost.jobmaster.reports.health.static_sources import StaticSourceHealth as StaticSourceHealth
     from milepost.jobmaster.reports.health.status import Status as Status
     from milepost.jobmaster.reports.health.tables import TableHealth as TableHealth

@@ -78,6 +78,8 @@ def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     monkeypatch.setattr("milepost.storage.local.store.LocalStore.clock_ms", lambda _: round((real() + 720) * 1000))
     status = job.master.reports.status()
     assert status.exit_code == 6
+    assert status.since is not None and status.since.time is not None, "the hour was over six minutes ago"
+    assert 300_000 < (status.since.age_ms or 0) < 2_000_000
     wording.matches("status", status.next_step)
     wording.matches("page", said_of_the_path(job), replace=wording.TIMES | {r"[\d.]+ m?s ago": "{age} ago"})
     command = milepost("status", str(job.folder / "config" / "small.yaml"))

@@ -6,6 +6,7 @@ before it, or a backfill leaves it out.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -188,12 +189,13 @@ class Quarantine:
         )
 
     def _read_by(self, state: ManifestState, approved: ApprovedQuarantine) -> int | None:
-        return self._read_before(state, state.timeline().head, approved)
-
-    def _read_before(self, state: ManifestState, at: CheckpointId, approved: ApprovedQuarantine) -> int | None:
-        """Return the checkpoint that consumed this version, if a checkpoint of the live timeline has it."""
-        base = self._context.base_metadata(state, at)
+        """Return the checkpoint that consumed this version, if the head of the live timeline has it."""
+        base = self._context.base_metadata(state, state.timeline().head)
         return None if base is None else _consumer(self._context, base, approved)
+
+    def _has_read(self, state: ManifestState, at: CheckpointId, approved: ApprovedQuarantine) -> bool:
+        base = self._context.base_metadata(state, at)
+        return base is not None and _consumer(self._context, base, approved) is not None
 
     def _was_skipped(self, state: ManifestState, obj: SourceObject, source: str, read_by: int) -> bool:
         """Return whether `start: latest` recorded an object as read, which only a source's first epoch does."""
@@ -223,11 +225,10 @@ class Quarantine:
 
     def _removing_commands(self, state: ManifestState, approved: ApprovedQuarantine) -> tuple[str, ...]:
         """Return the commands after which tables have no row of an object that was read; the first one is quick."""
-        job, before = state.job, CheckpointId(0)
-        for checkpoint in reversed(timeline_ancestry(state, state.timeline())):
-            if self._read_before(state, checkpoint.checkpoint_id, approved) is None:
-                before = checkpoint.checkpoint_id
-                break
+        ancestry = timeline_ancestry(state, state.timeline())
+        # What a checkpoint has read, each later one has read. A bisection reads few of the consumed sets.
+        first = bisect_left(ancestry, True, key=lambda one: self._has_read(state, one.checkpoint_id, approved))
+        job, before = state.job, ancestry[first - 1].checkpoint_id if first else 0
         return (f"milepost rollback {job} --to {before}", f"milepost backfill {job} --from-checkpoint {before}")
 
 

@@ -156,7 +156,7 @@ def plan_source(
         consumed: consumed set of the checkpoint that the epoch continues.
         now_ms: current time of the clock that stamps the objects.
         first_epoch: whether the source has no consumed set yet.
-        quarantined: versions that are not read. One that `start: latest` skips is skipped like others.
+        quarantined: versions that are not read. One that `start` skips is skipped like others.
 
     Raises:
         SourceChanged: a consumed object has another version and `on_change` is fail; or it is unknown whether an
@@ -165,18 +165,15 @@ def plan_source(
     """
     _check_rules(name, rules)
     fresh, changed = _diff(listing.objects, consumed.table)
+    modified = np.fromiter((o.last_modified_ms for o in listing.objects), np.int64, len(listing.objects))
+    too_old = fresh & (modified < rules.start) if isinstance(rules.start, int) else np.zeros_like(fresh)
+    fresh &= ~too_old
     skips_all = rules.start == "latest" and first_epoch
     held = _held(listing.objects, () if skips_all else quarantined) & (fresh | changed)
     fresh, changed = fresh & ~held, changed & ~held
     if rules.on_change == "fail" and changed.any():
         raise _changed_error(name, [listing.objects[i] for i in np.flatnonzero(changed)], consumed)
     take = fresh | changed if rules.on_change == "reprocess" else fresh
-    modified = np.fromiter((o.last_modified_ms for o in listing.objects), np.int64, len(listing.objects))
-    before_start = 0
-    if isinstance(rules.start, int):
-        too_old = fresh & (modified < rules.start)
-        before_start = int(too_old.sum())
-        take &= ~too_old
     without_values = _without_values(rules.partitions, [listing.objects[i] for i in np.flatnonzero(take)])
     bad_names = (*listing.bad_names, *without_values.values())
     if bad_names and rules.on_bad_name == "fail":
@@ -214,7 +211,7 @@ def plan_source(
         settles_in_ms=int(rules.settle_ms - ages_ms[young].min()) if young.any() else 0,
         skipped_hidden=listing.skipped_hidden,
         empty=listing.empty,
-        skipped_before_start=before_start,
+        skipped_before_start=int(too_old.sum()),
         ignored_changes=int(changed.sum()) if rules.on_change == "ignore" else 0,
         unknown=tuple(listing.objects[i] for i in np.flatnonzero(unknown)),
         bad_names=bad_names,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.health.sources import source_checks
+from milepost.jobmaster.reports.health.source_checks import source_checks
 from milepost.jobspec.load import LoadedJob, load_job
 
 SPEC = """\

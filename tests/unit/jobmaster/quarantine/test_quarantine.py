@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from milepost.epoch import EpochPlan
+from milepost.epoch import CheckpointMetadata, EpochPlan
 from milepost.errors import InvalidRequest, NotFound, PlanOutdated
 from milepost.jobmaster import NothingToDo, QuarantineResult, Session
+from milepost.jobmaster.job.context import JobContext
+from milepost.jobmaster.reports.health.source_checks import source_checks
 from milepost.jobmaster.reports.health.sources import LeftOutObjects
+from milepost.protocol.records import CheckpointId, ManifestState
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
@@ -72,6 +75,36 @@ def test_an_object_that_was_read_stays_in_tables_until_a_rollback_and_is_not_rea
     job.rollback(1)
     job.run()
     assert_tables_have(job, 1, 3)
+
+
+def test_the_commands_that_remove_its_rows_are_found_by_few_consumed_sets(
+    job: CountedJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.land(range(4, 13))
+    job.run(9)
+    read: list[int] = []
+    real = JobContext.base_metadata
+
+    def counted(context: JobContext, state: ManifestState, at: CheckpointId) -> CheckpointMetadata | None:
+        read.append(int(at))
+        return real(context, state, at)
+
+    monkeypatch.setattr(JobContext, "base_metadata", counted)
+    ways = []
+    for number in (1, 5, 12):
+        read.clear()
+        ways.append(job.master.quarantine.plan("rows", f"{number:04}.csv").text[2].strip())
+        assert len(set(read)) <= 5, "of twelve"
+    assert ways == [f"milepost rollback small --to {number - 1}" for number in (1, 5, 12)]
+
+
+def test_doctor_and_lint_name_what_is_quarantined(job: CountedJob) -> None:
+    job.land([4])
+    quarantine(job, 2)
+    quarantine(job, 4)
+    (check,) = source_checks(job.small.loaded())
+    assert (check.ok, check.suspicious) == (True, True)
+    assert check.detail == "4 object(s) match; 2 objects quarantined, such as 0002.csv"
 
 
 def test_a_backfill_leaves_it_out_and_an_epoch_reads_it_after_its_release(job: CountedJob) -> None:

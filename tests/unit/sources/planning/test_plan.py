@@ -90,6 +90,17 @@ def test_what_start_latest_skips_is_skipped_whether_it_is_quarantined_or_not() -
     assert (plan.baseline, plan.quarantined) == ((obj("a"),), ())
 
 
+def test_what_is_older_than_the_start_is_skipped_whether_it_is_quarantined_or_not(tmp_path: Path) -> None:
+    """No epoch reads it after a release either, so it does not hold the horizon."""
+    read = [obj("gone", modified=300), obj("z", modified=800)]
+    done = replace(consumed(tmp_path, read), needs_compaction=True)
+    found = listing(obj("early", modified=200), obj("new", modified=900), read[-1])
+    rules: dict[str, Any] = {"forget_after_ms": 100, "now_ms": 1_000, "start": 250}
+    plan = planned(found, done, quarantined=[("early", "1", 10)], **rules)
+    assert (plan.skipped_before_start, plan.quarantined) == (1, ())
+    assert plan.forgets is not None and plan.forgets == planned(found, done, **rules).forgets
+
+
 def test_an_unread_object_holds_the_horizon_while_it_is_quarantined(tmp_path: Path) -> None:
     """Else a release could not tell it from one that was read and forgotten."""
     read = [obj("gone", modified=100), obj("too", modified=300), obj("z", modified=800)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from milepost.codec import OmitNone
@@ -19,18 +20,16 @@ from milepost.errors import CheckpointError, InputVoided, InvalidRequest, Source
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.input_notes import (
     SourcePlans,
-    empty_objects_note,
-    left_out,
     no_match,
     overdue,
     skipped_at_start_note,
     unknown_objects_note,
 )
-from milepost.jobmaster.job.input.next_input import plan_stream
 from milepost.jobmaster.job.input.unread_input import unread_input
 from milepost.jobmaster.job.landing_failures import last_failure
 from milepost.jobmaster.reports.health.log_holders import log_holders
-from milepost.jobspec.load import LoadedJob
+from milepost.jobmaster.reports.health.since import Since, since
+from milepost.language.times import in_ms
 from milepost.protocol.landed import FailureRecord, LandingFailure, SourceBacklog, live_sequences, totals_read
 from milepost.protocol.records import CheckpointFailureReason, ManifestState
 from milepost.sources import BadInput
@@ -104,7 +103,8 @@ class SourceHealth:
         settling: count of objects that may still be written. newest_object: when the newest object landed.
         event_time: its column; None: it has none. newest_event_time: the newest one read.
         no_match: why its path matches no object; None if it matches. never_any: whether it has never matched one.
-        overdue: since when no object landed, if longer than expected; else None.
+        overdue: since when no object landed, if longer than expected; else None. overdue_since: when that became too
+            long; omitted if it is not, or if none ever landed.
         horizon: objects modified before this time may be forgotten; None: none is.
         not_remembered: objects left out because they may have been read and forgotten; None: none.
         idle: whether operators with other inputs did not wait for it in the head's epoch (`idle_timeout`).
@@ -133,6 +133,7 @@ class SourceHealth:
     idle: bool
     log: OmitNone[LogHealth] = None
     skipped_at_start: OmitNone[str] = None
+    overdue_since: OmitNone[Since] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,11 @@ def overdue_source(sources: Mapping[str, SourceHealth]) -> str | None:
     return None if first is None else f"source {first[0]}: {first[1]}: see what writes it"
 
 
+def overdue_since(sources: Mapping[str, SourceHealth]) -> Since | None:
+    """Return since when the source that `overdue_source` names is overdue; None: unknown, or none is overdue."""
+    return next((source.overdue_since for source in sources.values() if source.overdue is not None), None)
+
+
 def failed_landing(job: str, sources: Mapping[str, SourceHealth]) -> str | None:
     """Format the first source with a failed last landing, and the next step; None: none failed."""
     for name, source in sources.items():
@@ -213,49 +219,6 @@ def missing_input(sources: Mapping[str, SourceHealth]) -> str | None:
             step = "land objects there, or correct the path" if source.log is None else "check which data it has"
             return f"source {name}: {source.no_match}: {step}"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceCheck:
-    """Result of checking a source's path.
-
-    Attributes:
-        ok: whether an epoch can be planned. suspicious: whether a person should look, because there is no object to
-            read, or some are left out.
-    """
-
-    name: str
-    ok: bool
-    suspicious: bool
-    detail: str
-
-
-def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
-    """Yield one check per source, in name order, including sources that cannot be listed or planned."""
-    context = JobContext(job)
-    for name, source in sorted(context.spec.sources.items()):
-        if source.is_landed:
-            yield SourceCheck(name, True, False, f"landed from {source.location}")
-            continue
-        try:
-            plan = plan_stream(context, None, name)
-            skipped = _skipped_at_start(_snapshot(context, name), plan) if source.starts_at_latest else None
-        except CheckpointError as error:
-            yield SourceCheck(name, False, True, error.full_message())
-            continue
-        notes = [f"{plan.listed} object(s) match" if plan.listed else no_match(context, name, plan)]
-        notes += [left_out(plan)] if plan.bad_names else []
-        notes += [empty_objects_note(plan.empty)] if plan.empty and plan.listed else []
-        notes += [skipped] if skipped is not None else []
-        suspicious = not plan.listed or bool(plan.bad_names or plan.empty or skipped)
-        yield SourceCheck(name, True, suspicious, "; ".join(notes))
-
-
-def _snapshot(context: JobContext, source: str) -> SourceSnapshot | None:
-    """Return a source at the head of the job; None: no checkpoint has it."""
-    head = context.log.head()
-    base = None if head is None else context.base_metadata(head.state, head.state.timeline().head)
-    return None if base is None else base.sources.get(source)
 
 
 def _sources(
@@ -288,9 +251,16 @@ def _sources(
             quarantined=_quarantined(state, name),
             idle=snapshot is not None and snapshot.idle,
             log=_log_health(context, name, plan, holders.get(name), failures.get(name), now_ms),
-            skipped_at_start=_skipped_at_start(snapshot, plan),
+            skipped_at_start=skipped_at_start(snapshot, plan),
+            overdue_since=_overdue_since(plan, spec.expect_every, now_ms),
         )
     return health
+
+
+def _overdue_since(plan: SourcePlan, expect_every: timedelta | None, now_ms: int) -> Since | None:
+    if not plan.overdue or plan.newest_seen_ms is None or expect_every is None:
+        return None
+    return since(now_ms, plan.newest_seen_ms + in_ms(expect_every))
 
 
 def _quarantined(state: ManifestState | None, source: str) -> LeftOutObjects:
@@ -299,7 +269,7 @@ def _quarantined(state: ManifestState | None, source: str) -> LeftOutObjects:
     return LeftOutObjects(len(keys), tuple(keys[:NAMED_BAD_NAMES]))
 
 
-def _skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:
+def skipped_at_start(snapshot: SourceSnapshot | None, plan: SourcePlan) -> str | None:
     """Format what `start: latest` has skipped, or will skip in the source's first epoch; None: nothing."""
     skipped = SkippedAtStart.of(plan.baseline) if snapshot is None else snapshot.at_start
     return None if skipped is None else skipped_at_start_note(skipped)

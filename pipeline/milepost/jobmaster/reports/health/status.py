@@ -24,6 +24,7 @@ from milepost.jobmaster.reports.health.sources import (
     backlog,
     failed_landing,
     missing_input,
+    overdue_since,
     overdue_source,
     stale,
 )
@@ -198,6 +199,8 @@ def _since(
     """Return when the condition of a job began; None: unknown, or nothing is wrong or in progress."""
     if condition in (Condition.FAILED, Condition.EPOCH_FAILED):
         return failing
+    if condition is Condition.OVERDUE:
+        return overdue_since(status.sources or {})
     if status.verdict is not None and condition in _QUESTIONS:
         return _QUESTIONS[condition](status.verdict).since
     return condition_since(condition, context, state, now_ms)
