@@ -90,6 +90,7 @@ test-all: env ## everything that `make test` leaves out, and property tests with
 	@$(PY) -m scripts.spark.spark_readers
 	@$(PY) -m scripts.spark.spark_versions
 	@$(PY) -m scripts.kafka_jars
+	@$(PY) -m scripts.fab
 	@$(PY) -m scripts.browser
 	@MILEPOST_PROFILE=deep $(PYTEST) -o faulthandler_timeout=$(DEEP_LIMIT_S) --ring test-all --part $(PART) $(ARGS)
 	@$(PY) -m scripts.test_all $(PART)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from scripts import kafka_jars
+from scripts import fab, kafka_jars
 from scripts.browser import environment
 from scripts.spark import spark_readers, spark_versions
 from scripts.suite.rings import Part
@@ -18,6 +18,7 @@ def closing_line(part: Part) -> str:
             spark_readers.closing_words(),
             spark_versions.closing_words(),
             kafka_jars.closing_words(),
+            fab.closing_words(),
             environment.closing_words(),
         )
         if words is not None
@@ -25,8 +26,8 @@ def closing_line(part: Part) -> str:
     if not missing:
         ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
         return (
-            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker "
-            "and a browser at hand"
+            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker, "
+            "Airflow's FAB auth manager and a browser at hand"
         )
     return f"test-all: {'; '.join(missing)}"
 

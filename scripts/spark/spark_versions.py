@@ -59,7 +59,7 @@ def build_versions() -> None:
     missing = [minor for minor in OLDER if not is_there(minor)]
     if not missing:
         return
-    if (reason := _why_unreachable()) is not None:
+    if (reason := why_unreachable()) is not None:
         UNREACHED.parent.mkdir(exist_ok=True)
         UNREACHED.write_text(f"{reason}\n", encoding="utf-8")
         say(f"older versions of PySpark are not built: no package index answers ({reason})")
@@ -67,8 +67,7 @@ def build_versions() -> None:
     check_disk([OLDER[minor] for minor in missing])
     for minor in missing:
         build(OLDER[minor])
-        # After pip has run: it would treat the linked packages as its own.
-        _link(OLDER[minor]).write_text(_linked(), encoding="utf-8")
+        link_main_environment(OLDER[minor])
 
 
 def closing_words() -> str | None:
@@ -77,7 +76,7 @@ def closing_words() -> str | None:
     return None if reason is None else f"older versions of PySpark DID NOT RUN, no package index was reached: {reason}"
 
 
-def _why_unreachable() -> str | None:
+def why_unreachable() -> str | None:
     """Return, in a line, why pip finds no package by the user's settings; None: it does."""
     command = [sys.executable, "-m", "pip", "index", "versions", "py4j"]
     try:
@@ -88,6 +87,11 @@ def _why_unreachable() -> str | None:
         return f"no answer within {_ANSWER_S} s"
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     return None if done.returncode == 0 else (lines or [f"exit code {done.returncode}"])[-1]
+
+
+def link_main_environment(environment: Environment) -> None:
+    """Let an environment import what it lacks from `.venv`. After pip has run, which would treat that as its own."""
+    _link(environment).write_text(_linked(), encoding="utf-8")
 
 
 def _link(environment: Environment) -> Path:
