@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from milepost.airflow.page.frame.access import READS_DAG
 from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, asks_json, json_document, page
 from milepost.airflow.page.jobs.job_page import JobPage
+from milepost.airflow.page.jobs.job_reader import STORE_AWAY
 from milepost.airflow.page.jobs.suggested_action import action_after_error
 from milepost.airflow.page.routes import (
     charts,
@@ -43,7 +44,6 @@ pages = FastAPI(title="Milepost", docs_url=None, redoc_url=None, openapi_url=Non
 pages.mount("/static", StaticFiles(directory=STATIC), name="static")  # contains no job data, so no permission is needed
 
 _UNKNOWN_PROBLEM = "This cannot be shown"
-_STORE_AWAY = "The store does not answer"
 
 _JOB_ROUTES = (
     *(overview, checkpoints, checkpoint, compare, table, log, summary, rewind, charts, configuration, form, run),
@@ -61,7 +61,7 @@ def checkpoint_error_page(request: Request, error: CheckpointError) -> Response:
     """Return the page of a Milepost error, with status 404 for NotFound and 503 for all others."""
     status_code = 404 if isinstance(error, NotFound) else 503
     hint = error.hint or action_after_error(error).text
-    heading = _STORE_AWAY if isinstance(error, StoreUnavailable) else _UNKNOWN_PROBLEM
+    heading = STORE_AWAY if isinstance(error, StoreUnavailable) else _UNKNOWN_PROBLEM
     return _problem_page(request, status_code, error.message, hint, runbook=page_of(error), heading=heading)
 
 
@@ -91,7 +91,7 @@ def _problem_page(
     if asks_json(request):
         return json_document(None, status_code, message=problem, hint=hint, runbook=runbook)
     shown: dict[str, object] = {"problem": problem, "hint": hint, "runbook": runbook, "problem_heading": heading}
-    shown["is_away"] = heading == _STORE_AWAY
+    shown["is_away"] = heading == STORE_AWAY
 
     job_page: JobPage | None = getattr(request.state, "job_page", None)
     if job_page is not None:

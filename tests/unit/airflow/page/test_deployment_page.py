@@ -15,7 +15,8 @@ from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
-from milepost_testkit.stores.job_stores import hook_stores
+from milepost_testkit.specs.spec_edits import edit_spec
+from milepost_testkit.stores.job_stores import hook_stores, later
 
 
 def job_named(folder: Path, name: str, epochs: int = 0) -> SparklessJob:
@@ -204,3 +205,39 @@ def test_the_document_of_all_tables_has_their_health(tmp_path: Path, monkeypatch
     assert (table["job"], table["table"]) == ("busy", "table") and table["health"]
     document = client.with_role("admin").get("/jobs/busy__epoch/tables/table.json")
     assert document.status_code == 200 and document.json()["data"]
+
+
+def test_a_job_that_needs_a_person_comes_before_those_that_are_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused DAG, and an epoch that runs for longer than nine of ten took."""
+    well, paused, slow = (job_named(tmp_path, name, epochs=2) for name in ("a_well", "b_paused", "c_slow"))
+    schedule = 'schedule: {cron: "*/10 * * * *", timezone: UTC}\ncheckpointing:'
+    edit_spec(paused.folder / "config" / "small.yaml", {"checkpointing:": schedule})
+    client = client_of(monkeypatch, well, paused, slow)
+    unpause("a_well__epoch", "c_slow__epoch")
+    slow.land("more.csv")
+    trigger(slow)
+    later(monkeypatch, 300_000)
+    page = client.get("/jobs").text
+    assert order_of(page) == ["b_paused", "c_slow", "a_well"]
+    assert "2 to look at" in page and "1 healthy" in page
+    assert page.count("longer than usual</span>") == 1 and "If it hangs, abort it." in page
+
+
+def trigger(job: SparklessJob) -> None:
+    from milepost.jobmaster import JobMaster, Session
+    from milepost.jobspec.load.load import load_job
+
+    JobMaster(load_job(job.folder / "config" / "small.yaml")).triggers.trigger(Session.cli())
+
+
+def unpause(*dag_ids: str) -> None:
+    from airflow.models.dag import DagModel
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        for dag_id in dag_ids:
+            dag = session.get(DagModel, dag_id)
+            assert dag is not None
+            dag.is_paused = False

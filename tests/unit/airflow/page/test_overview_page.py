@@ -51,7 +51,8 @@ def test_a_healthy_job_shows_freshness_epochs_and_tables(tmp_path: Path, monkeyp
     assert 'class="badge good"' in page and 'class="banner' not in page
     wording.matches("page_overview", page_text(page, "#main"), replace=FIGURES)
     assert f'href="{OVERVIEW}/checkpoints/2?job=small"' in page and "checkpoint 2</a>" in page
-    assert '<button class="first">Run an epoch</button>' in page and "resume" not in page
+    assert "<button>Run an epoch</button>" in page and '<button class="first">Unpause</button>' in page
+    assert "resume" not in page
     assert (
         'data-url="/api/v2/dags/small__epoch/dagRuns"' in page and 'href="/jobs/small__epoch/rewind?job=small"' in page
     )

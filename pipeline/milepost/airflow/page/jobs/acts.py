@@ -13,6 +13,8 @@ from milepost.airflow.page.frame.api_calls import ApiCall, trigger_call
 from milepost.airflow.page.frame.rendering import Links
 from milepost.airflow.page.jobs.job_reader import JobReading
 from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction
+from milepost.errors import StateCorrupt
+from milepost.jobmaster import Condition
 from milepost.protocol.records import JobStatus
 
 
@@ -94,8 +96,10 @@ def _acts_for_state(reading: JobReading) -> Iterator[str]:
         return
     if state.result is not None:
         yield "start"
-    else:
-        yield "resume" if state.job_status == JobStatus.FAILED.value else EPOCH
+    elif state.job_status == JobStatus.FAILED.value:
+        yield "resume"
+    elif not isinstance(reading.error, StateCorrupt) and (status is None or status.condition is not Condition.RUNNING):
+        yield EPOCH  # no epoch can continue a damaged head, and a running one is not to be triggered again
     if any(timeline.pending for timeline in state.timelines if timeline.timeline == state.timeline):
         yield "abort"
     yield from ("rollback", "backfill")

@@ -10,7 +10,7 @@ from milepost.airflow.operators.dag_ids import is_own_dag, operate_dag_id
 from milepost.airflow.page.frame.filters import age_ms
 from milepost.airflow.page.jobs.acts import PageAct
 from milepost.airflow.page.jobs.job_page import JobPage
-from milepost.airflow.page.jobs.job_reader import JobReading
+from milepost.airflow.page.jobs.job_reader import HEAD_UNREADABLE, JobReading
 from milepost.errors import CheckpointError, StateCorrupt
 from milepost.jobmaster import Incident, RowsBefore, Status
 from milepost.views import Meaning, Section, incident_sections, printable
@@ -97,6 +97,6 @@ def _broken(reading: JobReading, error: StateCorrupt) -> tuple[Section, ...]:
     live = None if state is None else next((one for one in state.timelines if one.timeline == state.timeline), None)
     head = "unknown" if live is None else "nothing yet" if live.head is None else f"checkpoint {live.head}"
     return (
-        Section("The head cannot be read: no epoch can continue it", lines=(error.message,), meaning=Meaning.BAD),
+        Section(HEAD_UNREADABLE, lines=(error.message,), meaning=Meaning.BAD),
         Section("What readers see now", lines=(f"The tables are left as they are: {head}.",)),
     )

@@ -17,9 +17,14 @@ from typing import TypeVar
 
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs.dag_jobs import DagJob
-from milepost.airflow.page.jobs.suggested_action import SuggestedAction, action_after_error, suggested_action
-from milepost.errors import CheckpointError, StoreUnavailable
-from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure
+from milepost.airflow.page.jobs.suggested_action import (
+    LONG_EPOCH,
+    SuggestedAction,
+    action_after_error,
+    suggested_action,
+)
+from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
+from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure, percentile
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
 from milepost.views import JobBadge, Meaning, job_badge
@@ -31,10 +36,13 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
 """How long a page waits for its jobs, in seconds."""
 
+STORE_AWAY, HEAD_UNREADABLE = "The store does not answer", "The head cannot be read: no epoch can continue it"
+"""What pages say first of a job without a status; the message of the error follows."""
+
 RECENT_EPOCHS = 30
 """Epochs of each job in the list of jobs."""
 
-_MAX_CONCURRENT_READS = 4
+_MAX_CONCURRENT_READS = 8
 """Number of jobs of one storage to read the health of at a time."""
 
 _MAX_CONCURRENT_QUERIES = 8
@@ -72,7 +80,20 @@ class JobReading:
             return job_badge(self.status)
         if self.state is not None and self.state.job_status == JobStatus.FAILED.value:
             return JobBadge(Meaning.BAD, "failed", f"{self.state.last_failure}. {self.problem}")
+        if isinstance(self.error, StoreUnavailable) and self.state is None:
+            return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}")
+        if isinstance(self.error, StateCorrupt) and self.state is not None:
+            return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. {self.problem}")
         return JobBadge(Meaning.BAD, "unreadable", self.problem)
+
+    @property
+    def runs_long(self) -> bool:
+        """Whether an epoch has been running for longer than nine of ten recent ones took."""
+        took = sorted(epoch.duration_ms for epoch in self.recent if epoch.duration_ms is not None)
+        status = self.status
+        if status is None or status.condition is not Condition.RUNNING or status.since is None or not took:
+            return False
+        return (status.since.age_ms or 0) > percentile(took, 0.9)
 
     @property
     def has_stopped(self) -> bool:
@@ -83,6 +104,8 @@ class JobReading:
 
     @property
     def action(self) -> SuggestedAction:
+        if self.runs_long:
+            return SuggestedAction(LONG_EPOCH)
         return suggested_action(self.status) if self.status is not None else action_after_error(self.error)
 
     @property

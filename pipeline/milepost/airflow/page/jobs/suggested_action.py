@@ -17,6 +17,9 @@ EPOCH = "epoch"
 """A run of the job's `__epoch` DAG, which is not an act of the form."""
 
 
+LONG_EPOCH = "The epoch takes longer than usual: look at the log of its run. If it hangs, abort it."
+
+
 @dataclass(frozen=True, slots=True)
 class SuggestedAction:
     """What to do next about a job.

@@ -49,6 +49,18 @@ class JobLine:
     waiting: tuple[Waiting, ...]
     recent: tuple[RecentFigure, ...]
 
+    @property
+    def tone(self) -> Meaning:
+        """The tone of the job, or WARN if a person is needed although the job is well."""
+        tones = [self.reading.badge.tone]
+        tones += [Meaning.WARN] if self.waiting or self.reading.runs_long else []
+        return min(tones, key=list(Meaning).index)
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The place in the list, the most urgent first."""
+        return list(Meaning).index(self.tone), self.reading.job.loaded.spec.name
+
     @classmethod
     def of(cls, reading: JobReading, rights: Rights, waiting: Iterable[Waiting]) -> JobLine:
         since = age_ms(reading.status.last_success) if reading.status is not None else None
@@ -94,15 +106,17 @@ def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> 
     """List all jobs, the most urgent first."""
     jobs, refused = jobs_of_deployment(readable)
     readings = [reading.shown_to(rights) for reading in JOB_READER.read(jobs)]
-    ordered = sorted(readings, key=lambda reading: (reading.badge.urgency, reading.job.loaded.spec.name))
-    tones = [reading.badge.tone for reading in ordered]
-    counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]
-    dags = {reading.job.dag_id: dags_of(reading.job, readable) for reading in ordered}
+    dags = {reading.job.dag_id: dags_of(reading.job, readable) for reading in readings}
     waiting = read_waiting([dag_id for its in dags.values() for dag_id in its], rights)
-    lines = [
-        JobLine.of(reading, rights, (one for dag_id in sorted(dags[reading.job.dag_id]) for one in waiting[dag_id]))
-        for reading in ordered
-    ]
+    lines = sorted(
+        (
+            JobLine.of(reading, rights, (one for dag_id in sorted(dags[reading.job.dag_id]) for one in waiting[dag_id]))
+            for reading in readings
+        ),
+        key=lambda line: line.rank,
+    )
+    tones = [line.tone for line in lines]
+    counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]
     if asks_json(request):
         return json_document({"jobs": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)
