@@ -24,6 +24,7 @@ FENCED = re.compile(r"^```.*?^```$|^<!-- packages: .*?^<!-- end -->$", re.MULTIL
 LOADED = re.compile(r"<(?:script|img|iframe)[^>]* src=\"?([^\s\">]+)|<link[^>]* href=\"?([^\s\">]+)|url\(\"?([^)\"]+)")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("place", PAGES)
 def test_a_generated_page_says_what_the_code_says(place: str) -> None:
     assert (REPOSITORY / place).read_text(encoding="utf-8") == PAGES[place](), "run `make reference`"

@@ -60,6 +60,7 @@ def test_an_arrow_that_follows_from_others_is_left_out() -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_and_tests_that_a_page_names_exist(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))

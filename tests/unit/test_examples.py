@@ -11,6 +11,8 @@ import pytest
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.repository.imports import FOLDER, PACKAGE, files
 
+pytestmark = pytest.mark.deep
+
 WITH_EXAMPLES = [file for file in files(FOLDER) if ">>> " in file.read_text(encoding="utf-8")]
 
 

@@ -26,6 +26,7 @@ def module_of(file: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("file", DOORS, ids=module_of)
 def test_every_name_that_a_package_exports_is_what_its_module_defines(file: Path) -> None:
     package = importlib.import_module(module_of(file))
@@ -45,6 +46,7 @@ def test_every_name_that_a_package_exports_is_what_its_module_defines(file: Path
     assert dir(package) == sorted(str(name) for _, name in listed)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("file", DOORS, ids=module_of)
 def test_no_export_has_the_name_of_a_submodule(file: Path) -> None:
     """Importing a submodule sets it as an attribute of the package, in place of the export."""

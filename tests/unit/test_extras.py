@@ -192,7 +192,7 @@ def test_dags_without_airflow_are_refused_by_the_extra(without_extras: list[Path
     wording.matches("EnvironmentUnusable", said)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_doctor_says_which_extras_are_there(
     without_extras: list[Path], without_quality: list[Path], jobs: Path
 ) -> None:
@@ -207,6 +207,7 @@ def test_the_doctor_says_which_extras_are_there(
             assert check["warning"] is (extra in missing and check["ok"])
 
 
+@pytest.mark.deep
 def test_use_cases_of_landed_sources_are_imported_without_the_library_of_any_format() -> None:
     modules = "milepost.jobmaster.landing.landings, milepost.jobmaster.landing.gaps, milepost.cli.main"
     libraries = ("deltalake", "pyiceberg", "pyspark", "confluent_kafka", "dlt", "sqlalchemy")

@@ -29,6 +29,7 @@ LOOSE = "def first(found: list) -> object:\n    return found[0]\n"
 UNTYPED = "def first(found):\n    return found[0]\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("room", "line", "code"),
     [
@@ -96,6 +97,7 @@ def test_mutants_are_sampled_from_every_folder_that_is_named() -> None:
 ROOMS = sorted({file.parent.relative_to(PRODUCT) for file in PRODUCT.rglob("*.py")})
 
 
+@pytest.mark.deep
 def test_the_code_that_runs_an_epoch_is_that_of_every_room(tmp_path: Path) -> None:
     """I13: an edit anywhere in the product is another code, and a file that moves is."""
     copy, excerpt = tmp_path / "copy", tmp_path / "excerpt"

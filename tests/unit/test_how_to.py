@@ -118,6 +118,7 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         server.shutdown()
 
 
+@pytest.mark.deep
 def test_the_class_and_the_spec_of_a_landed_source_work_as_written(
     tmp_path: Path, readings: list[dict[str, Any]]
 ) -> None:
@@ -140,6 +141,7 @@ def test_the_class_and_the_spec_of_a_landed_source_work_as_written(
     assert [tuple(row.values()) for row in hottest] == [("a", 22.5, 2), ("b", 18.0, 1)]
 
 
+@pytest.mark.deep
 def test_the_page_about_postgres_replicates_a_table_as_written(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def test_the_airflow_2_file_has_an_epoch_and_a_sensor(dags: dict[str, Any]) -> N
     assert made[0].max_active_runs == 1
 
 
+@pytest.mark.deep
 def test_a_job_that_another_run_has_is_skipped_and_one_that_has_failed_is_not(
     job: SparklessJob, dags: dict[str, Any]
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_job_that_another_run_has_is_skipped_and_one_that_has_failed_is_not(
         dags["epoch"].execute({})
 
 
+@pytest.mark.deep
 def test_the_sensor_waits_for_fresh_input_and_fails_with_the_job(job: SparklessJob, dags: dict[str, Any]) -> None:
     with pytest.raises(AirflowException):  # it has never run
         dags["fresh"].poke({})
@@ -80,6 +82,7 @@ def test_the_python_files_of_the_page_are_valid(name: str) -> None:
     compile(FILES[name], name, "exec")
 
 
+@pytest.mark.deep
 def test_the_files_of_the_page_treat_the_same_codes_alike() -> None:
     """4 is skipped, 6 and 8 are tried again, in the table, the script, the loop and the Dagster asset."""
     assert "| 4 | another run has the job | skips" in PAGE and "| 6, 8 |" in PAGE

@@ -97,6 +97,7 @@ def statements(page: str) -> str:
     return "\n".join(block for block in shown if block.startswith("CREATE"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_sql_of_a_how_to_compiles_to_the_operators_that_it_explains(page: str) -> None:
     sources, kinds = PAGES[page]

@@ -58,6 +58,7 @@ def test_every_module_of_the_product_belongs_to_a_known_package() -> None:
     assert "protocol" in folders and folders <= {room.split(".")[0] for room in ALLOWED}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "rule",
     [upward, climbing, impure, homeless, formatted, around_the_facade, around_the_task_sdk, of_tools, past_the_door],
@@ -68,10 +69,12 @@ def test_no_import_of_the_product_is(rule: Rule) -> None:
         pytest.fail("\n".join((f"{rule.__name__}: {str(rule.__doc__).splitlines()[0]}", *map(str, broken))))
 
 
+@pytest.mark.long
 def test_no_modules_import_each_other() -> None:
     assert not circles(of_product())
 
 
+@pytest.mark.long
 def test_a_circle_of_imports_is_found() -> None:
     back = imports_of(REPOSITORY / FOLDER / "protocol/records/ids.py", f"import {PACKAGE}.protocol.records.checkpoints")
     circle = ("checkpoints", "ids", "layout", "own_keys")
@@ -89,6 +92,7 @@ def test_the_floors_of_a_room_name_all_that_is_in_it(room: str) -> None:
     assert len(named) == len(set(named)), f"{place} names a module twice"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [climbing, rising], ids=lambda r: r.__name__)
 def test_no_import_of_the_testkit_is(rule: Rule) -> None:
     assert not rule(of_testkit()), "\n".join(map(str, rule(of_testkit())))
@@ -102,6 +106,7 @@ def test_no_modules_of_the_testkit_import_each_other() -> None:
     assert not circles(of_testkit())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rule", "file", "text"),
     [
@@ -155,6 +160,7 @@ def test_no_import_of_a_file_that_airflow_loads_is(rule: Rule) -> None:
     assert not rule(imports_in("dags", "plugins"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rule", "file", "text"),
     [

@@ -42,6 +42,7 @@ def test_only_lines_to_install_and_secrets_are_shown_and_not_run(page: Path) -> 
             assert set((installing[1] or "spark").split(",")) <= EXTRAS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES_BY_NAME)
 def test_every_command_in_a_sentence_exists_with_its_options(page: Path) -> None:
     for text in re.findall(r"`milepost ([^`]+)`", page.read_text("utf-8")):
@@ -54,6 +55,7 @@ def test_every_command_in_a_sentence_exists_with_its_options(page: Path) -> None
         assert {word for word in words if word.startswith("--")} <= known, text
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", PAGES_BY_NAME)
 def test_every_part_of_a_spec_is_valid_where_it_belongs(page: Path, tmp_path: Path) -> None:
     write_job("visits", tmp_path, gated=True, opened=True)

@@ -89,6 +89,7 @@ class TestDeletes(PostgresCase, SinkDeleteTests):
         self.deleting(job, 1, 9)
         assert self.sql_rows(tmp_path) == [(2, "b"), (9, "theirs")]
 
+    @pytest.mark.deep
     def test_a_key_that_the_database_cannot_hold_is_refused_in_a_delete_too(self, tmp_path: Path) -> None:
         """Beyond the commit point its transaction would fail permanently."""
         schema = pa.schema([("k", pa.string()), ("v", pa.string())])

@@ -30,6 +30,7 @@ class TestMinistackStore(S3StoreTests):
         assert all(check.startswith("If-None-Match on PutObject") for check in broken)
         assert list(open_store(config).list("")) == []
 
+    @pytest.mark.deep
     def test_an_endpoint_that_ignores_if_match_is_refused_by_name(self, server, config) -> None:
         with RecordingProxy(server.port, dropped_headers=frozenset({"if-match"})) as proxy:
             store = open_store(StoreConfig(config.url, proxy.endpoint_url))

@@ -18,6 +18,7 @@ class TestSeaweedStore(S3StoreTests):
     def server(self, seaweed: Seaweed) -> Seaweed:
         return seaweed
 
+    @pytest.mark.deep
     @pytest.mark.parametrize("wrong", ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"])
     def test_wrong_credentials_are_refused_with_bucket_and_endpoint_and_without_the_secret(
         self, server: Seaweed, config, monkeypatch, wrong

@@ -52,6 +52,7 @@ def sizes(folder: Path) -> list[int]:
     return [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
 
 
+@pytest.mark.deep
 def test_a_disk_that_is_full_before_anything_is_planned_refuses_the_run_and_loses_nothing(
     recovering: RecoveringJob,
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_disk_that_fills_with_what_spark_shuffles_is_no_failure_of_the_job(rec
     recovering.recover(failed=False, on_spark=True)
 
 
+@pytest.mark.deep
 def test_a_disk_that_fills_before_the_commit_point_leaves_nothing_complete(recovering: RecoveringJob) -> None:
     """All subtasks have acknowledged; `_metadata` cannot be written, so nothing is complete."""
     job = recovering.job

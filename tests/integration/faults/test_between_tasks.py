@@ -30,6 +30,7 @@ def _trigger(job: FlightsJob, session: Session) -> Triggered:
     return triggered
 
 
+@pytest.mark.deep
 def test_a_spec_edited_after_the_trigger_declines_the_epoch_and_the_next_one_takes_it(tmp_path: Path) -> None:
     """I13: what the epoch was planned with is what it runs with; the window would else emit the state of another."""
     job = _job(tmp_path)
@@ -61,6 +62,7 @@ def test_a_sink_whose_path_leads_elsewhere_is_refused_before_anything_is_planned
     assert job.run().checkpoint_id == 2
 
 
+@pytest.mark.deep
 def test_a_table_that_was_deleted_is_noticed_before_the_commit_point(tmp_path: Path) -> None:
     job = _job(tmp_path)
     job.land(range(1, 3))
@@ -104,6 +106,7 @@ def test_metadata_of_another_token_is_never_completed(tmp_path: Path) -> None:
     assert master.epochs.complete(session, triggered.checkpoint_id).checkpoint_id == triggered.checkpoint_id
 
 
+@pytest.mark.deep
 def test_a_sink_that_is_down_after_the_commit_point_delays_only_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from milepost_testkit.models.data.csv_oracle import expected_tables
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 
+pytestmark = pytest.mark.deep
+
 VERSIONS = {r"\b\d+-\d{16,}\b": "{version}"} | wording.SIZES | wording.FIRST_DECLINE
 EVENT_TIME = "event_time: time_hour\n"
 

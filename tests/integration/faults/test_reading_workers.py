@@ -141,6 +141,7 @@ def test_a_null_where_an_object_belongs_is_a_bad_record_of_a_worker_that_lives(s
     assert counted(spec) == {1: 4, 2: 4}
 
 
+@pytest.mark.deep
 def test_an_object_that_goes_while_it_is_read_is_not_skipped_and_counts_once_when_it_is_back(
     spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

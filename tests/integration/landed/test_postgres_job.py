@@ -316,6 +316,7 @@ def create_twice_with_a_row(tmp_path: Path, database: Database) -> tuple[Path, P
     return first, second
 
 
+@pytest.mark.deep
 def test_a_slot_is_not_claimed_after_its_job_has_landed_more(tmp_path: Path, database: Database) -> None:
     first, second = create_twice_with_a_row(tmp_path, database)
     where = str(tmp_path / "outside")

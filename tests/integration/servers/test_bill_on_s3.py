@@ -23,6 +23,8 @@ from milepost_testkit.proxies.recording_proxy import RecordingProxy
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.s3_servers import Ministack
 
+pytestmark = pytest.mark.deep
+
 LANDED = 1_001
 """More than a page of a listing has: each listing of the source is two requests."""
 

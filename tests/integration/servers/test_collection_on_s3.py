@@ -13,6 +13,8 @@ from milepost_testkit.jobs.sparkless.sparkless_job import TIMEOUT_MS, SparklessJ
 from milepost_testkit.servers.s3_servers import Ministack
 from milepost_testkit.stores.job_stores import LaterStore
 
+pytestmark = pytest.mark.deep
+
 DAY_MS = 24 * 3_600_000
 SESSION = Session.cli().session_id
 

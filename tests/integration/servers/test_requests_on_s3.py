@@ -47,6 +47,7 @@ def by_class(made: StoreRequests) -> Counter[RequestClass]:
     return +Counter({RequestClass.PUT: made.puts, RequestClass.GET: made.gets, RequestClass.DELETE: made.deletes})
 
 
+@pytest.mark.deep
 def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy: RecordingProxy) -> None:
     document = job.master.epochs.run(Session.cli(), SparklessRunner())
     asked = sum(document.requests.values(), StoreRequests())
@@ -60,6 +61,7 @@ def test_an_epoch_here_and_now_says_what_the_server_saw(job: SparklessJob, proxy
     assert total[:4] == ["total", str(asked.puts), str(asked.gets), str(asked.deletes)]
 
 
+@pytest.mark.deep
 def test_processes_that_share_an_epoch_count_together_what_the_server_saw(
     job: SparklessJob, proxy: RecordingProxy
 ) -> None:

@@ -92,6 +92,7 @@ def epoch(master: JobMaster, ministack: Ministack, number: int) -> RequestChain:
     return chain
 
 
+@pytest.mark.deep
 def test_of_a_warm_epoch_so_many_requests_at_most_wait_for_one_another(master: JobMaster, ministack: Ministack) -> None:
     """Counted by what waits for what in the process, not by a clock: the same on every run."""
     for number in range(JOINING + 2):
@@ -141,6 +142,7 @@ def cold_epoch(master: JobMaster, ministack: Ministack, number: int) -> dict[str
     return chains
 
 
+@pytest.mark.deep
 def test_of_each_task_in_a_process_of_its_own_so_many_requests_at_most_wait_for_one_another(
     master: JobMaster, ministack: Ministack
 ) -> None:

@@ -47,6 +47,7 @@ def plan(listing: Listing, consumed: ConsumedSet, **rules: Any) -> SourcePlan:
     return plan_source("flights", listing, consumed, SourceRules(**rules), 0)
 
 
+@pytest.mark.deep
 def test_landed_flights_are_planned_and_read_epoch_by_epoch(landing: ObjectStore, tmp_path: Path) -> None:
     job = open_store(StoreConfig(f"file://{tmp_path}"))
     reader = build_reader("flights", SPEC)

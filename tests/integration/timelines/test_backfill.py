@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from milepost.epoch.answers import EpochAnswers, EpochRunner
 from milepost.epoch.gate_shares import GateShare
 from milepost.epoch.plan import EpochPlan
@@ -19,6 +21,8 @@ from milepost_testkit.jobs.flights.kill_chain import SINKS, without_quality
 from milepost_testkit.jobs.flights.recovering_job import key_of
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
+
+pytestmark = pytest.mark.deep
 
 FEBRUARY_28, MARCH_1, MARCH_3, JULY_1 = 59, 60, 62, 182
 RIGHT = "SELECT carrier, flight, origin, dest, dep_delay,"

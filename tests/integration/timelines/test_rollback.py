@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.flights.flights_job import FlightsJob
@@ -12,6 +14,8 @@ from milepost_testkit.jobs.flights.kill_chain import without_quality
 from milepost_testkit.jobs.flights.recovering_job import SINKS, key_of
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
+
+pytestmark = pytest.mark.deep
 
 
 def test_flights_go_back_to_an_epoch_and_on_from_there_and_back_again_iceberg_10892(

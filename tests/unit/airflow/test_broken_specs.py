@@ -98,6 +98,7 @@ def test_the_tab_the_docs_and_all_jobs_show_the_reason(folder: Path, monkeypatch
         dags["torn__broken"].get_task("trigger_checkpoint").execute({})
 
 
+@pytest.mark.deep
 def test_a_job_with_a_schedule_fails_as_often_as_it_would_have_run_and_is_listed_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

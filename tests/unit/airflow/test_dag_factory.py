@@ -278,6 +278,7 @@ def test_two_specs_of_one_name_do_not_silently_replace_each_other(tmp_path: Path
     assert BROKEN_TAG not in dags["flights__epoch"].tags
 
 
+@pytest.mark.deep
 def test_the_dag_file_parses_without_anything_heavy(tmp_path: Path) -> None:
     """DESIGN 2: DAG files parse in under a second; no store, no engine and no user code is loaded."""
     write(tmp_path, "flights")

@@ -108,6 +108,7 @@ FORM: dict[str, tuple[list[Any], list[Any], list[Any]]] = {
 """Field -> values that it takes, that the first task refuses, and that Airflow refuses: another type, no known word."""
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", FORM)
 def test_airflow_refuses_only_wrong_types_and_unknown_choices(dags: dict[str, DAG], name: str) -> None:
     good, bad, untyped = FORM[name]
@@ -115,6 +116,7 @@ def test_airflow_refuses_only_wrong_types_and_unknown_choices(dags: dict[str, DA
     assert [value for value in untyped if not refuses(dags["small__operate"], name, value)] == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", [name for name, (_, bad, _) in FORM.items() if bad])
 def test_the_first_task_refuses_other_invalid_values_by_field_name_and_title(
     dags: dict[str, DAG], tmp_path: Path, name: str

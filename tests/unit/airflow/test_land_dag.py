@@ -82,6 +82,7 @@ def test_one_epoch_processes_the_landings_of_several_minutes(job: LandedJob) -> 
     job.assert_tables(2)
 
 
+@pytest.mark.deep
 def test_a_failed_job_goes_on_landing(job: LandedJob) -> None:
     job.land_and_run(1)
     job.produce(2)

@@ -48,6 +48,7 @@ def test_only_a_job_with_a_landed_source_has_the_task(job: LandedJob, tmp_path: 
     assert not {"land_input", "input_landed"} & set(files.task_ids)
 
 
+@pytest.mark.deep
 def test_an_epoch_processes_what_its_run_landed(job: LandedJob) -> None:
     job.produce(1, 2, 2)
     run = InProcessRun(dag_of(job))

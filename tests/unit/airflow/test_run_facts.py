@@ -89,6 +89,7 @@ def test_a_run_whose_tasks_left_nothing_says_so() -> None:
     wording.matches("run_facts", facts.detail)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("behind_ms", "lag"), [(0, "0 ms"), (-5, "0 ms"), (120_000, "2 min"), (436_568_820_000, "5,052 d 21 h")]
 )

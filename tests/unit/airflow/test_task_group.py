@@ -119,6 +119,7 @@ def run_up_to_validate(job: SparklessJob) -> InProcessRun:
     return run
 
 
+@pytest.mark.deep
 def test_a_validate_result_of_an_older_try_does_not_apply_to_the_completed_one(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

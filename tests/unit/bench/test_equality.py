@@ -68,6 +68,7 @@ def nothing(table: pa.Table) -> pa.Table:
     return table.slice(0, 0)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("damage", [one_row_less, one_row_twice, one_value_off, nothing])
 def test_a_wrong_table_is_refused_with_an_example(damage: object, epochs: list[Path], tmp_path: Path) -> None:
     wrong = damage(totals())  # type: ignore[operator]

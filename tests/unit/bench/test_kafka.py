@@ -75,7 +75,7 @@ def test_each_target_is_of_a_part_that_is_measured() -> None:
     assert {target.part for target in KAFKA_TARGETS} == names == {part.name for part in kafka_parts("full")}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_log_is_landed_and_compared(tmp_path: Path) -> None:
     found = many_landings(500, tmp_path, lambda text: None)
     assert [point["landings"] for point in found["points"]] == list(range(50, 501, 50))

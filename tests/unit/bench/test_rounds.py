@@ -22,6 +22,7 @@ def silent(_: str) -> None:
     """Say nothing."""
 
 
+@pytest.mark.deep
 def test_two_systems_run_the_same_epochs_in_turns_and_are_compared(tmp_path: Path) -> None:
     workload = replace(WORKLOADS["keyed-10k"], shape=SHAPE)
     said: list[str] = []
@@ -38,6 +39,7 @@ def test_two_systems_run_the_same_epochs_in_turns_and_are_compared(tmp_path: Pat
     assert not (tmp_path / "systems").exists()
 
 
+@pytest.mark.deep
 def test_what_lands_before_a_system_joins_is_left_to_it_and_missed_when_it_does_not_look(tmp_path: Path) -> None:
     """The limit reads the newest epoch alone; here it joins at the second one."""
     workload = replace(WORKLOADS["keyed-10k"], shape=SHAPE)
@@ -59,6 +61,7 @@ def test_every_system_has_joined_before_an_epoch_counts() -> None:
         Plan(2, 2, joins={"limit-numpy": 3})
 
 
+@pytest.mark.deep
 def test_a_system_that_cannot_do_its_part_is_named_and_its_process_ended(tmp_path: Path) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(WorkerFailed, match=r"limit-numpy: prepare failed"):

@@ -244,6 +244,7 @@ def test_lint_reports_all_problems_with_their_places(workdir: Path) -> None:
     assert [problem["line"] for problem in problems] == [11, 15]
 
 
+@pytest.mark.long
 def test_schema_prints_the_json_schema() -> None:
     assert json.loads(milepost("schema").stdout) == json_schema()
     assert document(milepost("schema", "--json"))["data"] == json_schema()
@@ -342,6 +343,7 @@ def _run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, env=env, check=False, timeout=240)
 
 
+@pytest.mark.deep
 def test_the_module_is_the_command() -> None:
     result = _run("-m", "milepost", "lst", "x")
     assert result.returncode == 2
@@ -359,6 +361,7 @@ def test_exit_handlers_run_and_the_exit_code_stays() -> None:
     wording.matches("milepost", result.stderr)
 
 
+@pytest.mark.deep
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys\nfrom milepost.cli.main import app\ntry:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
@@ -368,6 +371,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert _run("-c", code).stderr.strip() == "[]"
 
 
+@pytest.mark.deep
 def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     code = (
         "import sys\nimport milepost.jobmaster.jobmaster\n"
@@ -376,6 +380,7 @@ def test_the_job_master_imports_neither_spark_nor_pandas() -> None:
     assert _run("-c", code).stdout.strip() == "[]"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["schema", "--version"])
 def test_output_without_a_reader_is_no_error(word: str) -> None:
     read, write = os.pipe()
@@ -386,6 +391,7 @@ def test_output_without_a_reader_is_no_error(word: str) -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.deep
 def test_a_closed_pipe_is_no_error() -> None:
     command = f"{shlex.quote(sys.executable)} -m milepost schema | head -c 10"
     result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)

@@ -12,13 +12,14 @@ from milepost.jobmaster import Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.deep
+
 GATE = {
     "mode: upsert}\n": "mode: upsert}\nquality:\n"
     "  - {sink: table, expectations: [{type: expect_column_values_to_be_between, column: k, max_value: 90}]}\n",
 }
 
 
-@pytest.mark.long
 def test_a_backfill_of_a_job_with_a_gate_is_planned_in_a_process_of_its_own(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, GATE)
     job.land("a.csv")

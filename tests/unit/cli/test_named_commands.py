@@ -15,7 +15,7 @@ from milepost.cli.main import app
 _NAMED = re.compile(r"(?:`|: |^|or |, )milepost ([a-z][a-z-]+)\b(?! is | hash)")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_every_command_that_a_text_names_is_there() -> None:
     """A remedy that answers `there is no command` is none."""
     folder = Path(next(iter(milepost.__path__)))

@@ -66,6 +66,7 @@ def test_the_verdict_from_shares_is_that_on_all_rows(tmp_path: Path) -> None:
     assert staged.judged(spec) == evaluate(spec, staged.sink.staged_table(staged.committable))
 
 
+@pytest.mark.long
 def test_rows_that_delete_are_not_judged(tmp_path: Path) -> None:
     """Nor an epoch of deletes alone."""
     mark = pa.field(DELETED_COLUMN, pa.bool_(), nullable=False)
@@ -80,6 +81,7 @@ def test_rows_that_delete_are_not_judged(tmp_path: Path) -> None:
     assert Staged(tmp_path / "all", *gone).judged(spec).status is VerdictStatus.SKIPPED
 
 
+@pytest.mark.long
 def test_a_sample_is_judged_where_the_spec_says_so_and_the_verdict_says_of_how_many(tmp_path: Path) -> None:
     spec = suite(MEDIAN, {**MEDIAN, "max_value": 450}, COUNTED, sample=100)
     found = Staged(tmp_path).judged(spec)
@@ -88,6 +90,7 @@ def test_a_sample_is_judged_where_the_spec_says_so_and_the_verdict_says_of_how_m
     wording.matches("verdicts", found.expectations[1].describe())
 
 
+@pytest.mark.deep
 def test_only_rows_that_are_compared_with_each_other_go_to_a_second_stage(tmp_path: Path) -> None:
     """And of those only the identifying columns and the key."""
     wide = [one.append_column("text", pa.array(["x" * 100] * one.num_rows)) for one in (rows(0, 300), rows(300, 1_000))]

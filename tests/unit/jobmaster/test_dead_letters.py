@@ -78,6 +78,7 @@ def test_a_job_that_fails_on_bad_records_publishes_nothing_of_the_epoch(tmp_path
         run(job)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_how_many_subtasks_read_changes_nothing(tmp_path: Path, parallelism: int) -> None:
     job = made(tmp_path, MANY | {"checkpointing:": f"spark: {{parallelism: {parallelism}}}\ncheckpointing:"})
@@ -120,7 +121,7 @@ def test_a_retry_writes_the_same_bad_rows(tmp_path: Path) -> None:
     assert bad_table(job).num_rows == 7
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("ranges_per_epoch", [1, 3])
 def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: Path, ranges_per_epoch: int) -> None:
     """The limit is of each trigger: three epochs' bad records in one replay are no more than they were."""
@@ -139,6 +140,7 @@ def test_a_rollback_takes_bad_rows_back_and_a_backfill_gives_the_same(tmp_path: 
     assert job.master.reports.status().sources["rows"].bad_records.total == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("keys", "rows", "bad", "declined"),
     [
@@ -202,6 +204,7 @@ def test_a_broken_quote_makes_the_object_bad_and_none_of_its_rows_count(tmp_path
         run(job)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("body", [b"PAR1", b"no parquet at all"])
 def test_a_parquet_object_that_is_none_goes_to_the_dead_letters(tmp_path: Path, body: bytes) -> None:
     job = made(tmp_path, {"format: csv": "format: parquet", "*.csv": "*.parquet"}, on_bad_object="dead_letter")

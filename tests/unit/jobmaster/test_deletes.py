@@ -63,6 +63,7 @@ def test_a_backfill_and_its_undo_show_their_deletes_with_the_switch(
     job.assert_tables(reading_engines, range(1, 6))
 
 
+@pytest.mark.deep
 def test_a_table_in_postgres_has_the_rows_that_are_left_forward_and_back(job: DeletingJob, database: Database) -> None:
     job.edit(PARQUET, PARQUET + IN_POSTGRES)
 
@@ -120,6 +121,7 @@ def test_another_job_starts_from_a_savepoint_with_the_rows_that_are_left(job: De
         assert_same_rows(master().reports.read(sink), job.expected(range(1, 5)), sink)
 
 
+@pytest.mark.deep
 def test_the_gate_judges_no_delete_and_the_diff_says_which_rows_went(job: DeletingJob) -> None:
     """Each value is there: a delete, which has none, vetoes nothing."""
     spec = job.small.folder / "config" / "small.yaml"

@@ -58,6 +58,7 @@ def metadata(job: SparklessJob) -> CheckpointMetadata:
     return found
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("setting", "late"), [("7d", 0), ("null", 1)])
 def test_one_row_of_the_year_9999_makes_later_rows_late_only_where_it_may(
     tmp_path: Path, setting: str, late: int
@@ -91,6 +92,7 @@ def test_without_the_key_a_week_is_what_a_row_may_be_ahead(tmp_path: Path, monke
     assert run(job).sources["rows"].ahead.rows == 1
 
 
+@pytest.mark.deep
 def test_how_many_subtasks_read_does_not_matter(tmp_path: Path) -> None:
     found = []
     for parallelism in (1, 3):

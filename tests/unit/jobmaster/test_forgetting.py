@@ -125,6 +125,7 @@ def test_an_object_that_is_back_unchanged_is_not_read_again_unless_requested(dat
     dated.assert_table(MAX_RUNS + 2, fixed=False)
 
 
+@pytest.mark.deep
 def test_a_backfill_compares_what_both_can_remember(dated: DatedJob) -> None:
     """A fork forgets nothing, so it knows more than the live timeline; what it lacks would still be seen."""
     for day in range(MAX_RUNS + 2, MAX_RUNS + 4):
@@ -177,6 +178,7 @@ def test_without_the_key_forgotten_objects_stay_forgotten(dated: DatedJob) -> No
         dated.job.epoch()
 
 
+@pytest.mark.deep
 def test_a_clock_that_goes_back_forgets_nothing_more(dated: DatedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dated.job.master.reports.status().sources["rows"].horizon
     monkeypatch.setattr(LocalStore, "clock_ms", lambda _: dated.now_s * 1000)

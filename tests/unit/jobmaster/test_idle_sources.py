@@ -46,6 +46,7 @@ def assert_a_replay_comes_to_the_same(sales: TwoFeeds) -> None:
         assert_same_rows(sales.master.reports.read(name), table, name)
 
 
+@pytest.mark.deep
 def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sales = made(tmp_path, monkeypatch, "null")
     sales.land("shop", (1, "00:30"))
@@ -56,7 +57,7 @@ def test_a_source_that_is_not_timed_out_holds_windows_back(tmp_path: Path, monke
     assert (sales.master.reports.read("pairs").num_rows, sales.hours()) == (1, [])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +119,7 @@ def test_where_every_source_is_quiet_nothing_moves(tmp_path: Path, monkeypatch: 
     assert isinstance(sales.run(), NothingToDo)
 
 
+@pytest.mark.deep
 def test_a_source_that_never_had_anything_is_quiet_since_the_first_trigger_that_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +166,7 @@ def test_an_epoch_of_a_fork_that_only_works_rows_off_keeps_since_when_a_source_i
     assert quiet[-1].idle
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("between", [False, True])
 def test_rows_of_a_source_that_has_become_idle_are_on_time_where_they_wait_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, between: bool

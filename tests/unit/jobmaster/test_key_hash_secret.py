@@ -44,6 +44,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.deep
 def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_it(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 0)
     job.land([1, 2])
@@ -58,7 +59,7 @@ def test_a_job_has_a_secret_from_its_first_version_on_and_hashes_its_state_with_
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_job_that_starts_from_a_savepoint_goes_on_with_its_secret(job: CountedJob, tmp_path: Path) -> None:
     """And another one that starts from nothing has another."""
     location = moved(job.master.savepoints.create("two"), tmp_path / "away")

@@ -52,6 +52,7 @@ def test_a_late_row_is_counted_once_and_per_table(tmp_path: Path, monkeypatch: p
     wording.matches("show", [line for line in lines if "hours 3" in line])
 
 
+@pytest.mark.long
 def test_each_table_has_the_late_rows_that_it_lacks(tmp_path: Path) -> None:
     """A table of late rows lacks none of its operator, and nothing that is late elsewhere counts."""
     job = SparklessJob.create(tmp_path)

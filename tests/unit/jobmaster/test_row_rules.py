@@ -97,6 +97,7 @@ def test_show_counts_refusals_per_rule_and_quarantined_and_dropped_rows_per_sink
     assert ["required percent 25" in rule["observed"] for rule in rules] == [True, False]
 
 
+@pytest.mark.deep
 def test_a_table_says_what_its_rules_refused_in_the_newest_result(tmp_path: Path) -> None:
     job = made(tmp_path, RANGE, NAMED | {"mostly": 0.5})
     land_and_run(job, 3, 1)
@@ -151,6 +152,7 @@ def refused_keys(job: SparklessJob, at: int | None = None) -> list[int]:
     return sorted(row["k"] for row in rows(job, "refused", at))
 
 
+@pytest.mark.deep
 def test_a_rollback_takes_rejected_rows_back_and_a_read_of_the_past_shows_them(tmp_path: Path) -> None:
     job = made(tmp_path, RANGE)
     land_and_run(job, 1, 2, 3)
@@ -162,6 +164,7 @@ def test_a_rollback_takes_rejected_rows_back_and_a_read_of_the_past_shows_them(t
     assert refused_keys(job) == [-2, -1, -1] and len(rows(job, "all")) == 37
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ranges_per_epoch", [1, 3])
 def test_a_backfill_judges_all_rows_by_the_new_rule(tmp_path: Path, ranges_per_epoch: int) -> None:
     job = made(tmp_path, RANGE)
@@ -218,6 +221,7 @@ def test_a_retry_stages_the_same_rejected_rows(tmp_path: Path) -> None:
     assert refused_keys(job) == [-2, -1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_how_many_subtasks_judge_the_rows_changes_nothing(tmp_path: Path, parallelism: int) -> None:
     many = {
@@ -254,6 +258,7 @@ def test_too_many_refused_rows_veto_the_epoch_and_their_values_are_shown(tmp_pat
     assert decode_veto(former, "the veto")["refusals"] == veto["refusals"]
 
 
+@pytest.mark.deep
 def test_an_epoch_of_which_all_rows_are_refused_publishes_only_those(tmp_path: Path) -> None:
     later = {"type": "expect_column_values_to_be_in_set", "column": "v", "value_set": ["a"]}
     job = made(tmp_path, RANGE, later)
@@ -281,6 +286,7 @@ def test_other_expectations_judge_the_rows_that_remain(tmp_path: Path) -> None:
     assert run(job).quality == "passed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["driver", "tasks"])
 def test_a_veto_by_another_expectation_shows_its_rows_whatever_stands_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -299,6 +305,7 @@ def test_a_veto_by_another_expectation_shows_its_rows_whatever_stands_before_it(
     assert (refusal["observed"]["element_count"], refusal["observed"]["unexpected_count"]) == (3, 1)
 
 
+@pytest.mark.deep
 def test_rules_may_be_added_and_removed_while_the_job_runs(tmp_path: Path) -> None:
     """A table of rejected rows begins with the epoch that has the rule, and stays when the rule goes."""
     job = SparklessJob.create(tmp_path, {"sinks:\n": SINKS.partition("  - {name: refused")[0], "last: 1": "last: 20"})
@@ -319,6 +326,7 @@ def test_rules_may_be_added_and_removed_while_the_job_runs(tmp_path: Path) -> No
     assert refused_keys(job) == [-3, -2, -2, -1, -1] and len(rows(job, "all")) == 55
 
 
+@pytest.mark.deep
 def test_a_flood_of_rejected_rows_is_a_condition_and_the_figures_are_stored(tmp_path: Path) -> None:
     job = made(tmp_path, RANGE)
     land_and_run(job, 1, 2, 3)
@@ -339,6 +347,7 @@ def test_a_flood_of_rejected_rows_is_a_condition_and_the_figures_are_stored(tmp_
     assert (max(row["rejected_rows"] for row in figures), figures[-1]["judged_rows"]) == (12, 20)
 
 
+@pytest.mark.deep
 def test_savepoints_audits_and_garbage_collection_know_the_rejected_rows(tmp_path: Path) -> None:
     job = made(tmp_path, RANGE)
     land_and_run(job, 1, 2)
@@ -407,6 +416,7 @@ def query(sql: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
         return db.sql(sql).fetchall()
 
 
+@pytest.mark.long
 def test_rejected_windows_are_those_that_duckdb_refuses_and_are_traced_to_object_and_line(tmp_path: Path) -> None:
     """Windows are emitted downstream of state, by several subtasks and in any epoch."""
     job = traced(tmp_path / "job", few("hourly"))
@@ -426,6 +436,7 @@ def test_rejected_windows_are_those_that_duckdb_refuses_and_are_traced_to_object
     assert [(place.object, place.line) for item in origin.inputs for place in item.places]
 
 
+@pytest.mark.deep
 def test_a_table_that_two_levels_stage_rejects_the_rows_of_both(tmp_path: Path) -> None:
     """A union of a source and of the windows of another one."""
     both = f'  - {{uid: both, kind: sql, inputs: [payments, hourly], sql: "{UNION}"}}\n'

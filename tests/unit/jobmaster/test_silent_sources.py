@@ -63,6 +63,7 @@ def test_a_path_that_never_named_an_object_is_seen(tmp_path: Path) -> None:
     wording.matches("answers", answer.message)
 
 
+@pytest.mark.long
 def test_a_feed_that_stopped_is_seen_from_when_it_is_expected_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +105,7 @@ def test_an_epoch_that_other_sources_go_on_with_says_it(tmp_path: Path, caplog: 
     assert "expect_every" in shown.stdout
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("every", "exit_code"), [("1h", 6), ("3h", 0), ("null", 0)])
 def test_how_long_may_pass_is_what_the_key_says(tmp_path: Path, every: str, exit_code: int) -> None:
     job = made(tmp_path, {"settle: 0s": f"settle: 0s\n    expect_every: {every}"})

@@ -23,6 +23,7 @@ def means(pattern: str, name: str) -> bool:
     return re.fullmatch(expression, name, re.DOTALL) is not None
 
 
+@pytest.mark.deep
 @profiles.examples(share=5)
 @given(_PIECES, st.lists(st.text("aab//\n", max_size=10), max_size=20))
 def test_a_pattern_matches_as_defined(pattern: str, names: list[str]) -> None:

@@ -67,6 +67,7 @@ def test_the_intended_function_is_suggested(name: str, meant: str | None) -> Non
 NEGATED = ("not_{}", "{}_not", "non_{}", "is_not_{}")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("known", [[*EXPECTATIONS], SOME_FUNCTIONS, COMMANDS], ids=["checks", "functions", "commands"])
 def test_the_negation_of_a_name_is_never_suggested(known: list[str]) -> None:
     for name in known:
@@ -75,6 +76,7 @@ def test_the_negation_of_a_name_is_never_suggested(known: list[str]) -> None:
             assert nearest(form.format(name), known) != name
 
 
+@pytest.mark.deep
 def test_a_known_name_in_any_case_is_its_own_suggestion() -> None:
     for known in (EXPECTATIONS, SOME_FUNCTIONS, ARGUMENTS, COMMANDS):
         assert [nearest(name.upper(), known) for name in known] == list(known)

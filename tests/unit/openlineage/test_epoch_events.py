@@ -71,6 +71,7 @@ def run(job: SparklessJob, session: Session | None = None, runner: SparklessRunn
     return job.master.epochs.run(session or Session.cli(), runner or SparklessRunner())
 
 
+@pytest.mark.deep
 def test_an_epoch_begins_with_its_trigger_and_completes_when_its_sinks_have_it(
     receiver: LineageReceiver, tmp_path: Path
 ) -> None:
@@ -220,6 +221,7 @@ def test_a_rollback_is_a_run_of_its_own_that_overwrites_its_tables(receiver: Lin
     assert emptied["lifecycleStateChange"]["lifecycleStateChange"] == "TRUNCATE"
 
 
+@pytest.mark.long
 def test_a_backfill_shows_nothing_until_its_switch(receiver: LineageReceiver, tmp_path: Path) -> None:
     """The epochs of the fork read, and have no outputs; the switch is the run that overwrites the tables."""
     job = BackfillJob.create(tmp_path / "job", 3)
@@ -343,6 +345,7 @@ def test_a_realignment_is_a_run_of_its_own(receiver: LineageReceiver, tmp_path: 
     assert receiver.events[3]["outputs"][0]["facets"]["lifecycleStateChange"]["lifecycleStateChange"] == "OVERWRITE"
 
 
+@pytest.mark.deep
 def test_nothing_of_it_is_imported_where_nothing_is_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = SparklessJob.create(tmp_path / "job")
     job.land("a.csv")
@@ -375,6 +378,7 @@ def iceberg_versions(folder: Path) -> list[str]:
         return [str(one.snapshot_id) for one in catalog.load_table("shop.events").snapshots()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("format_", "versions"),
     [("format: delta, ", delta_versions), (f"format: iceberg, {CATALOG}, ", iceberg_versions)],

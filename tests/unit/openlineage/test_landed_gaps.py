@@ -12,6 +12,8 @@ from milepost_testkit.jobs.sparkless.landed_job import LandedJob
 from milepost_testkit.servers.lineage_receiver import LineageReceiver
 from milepost_testkit.servers.lineage_schemas import assert_valid
 
+pytestmark = pytest.mark.deep
+
 
 def test_an_epoch_that_passes_a_gap_says_so_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -142,6 +142,7 @@ PER_VALUE = {"uid": "per_value", "kind": "aggregate", "inputs": ["current"], "ke
              "aggregates": {"n": "count(*)", "till": "count(t)"}}  # fmt: skip
 
 
+@pytest.mark.long
 def test_behind_the_newest_rows_a_key_that_moves_leaves_its_former_group(tmp_path: Path) -> None:
     """A row is replaced within an epoch, in the next one, by one that shows the same, and on other subtasks."""
     history = History(tmp_path, CURRENT, PER_VALUE, PER_VALUE | {"uid": "again", "inputs": ["per_value"], "key": ["n"]}
@@ -206,6 +207,7 @@ OVERALL = {"uid": "overall", "kind": "aggregate", "inputs": ["hourly"], "key": [
                           "kinds": "count(distinct n)", "at": "arg_max(window_start, n)"}}  # fmt: skip
 
 
+@pytest.mark.long
 def test_values_of_windows_are_of_those_that_are_there_when_they_come_again(tmp_path: Path) -> None:
     """In slices, at several parallelisms; first and last are by the end of the window."""
     history = History(tmp_path, HOURLY | {"allowed_lateness": "3h", "emit": "early"}, OVERALL)
@@ -301,6 +303,7 @@ PER_VERSION_VALUE = {
 }
 
 
+@pytest.mark.long
 def test_versions_follow_late_rows_and_deletes_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:
     """Rows arrive from the newest to the oldest, and deletes after the versions that they end."""
     history = History(tmp_path, VERSIONS, PER_VERSION_VALUE)
@@ -352,6 +355,7 @@ PER_PLACE = {"uid": "per_place", "kind": "aggregate", "inputs": ["valued"], "key
              "aggregates": {"n": "count(*)", "last": "max(before)"}}  # fmt: skip
 
 
+@pytest.mark.long
 def test_rows_change_their_partition_through_rescaling_and_rows_in_flight(tmp_path: Path) -> None:
     history = History(tmp_path, NEWEST, VALUED, PER_PLACE)
     names = [f"k{number}" for number in range(40)]
@@ -368,6 +372,7 @@ NEAR = {"uid": "near", "kind": "join", "inputs": ["own", "a"], "key": ["k"], "wi
         "columns": {"other": "right.v", "at": "right.t"}}  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["inner", "left", "full", "semi", "anti"])
 def test_rows_match_up_to_their_own_bound_through_rescaling_and_rows_in_flight(tmp_path: Path, how: str) -> None:
     columns = {} if how in ("semi", "anti") else {"columns": NEAR["columns"]}
@@ -509,6 +514,7 @@ def test_the_law_finds_a_subtask_that_fired_further_than_its_inputs(tmp_path: Pa
         history.check()
 
 
+@pytest.mark.long
 def test_what_fired_without_a_source_that_was_idle_is_late_also_in_a_replay_without_the_epoch_that_fired(
     tmp_path: Path,
 ) -> None:

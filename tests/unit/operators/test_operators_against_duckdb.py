@@ -113,6 +113,7 @@ def watermark_after(seen: Sequence[pa.Table], delay_us: int) -> int | None:
     return max(values) - delay_us if values else None
 
 
+@pytest.mark.deep
 @quick
 @given(cut_rows, parallelisms, piece_cuts)
 def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: Any, cuts: Any) -> None:
@@ -152,6 +153,7 @@ def test_aggregates_equal_the_oracle_whatever_the_cut(epochs: Any, parallelism: 
             assert comparable(result["avg_d"]) == comparable(mean)
 
 
+@pytest.mark.deep
 @quick
 @given(cut_rows, parallelisms, piece_cuts, st.lists(st.booleans(), min_size=4, max_size=4))
 def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
@@ -177,6 +179,7 @@ def test_rows_that_their_senders_fold_leave_results_and_state_to_the_bit(
     assert build_operator(spec, [OperatorInput(SCHEMA, None)]).combiner is None
 
 
+@pytest.mark.deep
 @quick
 @given(cut_rows, parallelisms, st.integers(0, 3), piece_cuts)
 def test_windows_equal_the_oracle_whatever_the_parallelism(

@@ -14,6 +14,8 @@ from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.plane import Checkpoint, EpochOptions, Plane
 from milepost_testkit.models.data.oracle import check
 
+pytestmark = pytest.mark.deep
+
 EVENTS = pa.schema([("k", pa.string()), ("v", pa.int64()), ("t", pa.timestamp("us", tz="UTC"))])
 HOURLY = {"kind": "window", "key": ["k"], "window": {"tumbling": "1h"}, "aggregates": {"v": "count(*)"}}
 SESSIONS = HOURLY | {"window": {"session": {"gap": "10m"}}}

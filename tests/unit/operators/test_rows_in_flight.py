@@ -152,6 +152,7 @@ def join(pieces: Sequence[tuple[pa.Table, int | None]], size: int) -> list[tuple
     return joined
 
 
+@pytest.mark.deep
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("kind", ["window", "aggregate", "deduplicate", "process"])
 def test_rows_left_in_flight_change_no_result_and_no_state(kind: str) -> None:

@@ -60,6 +60,7 @@ def test_one_bad_row_among_300_000_vetoes() -> None:
     assert "987654321" not in json.dumps(to_json(verdict))
 
 
+@pytest.mark.deep
 def test_judged_rows_are_freed_although_the_library_leaves_reference_cycles() -> None:
     """Its objects refer to one another, so that only a collection takes them: here there is none."""
     table = pa.table({"k": np.arange(200_000), "v": np.ones(200_000, np.int64)})
@@ -115,7 +116,7 @@ def test_a_missing_column_vetoes() -> None:
     assert '"gone"' in (verdict.expectations[0].exception or "")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_epoch_that_publishes_no_row_is_skipped_and_loads_nothing() -> None:
     """On an empty frame null checks pass, which would look like a proof."""
     code = """
@@ -133,7 +134,7 @@ assert "great_expectations" not in sys.modules
     assert done.stdout.strip() == "{'sink': 's', 'status': 'skipped', 'rows': 0, 'expectations': []}"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_gate_is_silent_and_never_touches_the_network() -> None:
     """A first evaluation in a fresh process, with every connection refused."""
     code = """
@@ -159,6 +160,7 @@ def test_integers_stay_exact_in_a_column_with_a_null() -> None:
         assert evaluate(spec, table).status is status
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("column", "expectation"),
     [
@@ -253,6 +255,7 @@ SAMPLES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_lint_accepts_the_values_that_the_library_accepts(name: str) -> None:
     """Except: of numbers of rows or letters `lint` takes no fractions, which the library cuts off, and no times. And

@@ -111,6 +111,7 @@ def told(result: ExpectationResult) -> tuple[Any, ...]:
     return result.type, result.column, result.success, dict(result.observed), result.exception is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nulls", [False, True])
 def test_dates_outside_the_years_of_python_are_judged_correctly(nulls: bool) -> None:
     days = [3_000_000, 10, *([None] if nulls else [2]), 3_000_000, -2_000_000]
@@ -133,6 +134,7 @@ def test_dates_outside_the_years_of_python_are_judged_correctly(nulls: bool) -> 
     assert [row["day"] for row in shown[0].rows] == ["10183-09-21", "10183-09-21", "-3506-03-09"]
 
 
+@pytest.mark.long
 @profiles.examples(share=0.3, suppress_health_check=list(HealthCheck))
 @given(drawn=tables(), mostly=st.sampled_from([1.0, 0.5, 2 / 3]), data=st.data())
 def test_the_verdict_on_any_parts_is_that_on_the_whole_table(
@@ -160,6 +162,7 @@ def test_every_expectation_of_the_library_is_either_compared_with_the_whole_or_n
     assert COMBINATIONS.keys() <= ARGUMENTS.keys()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("size", [130, 999, 1_000])
 def test_shares_of_refused_rows_are_of_all_rows_not_of_a_part(size: int) -> None:
     """Half of the first and of the last rows are refused, one percent in all: `mostly` is applied once, to the sums."""
@@ -171,6 +174,7 @@ def test_shares_of_refused_rows_are_of_all_rows_not_of_a_part(size: int) -> None
         assert found.expectations[0].observed["unexpected_percent"] == 1
 
 
+@pytest.mark.deep
 def test_a_share_is_of_the_rows_that_have_a_value() -> None:
     rows = pa.table({"v": pa.array([1] * 6 + [11] * 2 + [None] * 92, pa.int64())})
     for mostly, met in ((0.75, True), (0.76, False)):
@@ -179,6 +183,7 @@ def test_a_share_is_of_the_rows_that_have_a_value() -> None:
         assert found == evaluate(spec, rows) and found.expectations[0].success is met
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", [0, 150, 299])
 def test_an_expectation_that_raises_in_any_part_vetoes(at: int) -> None:
     """Two columns are compared of which one is null in one row; whatever the severity."""
@@ -191,6 +196,7 @@ def test_an_expectation_that_raises_in_any_part_vetoes(at: int) -> None:
     )
 
 
+@pytest.mark.deep
 def test_refused_rows_are_those_that_the_whole_table_shows_first() -> None:
     rows = pa.table({"k": range(100), "v": [number % 3 for number in range(100)], "w": ["x"] * 100})
     spec = suite({"type": "expect_column_values_to_be_between", "column": "v", "max_value": 1}, rows=5)
@@ -199,6 +205,7 @@ def test_refused_rows_are_those_that_the_whole_table_shows_first() -> None:
     assert [row["k"] for row in found[0].rows] == [2, 5, 8, 11, 14] and found[0].rows[0].keys() == {"k", "v"}
 
 
+@pytest.mark.deep
 def test_a_duplicate_value_is_found_wherever_its_rows_are() -> None:
     rows = pa.table({"k": [*range(1_000), 7], "v": [1.0] * 1_001})
     spec = suite({"type": "expect_column_values_to_be_unique", "column": "k"})
@@ -271,6 +278,7 @@ def test_a_set_of_too_many_values_is_not_compared() -> None:
     assert found.status is VerdictStatus.PASSED
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("again", range(3))
 def test_decimals_stay_decimals_when_their_sum_is_checked_as_well(again: int) -> None:
     """The library made floats of them amid other questions, in an order of its own; and raised where one is null."""

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def suite(*expectations: dict[str, Any]) -> QualitySpec:
     return QualitySpec.model_validate({"sink": "x", "expectations": list(expectations)}, strict=False)
 
 
+@pytest.mark.long
 @profiles.examples(share=3)
 @given(TABLES, st.lists(rules(), min_size=1, max_size=6))
 def test_tasks_refuse_the_rows_that_great_expectations_refuses(table: pa.Table, wanted: list[dict[str, Any]]) -> None:

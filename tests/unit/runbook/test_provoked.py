@@ -334,6 +334,7 @@ def test_each_type_of_error_is_provoked_here_or_with_spark() -> None:
         assert words in (REPOSITORY / place).read_text("utf-8")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ERRORS)
 def test_an_error_that_happens_leads_to_its_page(name: str, tmp_path: Path, monkeypatch: Patch) -> None:
     with pytest.raises((CheckpointError, ZeroDivisionError)) as caught:
@@ -529,6 +530,7 @@ BOUNDED = (Condition.LATE, Condition.NO_INPUT)
 """What is no health only for who says how fresh the input is to be."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("condition", Condition, ids=lambda one: one.value)
 def test_a_job_in_each_state_leads_to_its_page(condition: Condition, tmp_path: Path, monkeypatch: Patch) -> None:
     job = STATES[condition](tmp_path / "job", monkeypatch)

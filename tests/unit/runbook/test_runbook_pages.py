@@ -46,6 +46,7 @@ def test_every_type_of_error_and_every_state_has_a_page_and_no_page_is_of_nothin
     assert {phase.value for phase in JobPhase} <= {condition.value for condition in Condition}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", kinds(), ids=name_of)
 def test_the_page_of_an_error_has_its_name_and_its_exit_code(kind: type[CheckpointError]) -> None:
     page = read_page(name_of(kind))
@@ -64,6 +65,7 @@ def test_pages_of_errors_to_which_airflow_reacts_alike_begin_alike(reaction: Rea
     wording.matches("runbook", beginning)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", PAGES)
 def test_a_page_has_all_of_its_parts_and_is_read_in_a_minute(file: Path) -> None:
     text = file.read_text("utf-8")
@@ -76,6 +78,7 @@ def test_a_page_has_all_of_its_parts_and_is_read_in_a_minute(file: Path) -> None
     assert len(text.split()) < MOST_WORDS and max(map(len, text.splitlines())) <= 120
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", PAGES)
 def test_every_command_of_a_page_exists_with_its_options(file: Path) -> None:
     for text in re.findall(r"`milepost ([^`]+)`", file.read_text("utf-8")):
@@ -97,6 +100,7 @@ def test_every_dag_that_a_page_names_is_one_of_a_job_and_every_act_one_of_its_fo
     assert {"resume", "rollback", "abort"} <= acts <= ACTS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", PAGES)
 def test_a_page_leads_to_pages_that_are_there(file: Path) -> None:
     links = re.findall(r"\]\(([^)\s#]+)", file.read_text("utf-8"))

@@ -280,6 +280,7 @@ def test_each_page_has_a_situation_and_each_command_that_is_not_played_a_reason(
     assert UNPLAYED.keys() <= suggested
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "number"), PLACES)
 def test_suggested_commands_that_only_read_succeed(
     name: str, number: int, tmp_path: Path, patch: Patch, monkeypatch: Patch
@@ -332,6 +333,7 @@ def test_the_commands_of_an_error_lead_to_a_healthy_job(
     typist.until_healthy()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("condition", provoked.STATES, ids=lambda one: one.value)
 def test_the_next_steps_of_status_lead_to_a_healthy_job(condition: Condition, tmp_path: Path, patch: Patch) -> None:
     situation = SITUATIONS[condition.value][0]

@@ -77,7 +77,7 @@ def fetch(jar: Jar, folder: Path, repository: str) -> None:
     fetch_jars(pins_of(jar, folder), folder, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_pinned_jar_is_fetched_and_nothing_else(tmp_path: Path, repository: str) -> None:
     fetch(PINNED, tmp_path / "jars", repository)
     assert [(file.name, file.read_bytes()) for file in (tmp_path / "jars").glob("[!.]*")] == [(PINNED.file_name, BODY)]
@@ -86,14 +86,14 @@ def test_the_pinned_jar_is_fetched_and_nothing_else(tmp_path: Path, repository: 
     assert not (tmp_path / "jars.part").exists()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_jar_of_another_digest_is_refused_and_not_kept(tmp_path: Path, repository: str) -> None:
     with pytest.raises(JarsNotFetched, match="expected SHA-256 0{64}, got " + PINNED.sha256):
         fetch(replace(PINNED, sha256="0" * 64), tmp_path / "jars", repository)
     assert not (tmp_path / "jars").exists()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_repository_that_answers_and_lacks_the_jar_is_reached(tmp_path: Path, repository: str) -> None:
     """It is a failure then, not a machine without Maven Central."""
     absent = replace(PINNED, version="2.0")

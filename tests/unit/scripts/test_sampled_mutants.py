@@ -99,6 +99,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.deep
 def test_a_mutant_is_judged_by_the_tests_that_reach_its_line_and_remembered(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.servers.postgres_server import Database
 from milepost_testkit.specs.examples import EXAMPLES
 
+pytestmark = pytest.mark.deep
+
 SECOND_DAY = "sale,shop,amount,sold_at\n4,Porto,5.25,2026-03-02T08:00:00Z\n5,Quito,7.00,2026-03-02T08:30:00Z\n"
 FIRST_TOTALS = {"Bergen": (2, Decimal("140.40")), "Porto": (1, Decimal("80.00"))}
 SECOND_TOTALS = {**FIRST_TOTALS, "Porto": (2, Decimal("85.25")), "Quito": (1, Decimal("7.00"))}

@@ -41,6 +41,7 @@ class BucketsMachine(SinkMachine):
     case = BucketsCase()
 
 
+@pytest.mark.long
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("machine", [AppendMachine, UpsertMachine, ListedMachine, BucketsMachine])
 def test_any_history_of_epochs_switches_crashes_and_late_commits_equals_the_model(

@@ -35,6 +35,7 @@ def bodies() -> dict[int, list[bytes]]:
     return {day: flights.day_body(day).splitlines()[1:] for day in range(1, flights.DAYS + 1)}
 
 
+@pytest.mark.long
 def test_the_year_has_every_flight_and_the_faults_of_the_feed_match_the_facts(
     bodies: dict[int, list[bytes]],
 ) -> None:
@@ -112,7 +113,7 @@ def test_days_outside_the_year_are_refused(store: ObjectStore) -> None:
         flights.land(store, [366])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: Path) -> None:
     command = [sys.executable, str(flights.PATH), "--root", store.config.url, "--days", "5-6"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -125,6 +126,7 @@ def test_the_script_lands_the_same_from_anywhere(store: ObjectStore, tmp_path: P
     assert wrong.stderr.startswith("error: days of 2013")
 
 
+@pytest.mark.deep
 def test_in_the_demo_only_what_landed_three_days_late_is_late(store: ObjectStore) -> None:
     """Its days land before the epoch that reads them. Landed together, day 10's name would leave out days 7 to 9."""
     spec = load_job(REPOSITORY / "config" / "flights.yaml").spec

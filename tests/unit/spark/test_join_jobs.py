@@ -82,6 +82,7 @@ steps = st.tuples(
 )
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.25, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(history=st.lists(steps, min_size=1, max_size=5), weak=st.booleans(), cuts=st.booleans(), ends=st.booleans())
 def test_pairs_are_those_of_the_on_time_rows(
@@ -150,6 +151,7 @@ def kept(plane: Plane, checkpoint: Checkpoint) -> int:
     return count
 
 
+@pytest.mark.deep
 def test_a_join_reads_a_source_and_windows_and_windows_read_a_join(tmp_path: Path) -> None:
     """Its inputs are on different levels; its readers wait for pairs that are as old as it may emit."""
     hourly = {"uid": "hourly", "kind": "window", "inputs": ["orders"], "key": ["user"], "window": {"tumbling": "1h"},

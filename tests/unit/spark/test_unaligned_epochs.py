@@ -66,6 +66,7 @@ def assert_equal(actual: DataPlane, expected: DataPlane) -> None:
         assert actual.state(uid) == expected.state(uid), uid
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.06, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10**6),
@@ -101,6 +102,7 @@ def plane(tmp_path: Path) -> DataPlane:
     return open_plane(tmp_path, "store")
 
 
+@pytest.mark.deep
 def test_every_epoch_makes_progress_even_when_its_time_is_over_at_once(plane: DataPlane) -> None:
     """At least one buffer of each operator with input is processed before the clock is looked at."""
     plane.epoch(events(1, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
@@ -118,6 +120,7 @@ def test_every_epoch_makes_progress_even_when_its_time_is_over_at_once(plane: Da
     assert plane.in_flight == 0
 
 
+@pytest.mark.deep
 def test_an_acknowledgement_says_what_it_left_in_flight(plane: DataPlane) -> None:
     plane.epoch(events(5, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
     acks = [ack for item in plane.acks.values() for ack in item]
@@ -138,12 +141,14 @@ def test_the_operators_of_a_task_share_one_file_of_channel_state(plane: DataPlan
     assert plane.store.stat(unique.key).size == unique.size
 
 
+@pytest.mark.deep
 def test_an_epoch_with_time_to_spare_is_aligned_and_writes_no_channel_state(plane: DataPlane) -> None:
     plane.epoch(events(3, 0, 60), alignment=cut(10**9), clock=ticking(1), limits=SMALL)
     assert plane.in_flight == 0 and not list(plane.store.list(f"{FIRST}channel/"))
     assert not any(ack["unaligned"] for acks in plane.acks.values() for ack in acks)
 
 
+@pytest.mark.deep
 def test_the_last_epoch_leaves_nothing_in_flight_whatever_its_budget(plane: DataPlane) -> None:
     plane.epoch(events(4, 0, 60), alignment=cut(1), clock=ticking(10_000), limits=SMALL)
     assert plane.in_flight
@@ -152,6 +157,7 @@ def test_the_last_epoch_leaves_nothing_in_flight_whatever_its_budget(plane: Data
     assert plane.in_flight == 0
 
 
+@pytest.mark.deep
 def test_rows_in_flight_keep_the_lateness_they_were_read_with(plane: DataPlane) -> None:
     """DESIGN 4.3: a row that was on time when it was read stays on time, however long it was in flight."""
     slow, fast = cut(1), cut(10**9)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from milepost_testkit import profiles
 from milepost_testkit.tasks.clocks import ticking
 from milepost_testkit.tasks.dataplane import DataPlane
 from tests.unit.spark.test_unaligned_epochs import FINAL, SMALL, cut, events, nothing, open_plane
+
+pytestmark = pytest.mark.deep
 
 HOUR_US = 3_600_000_000
 DATABASE = duckdb.connect(config={"threads": 1})

@@ -47,6 +47,7 @@ def plain(tables: list[pa.Table]) -> list[str]:
     return [repr(row) for table in tables for row in table.to_pylist()]
 
 
+@pytest.mark.deep
 @given(TABLES, st.sampled_from([0, 60, 300, 10_000]))
 def test_rows_come_in_the_order_of_a_stable_sort_whatever_is_held(rows, held_bytes) -> None:
     tables = tables_of(rows)
@@ -54,6 +55,7 @@ def test_rows_come_in_the_order_of_a_stable_sort_whatever_is_held(rows, held_byt
     assert plain(list(ordered_rows(tables, ["k", "t"], held_bytes=held_bytes))) == plain([whole])
 
 
+@pytest.mark.deep
 @given(TABLES, st.sampled_from([0, 60, 300, 10_000]))
 def test_the_latest_row_of_each_key_is_the_same_whatever_is_held(rows, held_bytes) -> None:
     tables, key = tables_of(rows), ("k", "t")
@@ -93,7 +95,7 @@ def test_steps_of_two_runs_have_the_rows_of_both_below_the_lower_of_their_ends()
     assert steps == [["a", "b"], ["cd", "cc"], ["", "e"], ["f", ""], ["g", "g"]]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_of_many_rows_only_so_many_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """1.6 MB of rows, of which 40 kB are held: Arrow has only a small part of them at a time."""
     monkeypatch.setattr(spilled_rows, "_PIECE_BYTES", 4 << 10)

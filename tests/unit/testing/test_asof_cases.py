@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import run_case
+
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: placed

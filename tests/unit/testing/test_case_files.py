@@ -126,6 +126,7 @@ def test_pytest_runs_the_cases_of_the_folders_that_are_named(folder: Path) -> No
     assert result.returncode == 1 and "+ {k: a, total: 1}" in result.stdout
 
 
+@pytest.mark.deep
 def test_pytest_imports_nothing_of_milepost_before_it_finds_a_case(folder: Path) -> None:
     """It is loaded in every team's pytest."""
     (folder / "test_none.py").write_text(

@@ -96,6 +96,7 @@ def test_differences_are_reported(folder: Path, expect: dict[str, Any], faults: 
     wording.matches("problems", result.faults)
 
 
+@pytest.mark.deep
 def test_late_rows_and_rows_of_an_operator_without_a_sink_can_be_expected(folder: Path) -> None:
     late = [{"k": "a", "v": 7}]
     first = epoch({"t": "2026-01-01T05:00:00Z"}, tables={"hourly.late": []})
@@ -110,6 +111,7 @@ def test_records_that_cannot_be_read_can_be_expected(folder: Path) -> None:
     assert run(folder, {"epoch": {"rows": {"file": "some.csv"}}, "expect": bad}).faults == ()
 
 
+@pytest.mark.long
 def test_a_veto_is_a_verdict_and_publishes_nothing(folder: Path) -> None:
     steps = [epoch({"v": -5}, tables={"sums": []}, verdict="vetoed"), {"resume": True}, epoch({"v": 6}, **sums(a=1))]
     assert run(folder, *steps).faults == ()
@@ -118,30 +120,35 @@ def test_a_veto_is_a_verdict_and_publishes_nothing(folder: Path) -> None:
     assert "quality" in run(folder, epoch({"v": -5})).faults[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill", ["run", "complete"])
 def test_an_epoch_whose_process_was_killed_counts_once(folder: Path, kill: str) -> None:
     shown = epoch({"v": 5}, kill=kill, **sums(a=1))  # nobody sees it yet
     assert run(folder, epoch({}), shown, epoch({"v": 7}, **sums(a=13))).faults == ()
 
 
+@pytest.mark.deep
 def test_a_job_goes_back_and_on(folder: Path) -> None:
     """What came after is read again."""
     steps = [epoch({}), epoch({"v": 5}), {"rollback": 1, "expect": sums(a=1)}, epoch({"v": 7}, **sums(a=13))]
     assert run(folder, *steps).faults == ()
 
 
+@pytest.mark.deep
 def test_a_backfill_processes_recorded_input_with_the_changed_spec(folder: Path) -> None:
     change = {"spec": {"total: sum(v)": "total: max(v)"}}
     again = {"backfill": {"from_checkpoint": 0}, "expect": sums(a=5)}
     assert run(folder, epoch({}), epoch({"v": 5}), change, again).faults == ()
 
 
+@pytest.mark.deep
 def test_a_change_that_the_state_does_not_fit_can_be_expected_to_be_refused(folder: Path) -> None:
     change = {"spec": {"total: sum(v)": "total: min(v)"}}
     assert run(folder, epoch({}), change, epoch({}, refused="sums")).faults == ()
     wording.matches("problems", run(folder, epoch({}), change, epoch({})).faults[0])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
 def test_rows_land_in_the_source_s_format(folder: Path, format: str) -> None:
     (folder / "counts.yaml").write_text(SPEC.replace("format: csv", f"format: {format}").replace("*.csv", "*"))
@@ -178,11 +185,13 @@ def test_a_row_that_its_source_cannot_have_is_a_fault_of_the_case(folder: Path, 
     wording.matches("problems", run(folder, epoch(row)).faults[0])
 
 
+@pytest.mark.deep
 def test_parallelism_is_the_case_file_s(folder: Path) -> None:
     rows = [{"k": str(k)} for k in range(20)]
     assert run(folder, epoch(*rows, **sums(**{str(k): 1 for k in range(20)})), parallelism=3).faults == ()
 
 
+@pytest.mark.deep
 def test_what_came_is_recorded_and_passes(folder: Path) -> None:
     result = run(folder, epoch({}, {"k": "yes"}), epoch({"v": 2}, tables={"hourly.late": []}), recording=True)
     path = folder / "case.yaml"
@@ -209,6 +218,7 @@ sinks:
 """
 
 
+@pytest.mark.long
 def test_rows_of_a_static_source_are_what_it_holds_from_then_on(folder: Path) -> None:
     """Each epoch is looked up in what was given last, and a backfill in what each of them had."""
     (folder / "counts.yaml").write_text(LOOKUP)
@@ -248,6 +258,7 @@ def landed(**values: int) -> Step:
     return {"epoch": {"feed": [{"k": key, "v": value, "t": "2026-01-01T00:10:00Z"} for key, value in values.items()]}}
 
 
+@pytest.mark.long
 def test_rows_of_a_landed_source_are_a_record_of_the_cases_own_log(folder: Path) -> None:
     """Its class is not called. A rollback returns the position, and the next epoch reads the records after it again."""
     (folder / "counts.yaml").write_text(LANDED)

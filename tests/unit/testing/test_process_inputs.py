@@ -85,6 +85,7 @@ def test_inputs_take_turns_in_the_order_of_the_spec_each_in_event_time_order(fol
     assert run(folder, epoch(given, state={"open": state})).faults == ()
 
 
+@pytest.mark.deep
 def test_one_state_serves_all_inputs_over_epochs_parallelism_and_a_rollback(folder: Path) -> None:
     """int32 and int64 keys are one key; null is a key too."""
     first = {"orders": orders(*((k, k, 1) for k in range(9)), (None, 2, 1)), "payments": []}
@@ -129,6 +130,7 @@ class Open:
     assert run(folder, epoch(given, tables={"open": table})).faults == ()
 
 
+@pytest.mark.deep
 def test_a_further_input_may_come_to_the_state_that_there_is(folder: Path) -> None:
     """What a class makes of it is the class's: no state of it is judged by which inputs there were."""
     spec = (folder / "balances.yaml").read_text()

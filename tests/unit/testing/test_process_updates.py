@@ -72,6 +72,7 @@ def epoch(rows: list[dict[str, Any]], **tables: Any) -> Step:
     return {"epoch": {"moves": rows}} | ({"expect": {"tables": tables}} if tables else {})
 
 
+@pytest.mark.deep
 def test_a_row_replaces_the_last_one_of_its_output_key_within_and_over_epochs(folder: Path) -> None:
     first = epoch(
         moves(("a", "x", 1, 1), ("a", "y", 2, 2), ("a", "x", 5, 3)),
@@ -85,6 +86,7 @@ def test_a_row_replaces_the_last_one_of_its_output_key_within_and_over_epochs(fo
     assert run(folder, first, {"spec": {"parallelism: 2": "parallelism: 3"}}, second, back, again).faults == ()
 
 
+@pytest.mark.deep
 def test_rows_of_timers_come_after_those_of_rows(folder: Path) -> None:
     fired = epoch(moves(("a", "x", 1, 1), ("b", "x", 1, 200)), stock=stock(("a", "x", -1), ("b", "x", 1)))
     assert run(folder, fired).faults == ()
@@ -200,6 +202,7 @@ class Stock:
     assert run(folder, first, epoch(moves(("a", "x", 0, 2)), stock=stock(("b", "x", 9)))).faults == ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "call",
     ["ctx.delete()", "ctx.delete(place=1)", "ctx.delete(place='x', n=1)", "ctx.delete(rows)"],

@@ -44,6 +44,7 @@ def epoch(f: float, v: int, levels: list[dict[str, Any]]) -> Step:
     return {"epoch": {"rows": [{"f": f, "v": v}]}, "expect": {"tables": {"levels": levels}}}
 
 
+@pytest.mark.deep
 def test_the_two_zeros_are_one_row_and_one_delete_takes_it_back(job: Path) -> None:
     steps = [epoch(0.0, 1, [{"v": 1}]), epoch(-0.0, 2, [{"f": 0.0, "v": 2}]), epoch(0.0, -1, [])]
     assert run_steps(job, *steps).faults == ()

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import run_case
+
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: visits

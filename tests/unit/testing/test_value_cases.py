@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from milepost_testkit.specs.case_steps import run_steps
+
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: visits

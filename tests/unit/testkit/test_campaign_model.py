@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from milepost.jobmaster import Session
 from milepost_testkit.chaos.model import Model
 from milepost_testkit.chaos.tries import leaving_origins
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from milepost_testkit.tasks.clocks import ticking
+
+pytestmark = pytest.mark.deep
 
 CUT = {"timeout: 10m}": "timeout: 10m, aligned_timeout: 1ms}\nspark: {buffer_size: 1KB}"}
 

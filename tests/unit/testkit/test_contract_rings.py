@@ -37,6 +37,7 @@ def contract(*, decided: bool | None = None) -> set[str]:
     }
 
 
+@pytest.mark.deep
 def test_every_claim_of_the_contract_runs_in_make_test(in_make_test: set[tuple[str, str]]) -> None:
     assert contract() - {name for _, name in in_make_test} == set()
 

@@ -44,6 +44,7 @@ def calm(proxy: FaultyProxy) -> None:
     proxy.rate = 0.0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("fault", "expected", "is_there"),
     [

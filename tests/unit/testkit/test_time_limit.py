@@ -10,7 +10,7 @@ import pytest
 
 from milepost_testkit.processes.processes import REPOSITORY
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 WAITS = """
 import threading

@@ -31,6 +31,7 @@ def test_every_query_has_rows() -> None:
     assert all(found and found[0][-1] is not None for found in rows.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [0.001, 0.01])
 def test_keys_are_unique_and_references_exist_through_refreshes(scale: float) -> None:
     feed = ChangeFeed(Tpch(scale))

@@ -42,6 +42,7 @@ def texts(view: View) -> set[str]:
     return found - {""}
 
 
+@pytest.mark.deep
 def test_every_figure_is_in_the_terminal_and_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -54,6 +55,7 @@ def test_every_figure_is_in_the_terminal_and_on_the_page(
         assert text in printed and text in page, text
 
 
+@pytest.mark.deep
 def test_what_pages_fold_away_is_printed_on_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +72,7 @@ def test_what_pages_fold_away_is_printed_on_request(
     assert "\nname: small\n" in on_terminal(view, capsys, Fold.SPEC) and "\nname: small\n" not in printed
 
 
+@pytest.mark.long
 def test_names_are_escaped_in_the_terminal_and_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

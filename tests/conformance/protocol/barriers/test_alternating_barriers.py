@@ -82,6 +82,7 @@ def test_an_unaligned_checkpoint_triggers_at_its_first_barrier_and_never_blocks(
     assert gate.blocked == set()
 
 
+@pytest.mark.long
 def test_aligned_and_unaligned_checkpoints_alternate() -> None:
     """Case: AlternatingCheckpointsTest.testAlternation"""
     gate = InputGate(123)

@@ -143,6 +143,7 @@ def test_whatever_else_fails_while_completing_is_cleaned_up_once(
     assert own_garbage(job) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("effect", [Effect.LOST_REPLY, Effect.LOST_REQUEST], ids=["it landed", "it never landed"])
 def test_a_commit_of_unknown_outcome_deletes_nothing(
     job: SparklessJob, monkeypatch: pytest.MonkeyPatch, effect: Effect

@@ -351,6 +351,7 @@ def test_a_rollback_whose_request_is_lost_is_made_by_the_next_start(
     assert rows(job) == [{"k": 1, "rows": 2}, {"k": 2, "rows": 1}]
 
 
+@pytest.mark.long
 def test_an_error_that_is_not_a_decline_ends_the_attempt_and_the_next_starts_from_the_same_base(tmp_path: Path) -> None:
     """Nothing of the attempt that broke is taken over: the next one gives what an undisturbed one gives.
 

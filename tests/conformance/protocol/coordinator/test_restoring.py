@@ -52,6 +52,7 @@ def assert_counted(job: SparklessJob) -> None:
     assert sorted((row["k"], row["rows"]) for row in job.master.reports.read("table").to_pylist()) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallelism", [2, 3, 1])
 def test_state_is_restored_whatever_the_parallelism(job: SparklessJob, parallelism: int) -> None:
     """The same, more, or fewer subtasks than wrote it; only key groups move.
@@ -79,6 +80,7 @@ def test_another_max_parallelism_is_refused(job: SparklessJob) -> None:
     assert job.context.head() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("parallelism", [2, 3, 1])
 def test_state_is_restored_by_uid_when_operators_come_and_go(job: SparklessJob, parallelism: int) -> None:
     """A new operator starts empty next to the restored one; a removed one needs consent; others keep their state.
@@ -99,6 +101,7 @@ def test_state_is_restored_by_uid_when_operators_come_and_go(job: SparklessJob, 
     assert_counted(job)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new"),
     [

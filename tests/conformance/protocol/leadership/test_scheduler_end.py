@@ -75,6 +75,7 @@ def test_a_process_that_ends_between_epochs_leaves_a_job_that_continues(job: Spa
     assert job.master.epochs.run(Session.cli(), SparklessRunner()).checkpoint_id == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
 def test_a_terminated_process_aborts_its_epoch_and_the_job_continues(
     job: SparklessJob, signal: type[BaseException]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot, StateTableSnapshot
 from milepost.errors import StateCorrupt
 from milepost.jobmaster import Session
@@ -119,6 +121,7 @@ def test_a_file_shared_by_two_subtasks_is_deleted_with_its_last_part(tmp_path: P
     assert lineage.garbage(4) == {shared.key}
 
 
+@pytest.mark.long
 def test_small_runs_are_merged_and_then_deleted(tmp_path: Path) -> None:
     """More deltas than a restore should open become one; the base stays."""
     lineage = StateLineage.on(tmp_path)

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
@@ -13,6 +14,8 @@ from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
+
+pytestmark = pytest.mark.deep
 
 PLACED = """
 SELECT r.*, d.room, d.limit_celsius, d.since FROM readings r ASOF LEFT JOIN devices d

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import assert_clear_error, milepost
@@ -66,6 +67,7 @@ def flights_of_carriers(job: FlightsJob) -> dict[str, int]:
     return {row["carrier"]: row["flights"] for row in job.master().reports.read("carriers").to_pylist()}
 
 
+@pytest.mark.deep
 def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: Path, plane: Plane) -> None:
     """DESIGN 8.1: refused before anything is planned, unless the old state may be left behind."""
     job = create(tmp_path)
@@ -94,6 +96,7 @@ def test_an_operator_with_a_new_uid_begins_empty_and_the_others_go_on(tmp_path: 
     assert milepost("run", job.spec_path).exit_code == 0  # the flag is needed once: the old state is gone
 
 
+@pytest.mark.deep
 def test_a_source_that_comes_back_goes_on_where_it_was(tmp_path: Path, plane: Plane) -> None:
     """Its position stays with the checkpoints while the spec is without it: no object is read twice."""
     job = create(tmp_path)

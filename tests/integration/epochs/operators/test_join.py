@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
@@ -14,6 +15,8 @@ from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
+
+pytestmark = pytest.mark.deep
 
 PAID = """
 SELECT o.*, p.payment, p.paid, p.paid_at FROM orders o JOIN payments p ON o."order" = p.order_id

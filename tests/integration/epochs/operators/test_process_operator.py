@@ -163,6 +163,7 @@ def job(tmp_path: Path) -> TailsJob:
     return TailsJob.create(tmp_path)
 
 
+@pytest.mark.deep
 def test_process_functions_equal_another_engine_across_epochs_and_parallelism(job: TailsJob, plane: Plane) -> None:
     """State and timers of a key survive checkpoints and rescaling; the emitted rows feed SQL, an aggregate, sinks."""
     before = 2
@@ -199,6 +200,7 @@ ONE_FUNCTION = {
 }
 
 
+@pytest.mark.deep
 def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(tmp_path: Path) -> None:
     """I13: one process, one JobMaster, one Spark session, the same Python workers; class and helper are edited."""
     job = TailsJob.create(tmp_path, ONE_FUNCTION)
@@ -234,6 +236,7 @@ def test_a_module_edited_between_two_epochs_of_one_session_runs_in_its_new_form(
     assert hashes == [hashes[0]] * 3 + [hashes[3]] * 3 + [hashes[6]] * 3 and len(set(hashes)) == 3
 
 
+@pytest.mark.deep
 def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lost(job: TailsJob, plane: Plane) -> None:
     job.land([1])
     job.run()
@@ -265,6 +268,7 @@ def test_what_a_function_raises_aborts_the_epoch_with_its_line_and_nothing_is_lo
     job.assert_sinks_equal_duckdb()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("edit", ["class", "helper", "gone"])
 def test_code_that_changes_between_trigger_and_run_epoch_declines_the_epoch(
     job: TailsJob, plane: Plane, edit: str
@@ -344,6 +348,7 @@ def test_lint_runs_no_user_code_and_run_checks_what_depends_on_it(job: TailsJob,
     assert milepost("list", job.spec_path, "--json").document()["checkpoints"] == []
 
 
+@pytest.mark.deep
 def test_another_declared_state_is_refused_before_anything_is_planned(job: TailsJob, in_process: Plane) -> None:
     job.land([1])
     job.run()

@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.job.spec import SparkSpec
@@ -18,6 +19,8 @@ from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
+
+pytestmark = pytest.mark.deep
 
 
 def over(files: Path, name: str, types: dict[str, str]) -> duckdb.DuckDBPyConnection:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
@@ -14,6 +15,8 @@ from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.planes import Plane
 from milepost_testkit.specs.examples import EXAMPLES
 from milepost_testkit.specs.spec_edits import edit_spec
+
+pytestmark = pytest.mark.deep
 
 SESSIONS = """
     WITH clicks AS (SELECT visitor, epoch_us(clicked_at) AS t, clicked_at FROM rows),

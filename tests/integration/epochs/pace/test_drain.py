@@ -7,11 +7,14 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.runners.planes import Plane
+
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: ends

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from milepost.jobmaster import JobMaster
 from milepost.jobspec.load.load import load_job
 from milepost_testkit import wording
@@ -45,6 +47,7 @@ def test_until_caught_up_waits_out_the_pause_between_its_epochs(tmp_path: Path, 
     assert after.trigger_time_ms - before.completed_time_ms >= 1500
 
 
+@pytest.mark.deep
 def test_a_single_run_during_the_pause_says_how_long_it_is(tmp_path: Path, in_process: Plane) -> None:
     job = job_with(tmp_path, "1h")
     job.land([1, 2])

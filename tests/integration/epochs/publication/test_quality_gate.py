@@ -54,6 +54,7 @@ def with_quality(job: FlightsJob, expectation: str) -> str:
     return text
 
 
+@pytest.mark.deep
 def test_a_critical_expectation_that_fails_publishes_nothing(recovering: RecoveringJob, in_process: Plane) -> None:
     job = recovering.job
     without = with_quality(job, BETWEEN % (1, "critical"))
@@ -66,6 +67,7 @@ def test_a_critical_expectation_that_fails_publishes_nothing(recovering: Recover
     recovering.recover(failed=True)
 
 
+@pytest.mark.deep
 def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(
     recovering: RecoveringJob, in_process: Plane
 ) -> None:
@@ -81,6 +83,7 @@ def test_an_expectation_that_raises_publishes_nothing_whatever_its_severity(
     recovering.recover(failed=True)
 
 
+@pytest.mark.deep
 def test_a_warning_is_published_and_recorded(recovering: RecoveringJob, in_process: Plane) -> None:
     job = recovering.job
     with_quality(job, BETWEEN % (1, "warning"))
@@ -100,6 +103,7 @@ def test_a_warning_is_published_and_recorded(recovering: RecoveringJob, in_proce
     assert result["observed"]["unexpected_count"] > 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("expectation", "says"),
     [
@@ -136,6 +140,7 @@ spark: {master: "local[2]", parallelism: 2}
 """
 
 
+@pytest.mark.deep
 def test_one_bad_row_among_300_000_is_caught_and_never_seen(tmp_path: Path, plane: Plane) -> None:
     """Issue: the last row of the last object of the last partition, and a reader that polls the table meanwhile."""
     job = FlightsJob(tmp_path)

@@ -14,6 +14,8 @@ from milepost_testkit.jobs.sql_job import SqlJob, document
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.runners.planes import Plane
 
+pytestmark = pytest.mark.deep
+
 MANIFEST = REPOSITORY / "tests" / "unit" / "jobspec" / "load" / "dbt_project" / "manifest.json"
 MODELS = ["stg_shop__orders", "revenue", "customers", "placed"]
 ORDERS = "SELECT * FROM orders WHERE amount IS NOT NULL"

@@ -109,6 +109,7 @@ def test_a_rollback_across_a_refill_restores_tables_and_state_of_the_former_text
     check(job, **edited("HAVING count(*) > 7"))
 
 
+@pytest.mark.deep
 def test_a_veto_of_the_gate_leaves_tables_and_state_as_they_were(tmp_path: Path, in_process: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql_of(**CHAIN)), in_process()
     job.run(runner)
@@ -183,6 +184,7 @@ def test_an_edit_before_state_is_refused_unless_it_counts_from_now_on(tmp_path: 
     assert job.master.reports.status().incomplete is None
 
 
+@pytest.mark.deep
 def test_renamed_statements_keep_state_and_table(tmp_path: Path, in_process: Plane) -> None:
     queries = {"busy": BUSY, "sizes": SIZES, "large": LARGE}
     job, runner = SqlJob(tmp_path, sql_of(**queries)), in_process()
@@ -224,6 +226,7 @@ COUNTS = "(SELECT customer, count(*) AS n FROM orders GROUP BY customer)"
 FIRST = "(SELECT order_id AS id, max(amount) AS paid FROM payments GROUP BY order_id)"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -476,6 +479,7 @@ def test_without_the_recorded_spec_the_digests_of_queries_decide(
     check(job, **edited("HAVING count(*) > 5"))
 
 
+@pytest.mark.deep
 def test_an_edit_of_the_key_is_rebuilt_as_the_refusal_advises(tmp_path: Path, in_process: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql_of(spent=SPENT)), in_process()
     job.run(runner)

@@ -56,6 +56,7 @@ def test_a_source_that_is_not_timed_out_holds_windows_back(
     assert sales.hours() == []
 
 
+@pytest.mark.deep
 def test_windows_go_on_without_a_quiet_source_and_a_replay_comes_to_the_same(
     tmp_path: Path, runner: EpochRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,8 @@ from milepost_testkit.law.rows import rows_table
 from milepost_testkit.models.data.captured import Captured
 from milepost_testkit.models.data.oracle import Watermarks, check
 
+pytestmark = pytest.mark.deep
+
 CLEAN = (
     "SELECT k, abs(f) AS f, CAST(i AS BIGINT) * 3 AS i, x / 4 AS x, d / 3 AS third, CAST(x AS STRING) AS text, "
     "substring(k, 1, 1) AS initial, t, date_trunc('HOUR', t) AS hour FROM a WHERE i IS NOT NULL OR k LIKE 'a%'"

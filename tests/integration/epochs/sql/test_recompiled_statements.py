@@ -54,6 +54,7 @@ def check(job: SqlJob) -> None:
         assert job.check(name, query) > 5
 
 
+@pytest.mark.deep
 def test_steps_of_another_compiler_are_refused_and_the_recorded_spec_continues(
     tmp_path: Path, in_process: Plane
 ) -> None:

@@ -211,7 +211,7 @@ def test_every_table_equals_its_query_after_every_epoch(
         check(job, *names)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_every_table_equals_its_query_through_epochs_a_rollback_and_a_backfill(tmp_path: Path, plane: Plane) -> None:
     job, runner = SqlJob(tmp_path, sql_of()), plane()
     for _ in range(4):

@@ -68,6 +68,7 @@ def refused_by_lint(sql: str) -> bool:
     return False
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "expression",
     [
@@ -96,6 +97,7 @@ def test_an_expression_that_lint_refuses_is_refused_by_spark(spark: SparkSession
     assert refused_by_lint(sql) and refused_by_spark(spark, sql)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "expression",
     [

@@ -56,7 +56,7 @@ def test_an_outer_join_equals_duckdb_through_epochs_a_rollback_and_a_rescale(
         job.check(name, QUERIES[name])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_outer_join_with_time_bounds_equals_duckdb_once_no_match_can_arrive(
     tmp_path: Path, in_process: Plane
 ) -> None:

@@ -10,6 +10,8 @@ from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.runners.planes import Plane
 
+pytestmark = pytest.mark.deep
+
 NEWEST = """SELECT customer, id, amount, quantity, ordered_at FROM orders
     QUALIFY row_number() OVER (PARTITION BY customer ORDER BY ordered_at DESC) = 1"""
 SPENT = "SELECT customer, count(*) AS n, max(amount) AS most FROM orders GROUP BY customer HAVING count(*) > 3"
@@ -55,7 +57,6 @@ def filled(query: str) -> str:
     return query.replace("{newest}", NEWEST).replace("{spent}", SPENT).replace("{all}", ALL)
 
 
-@pytest.mark.long
 def test_functions_over_rows_equal_duckdb_through_epochs_a_rollback_and_a_rescale(
     tmp_path: Path, in_process: Plane
 ) -> None:

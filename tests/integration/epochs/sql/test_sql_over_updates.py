@@ -111,6 +111,7 @@ def runner() -> SparkEpochRunner:
     return SparkEpochRunner()
 
 
+@pytest.mark.deep
 def test_tables_behind_it_are_duckdbs_answer_after_every_epoch(tmp_path: Path, plane: Plane) -> None:
     runner = plane()
     job = Parcels(tmp_path)
@@ -258,6 +259,7 @@ def test_other_answers_of_spark_to_rows_of_state_are_refused(
     assert run(4) == first
 
 
+@pytest.mark.deep
 def test_a_sum_of_computed_floats_over_updates_continues_and_is_readable(tmp_path: Path, in_process: Plane) -> None:
     newest = "SELECT id, customer, amount FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY id DESC) = 1"
     query = "SELECT customer, sum(CAST(amount AS DOUBLE) * 2) AS twice FROM {} GROUP BY customer"

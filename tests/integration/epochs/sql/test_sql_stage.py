@@ -255,6 +255,7 @@ NESTED = pa.table(
 )
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.12)
 @given(st.lists(_VALUE, min_size=6, max_size=12), st.one_of(st.none(), _NUMBER))
 def test_a_select_means_what_it_means_to_spark(spark: SparkSession, items: list[str], condition: str | None) -> None:

@@ -24,7 +24,7 @@ GROUPS = (
 )
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_two_queries_equal_duckdb_after_a_refresh(tmp_path: Path, in_process: Plane) -> None:
     job = TpchJob(tmp_path, {name: QUERIES[name] for name in ("q04", "q14")}, ChangeFeed(Tpch(0.001), share=0.05))
     runner = in_process()

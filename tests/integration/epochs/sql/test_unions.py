@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster import CheckpointReport, JobMaster, Session
@@ -17,6 +18,8 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobspec.load.load import LoadedJob, load_job
 from milepost.protocol.records.manifest_state import JobStatus
 from milepost_testkit.runners.planes import Plane
+
+pytestmark = pytest.mark.deep
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

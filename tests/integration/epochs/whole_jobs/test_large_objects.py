@@ -17,6 +17,8 @@ from milepost.jobspec.load.load import load_job
 from milepost.sources.kernel.streams import MAX_WHOLE_READ_BYTES
 from milepost_testkit.runners.planes import Plane
 
+pytestmark = pytest.mark.deep
+
 SPEC = """\
 name: large
 storage: ../store

@@ -63,6 +63,7 @@ class Watched:
     ran: dict[int, list[Execution]]
 
 
+@pytest.mark.deep
 def test_every_subtask_runs_once_whatever_consumes_its_rows(watched: tuple[FlightsJob, list[Watched]]) -> None:
     """DESIGN 4.2: one exchange and one stage per level, so the source is executed once, not once per consumer."""
     job, epochs = watched
@@ -75,6 +76,7 @@ def test_every_subtask_runs_once_whatever_consumes_its_rows(watched: tuple[Fligh
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_many_buffers_per_channel_are_put_together_again(watched: tuple[FlightsJob, list[Watched]]) -> None:
     """Two senders, two receivers on each level, at least three buffers on every channel between them."""
     job, epochs = watched
@@ -86,6 +88,7 @@ def test_many_buffers_per_channel_are_put_together_again(watched: tuple[FlightsJ
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_results_depend_neither_on_parallelism_nor_on_buffer_size(tmp_path: Path, plane: Plane) -> None:
     """I12 and section 5: key groups move, rows do not change; also where the number of subtasks changes in between."""
     tables: dict[str, dict[str, pa.Table]] = {}
@@ -152,6 +155,7 @@ def test_a_flipped_byte_in_a_state_run_stops_the_job_until_it_is_repaired(
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_two_jobs_at_once_on_one_store_do_not_see_each_other(tmp_path: Path, plane: Plane) -> None:
     """Everything of a job is below <storage>/<name>/."""
     jobs = []

@@ -76,6 +76,7 @@ def run(frames: FrameCache, what: str, receivers: int = 1) -> dict[str, object]:
     return dict(json.loads(row.said))
 
 
+@pytest.mark.deep
 def test_each_job_of_a_cached_frame_exchanges_rows_of_its_own(spark: SparkSession, made: list[int]) -> None:
     """Spark keeps what a frame has exchanged: run as it is, the second job would pass on what the first one sent."""
     frames = FrameCache(spark)

@@ -37,6 +37,7 @@ def dag_run(job: BackfillJob, **form: Any) -> InProcessRun:
     return InProcessRun(job_dags(job.small.folder / "config")["small__operate"], what="backfill", **own)
 
 
+@pytest.mark.deep
 def test_an_approved_backfill_replays_and_every_table_follows(job: BackfillJob) -> None:
     run = dag_run(job, **FROM)
     plan = run.execute("plan")

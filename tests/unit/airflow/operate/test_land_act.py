@@ -38,6 +38,7 @@ def gap(job: LandedJob) -> Gap | None:
     return newest.record.gap
 
 
+@pytest.mark.deep
 def test_an_approved_gap_names_who_approved_it_and_the_log_goes_on(job: LandedJob) -> None:
     run = planned(job)
     assert gap(job) is None
@@ -58,6 +59,7 @@ def test_a_retried_task_finds_the_gap_of_its_earlier_try(job: LandedJob) -> None
     assert SourceLog(job.context.store, "feed").newest() == newest
 
 
+@pytest.mark.deep
 def test_an_approval_is_outdated_once_the_log_has_moved(job: LandedJob) -> None:
     run = planned(job)
     run.approve()

@@ -52,6 +52,7 @@ def asked(job: SparklessJob, **form: Any) -> InProcessRun:
     return InProcessRun(job_dags(job.folder / "config")["small__operate"], what="rollback", **own)
 
 
+@pytest.mark.deep
 def test_an_approved_plan_is_carried_out_and_emits_asset_events(job: SparklessJob) -> None:
     run = asked(job, to="1")
     plan = run.execute("plan")

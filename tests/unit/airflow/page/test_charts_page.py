@@ -76,6 +76,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_with_why_and_hides_no_other(
     wording.matches("page_summary", over)
 
 
+@pytest.mark.deep
 def test_epochs_whose_log_is_compacted_are_drawn_from_their_rows_and_without_rows_both_pages_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def rows_of(page: str) -> list[list[str]]:
     return _Tables(page).rows
 
 
+@pytest.mark.deep
 def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the figures of the document; a level is nowhere named."""
     job = CountedJob.with_epochs(tmp_path / "job", 2).small
@@ -78,6 +79,7 @@ def test_operators_are_rows_that_fold_out_their_subtasks(tmp_path: Path, monkeyp
     assert f'<a href="/jobs/small__epoch/checkpoints/{report.base}?job=small">' in page.text
 
 
+@pytest.mark.deep
 def test_a_vetoed_checkpoint_shows_the_reason_and_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the rows that failed, as the gate keeps them, escaped."""
     job = SparklessJob.create(tmp_path, {"checkpointing:": GATE})
@@ -136,6 +138,7 @@ def test_requests_and_money_are_those_of_the_document(tmp_path: Path, monkeypatc
     assert f"</dt><dd>USD {report.cost.total:.2f} (" in page
 
 
+@pytest.mark.deep
 def test_the_summary_has_the_percentiles_of_the_newest_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3).small
     client = client_of(job, monkeypatch)

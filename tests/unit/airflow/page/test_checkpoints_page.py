@@ -136,6 +136,7 @@ def test_the_log_is_filtered_by_a_form_and_each_entry_has_a_permanent_link(
     assert foot.index('<h2 id="log">') > foot.index('<h2 id="epochs">') and foot.count('name="kind"') == 1
 
 
+@pytest.mark.deep
 def test_a_checkpoint_has_a_page_with_its_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one that is retained; of others the page says why there is nothing to see, and nothing fails."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, {"last: 1": "last: 2"})

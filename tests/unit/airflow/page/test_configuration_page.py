@@ -63,6 +63,7 @@ def head_made_with(folder: Path, patch: pytest.MonkeyPatch) -> str:
     return made_with
 
 
+@pytest.mark.deep
 def test_it_says_whether_the_head_was_made_with_this_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = SparklessJob.create(tmp_path)
     job.land("a.csv")

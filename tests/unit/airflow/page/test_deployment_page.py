@@ -55,6 +55,7 @@ def order_of(page: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="/jobs/[^"]+">([^<]+)</a>', page)
 
 
+@pytest.mark.deep
 def test_each_job_is_listed_once_with_freshness_and_suggested_action(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkey
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
 
 
+@pytest.mark.deep
 def test_an_outage_shows_in_the_line_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     down, up = job_named(tmp_path, "down", epochs=1), job_named(tmp_path, "up", epochs=1)
 
@@ -167,6 +169,7 @@ def test_an_invalid_spec_is_shown_above_all_jobs(tmp_path: Path, monkeypatch: py
     assert 'href="/dags/wrong__broken" data-airflow' in page
 
 
+@pytest.mark.deep
 def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +188,7 @@ def test_neither_all_jobs_nor_one_of_them_reads_its_retained_checkpoints(
         assert metadata.startswith("chk-00000000000000000004/")
 
 
+@pytest.mark.deep
 def test_rows_duration_and_late_share_of_the_newest_epochs_are_drawn_and_in_the_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +203,7 @@ def test_rows_duration_and_late_share_of_the_newest_epochs_are_drawn_and_in_the_
     assert [epoch["late_share"] for epoch in busy["recent"]] == [0.0] * 3
 
 
+@pytest.mark.deep
 def test_the_document_of_all_tables_has_their_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = client_of(monkeypatch, job_named(tmp_path, "busy", epochs=1))
     (table,) = client.get("/tables.json").json()["data"]["tables"]

@@ -41,6 +41,7 @@ def without_ages(value: object) -> object:
     return json.loads(AGES.sub(r'"\1": 0', json.dumps(value)))
 
 
+@pytest.mark.deep
 def test_documents_are_those_of_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     client = client_of(job, monkeypatch)
@@ -57,6 +58,7 @@ def test_documents_are_those_of_the_command_line(tmp_path: Path, monkeypatch: py
     assert without_ages(data_of(client, f"{JOB}/job.json?part=status")["status"]) == without_ages(status)
 
 
+@pytest.mark.deep
 def test_the_document_of_a_job_has_the_parts_that_are_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +90,7 @@ def test_a_running_epoch_is_followed_and_a_quiet_job_is_not(tmp_path: Path, monk
     assert page.count("data-node=") == 3
 
 
+@pytest.mark.deep
 def test_an_error_of_a_document_is_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     client = client_of(job, monkeypatch)
@@ -107,6 +110,7 @@ def test_a_viewer_gets_no_document_with_data_values_or_the_spec(
     assert refused.status_code == 403 and "which you may not see" in refused.json()["error"]["message"]
 
 
+@pytest.mark.deep
 def test_the_incident_of_a_stopped_job_is_a_part_without_what_the_user_may_not_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +155,7 @@ def test_form_configuration_and_runbook_are_documents(tmp_path: Path, monkeypatc
     assert client.get("/runbook/none.json").status_code == 404
 
 
+@pytest.mark.deep
 def test_a_run_is_a_document_with_its_plan_and_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     client = client_of(job, monkeypatch)

@@ -53,6 +53,7 @@ def test_a_link_carries_the_values_that_airflow_takes_as_they_are(pages: PageCli
     wording.matches("page_form", page_text(page.text, "h2", "p", "table", "li"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("url", "field"),
     [

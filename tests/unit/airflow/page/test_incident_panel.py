@@ -166,6 +166,7 @@ def test_a_lost_veto_and_a_store_that_answers_no_more_are_named(
     wording.matches("incident", panel(page.text), replace=FIGURES)
 
 
+@pytest.mark.deep
 def test_a_head_that_cannot_be_read_leads_to_a_rollback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     next((tmp_path / "job" / "store").rglob("chk-*2/t*/_metadata")).write_bytes(b"{")
@@ -175,6 +176,7 @@ def test_a_head_that_cannot_be_read_leads_to_a_rollback(tmp_path: Path, monkeypa
     wording.matches("incident", panel(page), replace=FIGURES)
 
 
+@pytest.mark.deep
 def test_a_healthy_job_has_no_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     monkeypatch.setattr(type(job.master.reports), "incident", None)

@@ -110,6 +110,7 @@ def test_a_job_of_one_node_and_one_without_figures_are_drawn() -> None:
     assert texts(svg) == ["a", "source", "t", "parquet, append"]
 
 
+@pytest.mark.deep
 def test_no_box_or_label_of_a_graph_of_sixty_nodes_covers_another() -> None:
     names = [f"operator_{number}" for number in range(60)]
     sources = {at: sorted({max(0, at - 1 - step) for step in (0, at % 7, at % 11)}) for at in range(1, 60)}

@@ -84,6 +84,7 @@ def respecified(job: SparklessJob, patch: pytest.MonkeyPatch) -> None:
     edit_spec(spec, {"key: [k]": "key: [v]"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("happens", [refused, respecified])
 def test_the_reason_to_refuse_the_next_epoch_is_shown_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[SparklessJob, pytest.MonkeyPatch], None]

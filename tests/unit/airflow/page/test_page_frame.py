@@ -53,6 +53,7 @@ def test_no_page_opens_without_a_login(tmp_path: Path, monkeypatch: pytest.Monke
         assert client.get(address).status_code in (200, 404), address
 
 
+@pytest.mark.deep
 def test_a_page_runs_only_our_three_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither inline script nor inline style. Each script is a module: a function of one replaces none of another."""
     job = CountedJob.with_epochs(tmp_path / "job", 1)
@@ -108,6 +109,7 @@ def test_an_invalid_url_gets_an_error_page(tmp_path: Path, monkeypatch: pytest.M
         assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
+@pytest.mark.deep
 def test_the_runbook_is_read_in_airflow_and_led_to_from_what_goes_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

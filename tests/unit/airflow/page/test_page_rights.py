@@ -69,6 +69,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[DagAccessEntity]]:
     yield entities
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("route", ROUTES)
 def test_each_route_needs_its_permission_and_no_other(
     pages: PageClient, refused: set[DagAccessEntity], route: str

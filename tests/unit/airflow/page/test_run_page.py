@@ -76,6 +76,7 @@ def test_a_plan_can_be_answered_once_the_scheduler_has_seen_its_task_wait(pages:
     wording.matches("page_run", page_text(page, "p.soft"))
 
 
+@pytest.mark.deep
 def test_a_plan_that_was_edited_after_the_request_cannot_be_approved(pages: PageClient, plan: ShownPlan) -> None:
     edited = to_json(plan) | {"text": ["nothing is changed"]}
     keep_run(OPERATE, xcoms={("plan", "return_value"): edited}, asks=plan)
@@ -119,6 +120,7 @@ def test_an_act_names_the_act_that_undoes_it(
         assert ACTS[found[0]].is_complete(found[1])
 
 
+@pytest.mark.deep
 def test_the_result_of_an_earlier_version_has_no_undo_of_a_backfill(pages: PageClient, job: CountedJob) -> None:
     before = to_json(ActResult("fast_forwarded", ("job small continues",), 4, "t9", follows=True))
     assert "previous_head" not in before
@@ -158,6 +160,7 @@ def test_a_run_of_a_paused_dag_says_so_and_offers_to_unpause_it(pages: PageClien
     assert requests_of(pages.with_role("viewer").get(address).text) == []
 
 
+@pytest.mark.deep
 def test_a_run_that_airflow_does_not_have_is_not_found(pages: PageClient) -> None:
     assert pages.get(RUN).status_code == 404
     keep_run("small__epoch")

@@ -32,6 +32,7 @@ def status(job: SparklessJob) -> Status:
     return job.master.reports.status()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("condition", Condition)
 def test_each_condition_has_an_action_that_needs_no_shell(
     job: SparklessJob, status: Status, condition: Condition

@@ -113,6 +113,7 @@ def test_a_viewer_sees_what_waits_and_no_button(job: CountedJob, pages: PageClie
     assert "small__epoch is paused" in page and 'form class="api' not in page
 
 
+@pytest.mark.deep
 def test_of_a_dag_that_the_user_may_not_read_nothing_waits(
     job: CountedJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ def test_of_a_dag_that_the_user_may_not_read_nothing_waits(
         assert "approval" not in client.get(address).text, address
 
 
+@pytest.mark.deep
 def test_a_run_that_has_just_been_queued_does_not_wait(job: CountedJob, pages: PageClient) -> None:
     keep_run("small__epoch", state="queued")
     assert "What waits" not in pages.get(OVERVIEW).text

@@ -51,6 +51,7 @@ def run_epoch_dag(job: SparklessJob) -> None:
     run_epoch_tasks(job.folder / "config" / "small.yaml", RUN, "file:///lake")
 
 
+@pytest.mark.deep
 def test_the_tasks_of_an_epoch_are_one_run_below_their_dag_run(
     receiver: LineageReceiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

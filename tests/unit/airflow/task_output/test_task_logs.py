@@ -45,6 +45,7 @@ def messages(log: list[logging.LogRecord]) -> list[str]:
     return [record.getMessage() for record in log if record.name.startswith("milepost.")]
 
 
+@pytest.mark.deep
 def test_the_log_of_an_epoch_has_its_figures(log: list[logging.LogRecord]) -> None:
     wording.matches("task_log", messages(log), replace=VARYING)
     reprs = ("{'", "['", "=<", "=(")

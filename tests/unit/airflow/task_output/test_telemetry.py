@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.processes.processes import REPOSITORY
 from milepost_testkit.servers.otlp_receiver import otlp_receiver
@@ -67,6 +69,7 @@ def test_a_task_s_telemetry_is_in_airflow_s_stats_and_in_the_trace_of_its_run(tm
     assert (whole.status.code, aborted.status.code) == (0, 2)
 
 
+@pytest.mark.deep
 def test_without_airflow_metrics_there_is_no_telemetry(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path / "job")
     assert run_task(job.folder, "http://127.0.0.1:1", on=False) == 3

@@ -68,6 +68,7 @@ def test_jobs_of_the_folder_are_all_its_specs_also_those_that_never_ran_or_are_w
     assert told.exit_code == 0 and max(map(len, told.stdout.splitlines())) <= 80
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("place", ["small", "config/new.yaml", "./store", "file://{folder}/store"])
 def test_jobs_of_a_storage_are_those_that_have_run_there(folder: Path, place: str) -> None:
     found = milepost("jobs", place.format(folder=folder), "--json").document()["jobs"]

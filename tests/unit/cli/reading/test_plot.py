@@ -43,6 +43,7 @@ def job(tmp_path: Path) -> SparklessJob:
     return job
 
 
+@pytest.mark.deep
 def test_the_newest_epochs_are_drawn_oldest_first(job: SparklessJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     spec = job.folder / "config" / "small.yaml"

@@ -47,6 +47,7 @@ def test_a_landing_that_stops_names_the_command_and_the_command_goes_on(job: Lan
     assert "approved: tester (command line): milepost land --source feed --resume-from earliest" in record.stderr
 
 
+@pytest.mark.long
 def test_status_metrics_and_the_epoch_that_passed_a_gap_report_it(job: LandedJob) -> None:
     def metric() -> list[object]:
         document: dict[str, Any] = to_json(job.master.reports.status())
@@ -71,6 +72,7 @@ def test_without_a_terminal_a_gap_needs_yes(job: LandedJob) -> None:
     wording.matches("land", refused.stderr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "words",
     [

@@ -55,6 +55,7 @@ def statuses(job: SparklessJob) -> list[str]:
     return [document.status for document in reversed(job.master.reports.list_checkpoints())]
 
 
+@pytest.mark.deep
 def test_an_epoch_that_failed_is_run_again_from_the_last_completed_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +83,7 @@ def test_when_the_restarts_are_used_up_the_run_ends_with_the_failure_and_the_job
     assert job.master.reports.status().job_status == "failed"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize(("attempts", "exit_code"), [(1, Down.exit_code), (2, 0)])
 def test_a_completed_epoch_gives_a_fixed_delay_no_restart_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attempts: int, exit_code: int

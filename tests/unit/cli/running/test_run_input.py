@@ -79,6 +79,7 @@ def test_one_epoch_waits_a_moment_for_what_has_just_landed_and_does_not_wait_for
     wording.matches("run", document["message"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("start_s", "offered"), [(0.9, True), (0.0, False)])
 def test_a_spark_that_stays_up_is_offered_where_its_start_is_most_of_an_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: list[float], start_s: float, offered: bool

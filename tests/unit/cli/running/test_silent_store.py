@@ -29,6 +29,7 @@ def closed() -> Iterator[int]:
     yield free_ports(1)[0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("server", "within_s"), [(closed, 60.0), (silent, 1.0)], ids=["closed", "silent"])
 def test_a_store_that_does_not_answer_is_the_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: type, within_s: float

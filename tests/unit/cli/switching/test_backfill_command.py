@@ -41,6 +41,7 @@ def backfill(job: BackfillJob, *words: str) -> Outcome:
     return milepost("backfill", job.small.folder / "config" / "small.yaml", *words)
 
 
+@pytest.mark.deep
 def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None:
     before = job.state.version
     shown = backfill(job, "--from", "2026-03-03", "--to", "2026-03-04", "--dry-run")
@@ -53,6 +54,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: BackfillJob) -> None
     assert job.state.version == before
 
 
+@pytest.mark.deep
 def test_it_needs_a_yes_where_nobody_can_be_asked_and_then_tells_what_it_did(job: BackfillJob) -> None:
     assert_clear_error(backfill(job, "--from", "2026-03-03"), 2, "--yes", golden="backfill")
     done = backfill(job, "--from", "2026-03-03", "--yes")

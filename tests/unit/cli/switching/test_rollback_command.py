@@ -23,6 +23,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.deep
 def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     version = job.small.context.head().version
     shown = milepost("rollback", job.spec_path, "--to", "2", "--dry-run")
@@ -35,6 +36,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(job: CountedJob) -> None:
     assert job.small.context.head().version == version
 
 
+@pytest.mark.deep
 def test_without_a_terminal_it_requires_yes(job: CountedJob) -> None:
     for options in ([], ["--json"]):
         refused = milepost("rollback", job.spec_path, "--to", "2", *options)

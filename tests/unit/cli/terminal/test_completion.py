@@ -35,6 +35,7 @@ def offered(words: str) -> list[str]:
     return result.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

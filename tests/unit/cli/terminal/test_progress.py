@@ -52,6 +52,7 @@ def test_off_a_terminal_a_long_step_is_reported_repeatedly(
             pass
 
 
+@pytest.mark.long
 def test_an_epoch_that_reads_as_much_as_the_one_before_is_expected_to_take_as_long(tmp_path: Path) -> None:
     class Progress:
         """Attributes: expected: the estimates of the epochs, in ms. steps: the steps that were estimated."""

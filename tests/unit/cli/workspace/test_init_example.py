@@ -30,6 +30,7 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", example_names())
 def test_an_example_is_a_valid_job_whose_sources_find_their_data(folder: Path, name: str) -> None:
     written = milepost("init", "--example", name)
@@ -70,6 +71,7 @@ def test_a_shell_is_offered_the_examples() -> None:
     assert shown.split() == ["logs", "lookup"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", sorted(HOW_TO.glob("*.md")), ids=lambda page: page.name)
 def test_a_how_to_names_only_examples_that_there_are(page: Path) -> None:
     named = re.findall(r"milepost init --example ([\w-]+)", page.read_text("utf-8"))

@@ -75,6 +75,7 @@ NUMBERS = LINES([str(number) for number in range(998)])
 TIMES = LINES([f"{n},2026-01-01T00:00:{n:02d}{'Z' if n % 2 else ''}" for n in range(10)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "types", "reason"),
     [
@@ -141,6 +142,7 @@ def test_every_value_reaches_the_table_as_duckdb_reads_it() -> None:
         assert [read[name] for name in names] == [*values]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("header", "columns", "reason"),
     [
@@ -232,6 +234,7 @@ def test_a_few_unreadable_records_become_dead_letters_with_a_table() -> None:
     assert len(milepost("read", "orders", "unreadable", "--json").document()["rows"]) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("files", "path"),
     [
@@ -296,6 +299,7 @@ def test_an_existing_spec_is_not_changed() -> None:
     assert spec_text() == "mine\n"
 
 
+@pytest.mark.deep
 def test_of_a_large_file_only_the_beginning_is_read() -> None:
     """The file has ten gigabytes. All but its beginning is a hole, so reading on would find null characters."""
     land({"data/big.csv": "id,v\n" + LINES([f"{n},value {n}" for n in range(500_000)])})
@@ -319,6 +323,7 @@ def _uncommented(line: str) -> str:
     return line.replace("#   - ", "  - ") if line.startswith("#   - ") else line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sql", [False, True])
 def test_the_table_of_the_newest_rows_is_one_comment_away(sql: bool) -> None:
     land({"data/1.csv": "full name,id,at\nx,1,2026-01-01\ny,2,2026-01-01\n"})

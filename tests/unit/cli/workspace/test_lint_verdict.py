@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 
 
+@pytest.mark.deep
 def test_a_spec_that_run_refuses_is_not_called_valid(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 1)
     wording.matches("lint", milepost("lint", job.spec_path).stdout)

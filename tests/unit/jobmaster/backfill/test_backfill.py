@@ -80,7 +80,7 @@ def at_epoch(number: int, act: Callable[[], object]) -> SparklessRunner:
     return runner
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_table_changes_at_the_end_all_at_once_and_equals_the_oracle(job: BackfillJob) -> None:
     """DESIGN 6: replay in recorded order with today's code; fast-forward is one transition that the sinks follow."""
     runner = SparklessRunner(after=lambda plan: job.assert_table(DAYS, fixed=False))
@@ -144,6 +144,7 @@ def retained(job: BackfillJob) -> set[int]:
     return {int(one.checkpoint_id) for one in job.state.checkpoints}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("from_", "fork_point"),
     [("2026-03-02T23:00:01", 2), ("2026-03-02T23:00", 1), ("2026-03-02T22:00+00:00", 1), ("2026-01-01", 0)],
@@ -174,6 +175,7 @@ def test_rows_too_far_ahead_do_not_move_the_fork_point_and_the_plan_says_what_re
     assert 99 not in totals.values() and totals[7] is None
 
 
+@pytest.mark.deep
 def test_a_backfill_from_the_empty_state_needs_no_retained_checkpoint(job: BackfillJob) -> None:
     """Checkpoint 0 always is a fork point, and input records are never subsumed: also two at a time."""
     job.edit("last: 50", "last: 1")
@@ -198,6 +200,7 @@ def test_a_corrected_rule_is_reported_with_what_it_does_not_change(job: Backfill
     )
 
 
+@pytest.mark.deep
 def test_the_plan_names_a_table_that_does_not_follow(tmp_path: Path) -> None:
     sink = "  - {name: extra, input: rows, format: parquet, path: ../lake/extra, mode: append}\n"
     job = BackfillJob.create(tmp_path, 2, {"sinks:\n": f"sinks:\n{sink}"})
@@ -248,6 +251,7 @@ def test_a_request_that_makes_no_sense_is_refused(
     assert plan_version(job) == before
 
 
+@pytest.mark.deep
 def test_the_schedule_goes_on_meanwhile_and_the_backfill_catches_up(job: BackfillJob) -> None:
     """Main completes an epoch during the first replayed one: it is replayed, too, before the fast-forward."""
     heads: list[int] = []
@@ -277,6 +281,7 @@ def test_a_trigger_during_the_last_stretch_is_busy_and_goes_on_after_it(job: Bac
     job.assert_table(6, fixed=True)
 
 
+@pytest.mark.long
 def test_an_epoch_that_runs_when_the_live_timeline_freezes_may_end_and_is_replayed(
     job: BackfillJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +317,7 @@ def test_deleted_or_changed_objects_are_listed_and_nothing_is_changed(job: Backf
     assert job.next_day(6) == 6, "the live timeline continues"
 
 
+@pytest.mark.long
 def test_an_object_that_goes_away_during_the_replay_is_not_skipped(job: BackfillJob) -> None:
     """`on_missing: skip` is for new input: a replay reads what was read, or fails; then it goes on where it was."""
     job.edit("limits_per_epoch:", "on_missing: skip\n    limits_per_epoch:")
@@ -328,6 +334,7 @@ def test_an_object_that_goes_away_during_the_replay_is_not_skipped(job: Backfill
     job.assert_table(DAYS, fixed=True)
 
 
+@pytest.mark.deep
 def test_what_an_epoch_skipped_is_not_replayed_with_it(tmp_path: Path) -> None:
     """The consumed set says which planned objects were read: one that was missing, and came back, is read once."""
     skip = {"limits_per_epoch: {max_files: 1}": "on_missing: skip\n    limits_per_epoch: {max_files: 2}"}
@@ -366,6 +373,7 @@ def test_a_failed_epoch_leaves_the_live_timeline_as_it_was_and_counts_for_nothin
     job.assert_table(6, fixed=True)
 
 
+@pytest.mark.deep
 def test_ctrl_c_in_the_last_stretch_thaws_the_live_timeline(job: BackfillJob) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -377,6 +385,7 @@ def test_ctrl_c_in_the_last_stretch_thaws_the_live_timeline(job: BackfillJob) ->
     job.assert_table(6, fixed=False, fixed_from=6)
 
 
+@pytest.mark.deep
 def test_a_changed_spec_begins_a_new_fork_and_disposes_of_the_one_left_behind(job: BackfillJob) -> None:
     """A fork holds the results of one code and one spec, which are never mixed."""
 
@@ -417,6 +426,7 @@ def test_of_two_forks_of_one_backfill_the_one_that_got_further_goes_on(job: Back
     job.assert_table(DAYS, fixed=True)
 
 
+@pytest.mark.long
 def test_a_second_backfill_of_the_same_kind_is_busy(job: BackfillJob) -> None:
     busy: list[Busy] = []
 
@@ -434,6 +444,7 @@ def airflow(run_id: str) -> Session:
     return Session.airflow("small__operate", run_id, "manual", None)
 
 
+@pytest.mark.long
 def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a_running_one(job: BackfillJob) -> None:
     """Nobody can prove an Airflow task dead; what it left says enough."""
     refused: list[Busy] = []
@@ -453,6 +464,7 @@ def test_another_airflow_run_goes_on_with_what_a_failed_one_left_and_waits_for_a
     job.assert_table(DAYS, fixed=True)
 
 
+@pytest.mark.deep
 def test_status_names_an_unfinished_backfill_and_what_to_type(job: BackfillJob) -> None:
     """Running, then killed; what it says to type goes on with it."""
     told: list[Status] = []
@@ -515,6 +527,7 @@ def test_the_fork_point_is_kept_while_its_fork_is_open(job: BackfillJob) -> None
     assert 2 not in [int(one.checkpoint_id) for one in job.state.checkpoints], "and no longer"
 
 
+@pytest.mark.deep
 def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     """Otherwise it would be unclear why every trigger is busy."""
     session = Session.cli()
@@ -524,6 +537,7 @@ def test_status_says_who_has_frozen_the_live_timeline(job: BackfillJob) -> None:
     assert job.master.reports.status().frozen is None
 
 
+@pytest.mark.deep
 def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refused(job: BackfillJob) -> None:
     with wording.raises(CommitConflict):
         job.backfill(at_epoch(2, lambda: job.backfill(ranges_per_epoch=3)))
@@ -534,6 +548,7 @@ def test_of_two_different_backfills_the_first_to_end_wins_and_the_other_is_refus
     assert job.next_day(6) == 9
 
 
+@pytest.mark.long
 def test_a_rollback_meanwhile_refuses_the_fast_forward(job: BackfillJob) -> None:
     """The live timeline is another one: the tables stay where the rollback put them."""
     with wording.raises(CommitConflict) as refused:
@@ -542,6 +557,7 @@ def test_a_rollback_meanwhile_refuses_the_fast_forward(job: BackfillJob) -> None
     job.assert_table(4, fixed=False)
 
 
+@pytest.mark.long
 def test_a_fork_that_is_disposed_of_meanwhile_fences_its_backfill(job: BackfillJob) -> None:
     with pytest.raises(Fenced):
         job.backfill(at_epoch(2, job.master.backfills.dispose))
@@ -556,6 +572,7 @@ def test_a_job_that_has_ended_is_not_backfilled(job: BackfillJob) -> None:
         job.master.backfills.plan("2026-03-03")
 
 
+@pytest.mark.long
 def test_a_job_that_is_canceled_at_the_last_moment_keeps_its_head_and_its_tables(job: BackfillJob) -> None:
     """The fork stays; once the job is started again, the same backfill goes on with it."""
 
@@ -686,6 +703,7 @@ def leaves_in_flight(epoch: int) -> SparklessRunner:
     return runner
 
 
+@pytest.mark.deep
 def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob) -> None:
     """As on the live timeline: what is in flight is worked off first, and no range is lost by it."""
     job.edit("timeout: 10m", "timeout: 10m, aligned_timeout: 5m, max_in_flight: 9B")
@@ -700,6 +718,7 @@ def test_while_too_much_is_in_flight_a_fork_replays_nothing_new(job: BackfillJob
     job.assert_table(DAYS, fixed=True)
 
 
+@pytest.mark.long
 def test_rows_in_flight_at_the_fork_point_that_the_spec_cannot_take_are_refused_with_where_to_fork(
     tmp_path: Path,
 ) -> None:

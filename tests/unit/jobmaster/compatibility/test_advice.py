@@ -56,6 +56,7 @@ def last_line(outcome: Outcome) -> str:
     return outcome.error[-1]
 
 
+@pytest.mark.deep
 def test_renamed_from_is_suggested_first_for_a_renamed_operator_and_keeps_its_state(job: CountedJob) -> None:
     rename(job)
     lint, run = milepost("lint", job.spec_path), milepost("run", job.spec_path)
@@ -69,6 +70,7 @@ def test_renamed_from_is_suggested_first_for_a_renamed_operator_and_keeps_its_st
     assert job.master.reports.read("seen").num_rows == 6, "the row of the new object was seen before"
 
 
+@pytest.mark.deep
 def test_the_flag_names_the_discarded_state_in_the_hint_and_when_it_is_used(job: CountedJob) -> None:
     rename(job)
     refused = milepost("lint", job.spec_path)
@@ -96,6 +98,7 @@ def test_the_flag_is_suggested_together_with_the_new_table_that_it_needs_and_bot
     assert job.master.reports.read("newest").num_rows == 3
 
 
+@pytest.mark.deep
 def test_state_is_discarded_by_the_next_run_even_without_new_input(job: CountedJob) -> None:
     """Otherwise the spec would stay refused until input lands, and the flag would have to be repeated."""
     rename(job)
@@ -126,6 +129,7 @@ def test_a_suggested_former_uid_has_state_that_can_continue() -> None:
     assert renamed_operators(chain, renamed, ["one", "two"]) == {"first": "one", "second": "two"}
 
 
+@pytest.mark.deep
 def test_the_suggested_backfill_for_a_changed_key_works(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))
@@ -139,6 +143,7 @@ def test_the_suggested_backfill_for_a_changed_key_works(job: CountedJob) -> None
     assert job.master.reports.read("by_both").num_rows == 6
 
 
+@pytest.mark.deep
 def test_a_changed_key_starts_empty_under_a_new_uid_as_suggested(job: CountedJob) -> None:
     job.edit("key: [k], aggregates", "key: [k, v], aggregates")
     told = last_line(milepost("lint", job.spec_path))

@@ -107,6 +107,7 @@ def row(z: int, a: int, t: Any = 1) -> dict[str, Any]:
 tied = pytest.mark.parametrize(("edits", "t"), [(LATEST, 1), (TOP, 1), (ASOF, NOON)], ids=["latest", "top", "asof"])
 
 
+@pytest.mark.long
 @tied
 def test_state_whose_ties_were_broken_by_another_column_order_is_refused(
     tmp_path: Path, edits: dict[str, str], t: Any
@@ -124,6 +125,7 @@ def test_state_whose_ties_were_broken_by_another_column_order_is_refused(
     assert job.epoch(row(3, 0, t)).checkpoint_id == 2
 
 
+@pytest.mark.deep
 @tied
 def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
     tmp_path: Path, edits: dict[str, str], t: Any
@@ -139,6 +141,7 @@ def test_a_backfill_rebuilds_the_state_with_the_column_order_of_the_spec(
     assert (stored["a"], stored["z"]) == ((1, 2) if edits is TOP else (2, 1)), "the first row of a key, or the last"
 
 
+@pytest.mark.long
 @tied
 def test_state_that_an_earlier_version_wrote_in_airflow_is_recognized(
     tmp_path: Path, edits: dict[str, str], t: Any
@@ -156,6 +159,7 @@ def test_state_that_an_earlier_version_wrote_in_airflow_is_recognized(
     assert job.epoch(row(9, 1, t)).checkpoint_id == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("turned", ["z: int64, a: int64, t: int64, k: int64", "t: int64, z: int64, k: int64, a: int64"])
 def test_a_column_order_without_effect_continues_the_state(tmp_path: Path, turned: str) -> None:
     """Tied rows have equal keys and sequences, so the position of these columns does not matter."""
@@ -167,6 +171,7 @@ def test_a_column_order_without_effect_continues_the_state(tmp_path: Path, turne
     assert job.rows() == [row(2, 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("edits", "t"), [(TOTALS, 1), (JOIN, NOON)], ids=["aggregate", "join"])
 def test_a_column_order_that_breaks_no_ties_continues_the_state_with_a_note(
     tmp_path: Path, edits: dict[str, str], t: Any
@@ -181,6 +186,7 @@ def test_a_column_order_that_breaks_no_ties_continues_the_state_with_a_note(
     assert job.epoch(row(3, 3, t)).checkpoint_id == 2
 
 
+@pytest.mark.deep
 def test_a_row_is_retracted_under_another_column_order(tmp_path: Path) -> None:
     """Its identity is a hash of its values in the recorded column order."""
     sums = "{uid: sums, kind: aggregate, inputs: [rows], key: [k, z], aggregates: {n: count(*), s: sum(a)}}"

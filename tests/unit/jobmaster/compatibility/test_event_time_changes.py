@@ -81,6 +81,7 @@ def reported(job: SparklessJob, uid: str) -> list[dict[str, str]]:
     return [row for row in job.master.reports.compatibility() if row["uid"] == uid]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("operator", TIMED.values(), ids=TIMED)
 def test_state_that_depends_on_event_times_is_refused_under_another_unit(tmp_path: Path, operator: str) -> None:
     job = created(tmp_path, operator)
@@ -94,6 +95,7 @@ def test_state_that_depends_on_event_times_is_refused_under_another_unit(tmp_pat
     assert epoch(job).checkpoint_id == 2
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("operator", UNTIMED.values(), ids=UNTIMED)
 def test_another_unit_is_a_note_if_no_state_depends_on_event_time(tmp_path: Path, operator: str) -> None:
     job = created(tmp_path, operator)
@@ -106,6 +108,7 @@ def test_another_unit_is_a_note_if_no_state_depends_on_event_time(tmp_path: Path
     assert [row["outcome"] for row in reported(job, "source rows")] == ["restored"]
 
 
+@pytest.mark.deep
 def test_a_backfill_rebuilds_the_state_with_the_new_event_times(tmp_path: Path) -> None:
     job = created(tmp_path, TIMED["window"])
     edit(job, {"column: at": "column: v"})

@@ -25,6 +25,8 @@ from milepost_testkit import profiles
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.deep
+
 ROWS = {"k": "int64", "z": "int64", "a": "int64", "at": "timestamp[us, UTC]"}
 OTHERS = {"k": "int64", "z": "int64", "a": "int64"}
 PARTS = {"p": "int32", "d": "date"}
@@ -161,7 +163,6 @@ class OneJob:
         }
 
 
-@pytest.mark.long
 @profiles.examples(share=0.04)
 @given(orders)
 def test_every_path_of_a_spec_to_an_epoch_makes_the_same_plan_and_rows(

@@ -28,6 +28,7 @@ def state_of(job: ChangingJob, uid: str = "lasts", at: int | None = None) -> lis
     return sorted(job.master.reports.state(uid, at).to_pylist(), key=lambda row: int(row["k"]))
 
 
+@pytest.mark.deep
 def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(job: ChangingJob) -> None:
     """DESIGN 5: untouched keys are converted when they are read. Old checkpoints are unchanged."""
     job.next({"a": "int32", "b": "int64"})
@@ -53,6 +54,7 @@ def test_a_state_gains_widens_and_loses_columns_and_old_runs_stay_as_they_are(jo
     assert state_of(job) == [{"k": 0, "a": 30, "c": 30, "__timer": None}, {"k": 1, "a": 11, "c": None, "__timer": None}]
 
 
+@pytest.mark.deep
 def test_a_column_that_returns_is_a_new_column(job: ChangingJob) -> None:
     """Old runs still have values of the dropped column, which must not reappear."""
     job.next({"a": "int32", "b": "int64"})
@@ -66,7 +68,7 @@ def test_a_column_that_returns_is_a_new_column(job: ChangingJob) -> None:
     assert [(row["k"], row["a"], row["b"]) for row in state_of(job)] == [(0, 20, None), (1, 11, None), (7, 1, 1.0)]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "state",
     [
@@ -100,6 +102,7 @@ def changed(old: str, new: str, text: str = SPEC) -> str:
     return text.replace(old, new)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "outcome"),
     [
@@ -131,6 +134,7 @@ def test_each_change_of_an_aggregate_gets_its_outcome(
     wording.matches("compatibility", row["detail"])
 
 
+@pytest.mark.deep
 def test_widened_state_continues_with_exact_sums(job: ChangingJob) -> None:
     """The converted state equals that of a job with the wider type: sums, maxima and keys beyond 32 bits."""
     job.next({"a": "int64"})
@@ -142,6 +146,7 @@ def test_widened_state_continues_with_exact_sums(job: ChangingJob) -> None:
     assert rows == {0: (2**40, 0 + 10 + 2**40, 3), 1: (11, 11, 1), 2**33: (5, 5, 1)}
 
 
+@pytest.mark.deep
 def test_a_renamed_operator_continues_its_state_and_the_checkpoint_records_the_new_name(job: ChangingJob) -> None:
     job.next({"a": "int32"})
     renamed = changed("uid: sums,", "uid: all_sums, renamed_from: sums,")
@@ -153,6 +158,7 @@ def test_a_renamed_operator_continues_its_state_and_the_checkpoint_records_the_n
     assert [row["k"] for row in state_of(job, "sums", at=1)] == [0]
 
 
+@pytest.mark.deep
 def test_a_table_that_cannot_hold_the_new_rows_is_refused_before_the_epoch_runs(job: ChangingJob) -> None:
     """A published table cannot drop a column or change its type. The epoch would fail in the prepare step."""
     job.next({"a": "int32"}, SPEC + SINK)
@@ -167,6 +173,7 @@ def test_a_table_that_cannot_hold_the_new_rows_is_refused_before_the_epoch_runs(
     assert rows[0] is not None
 
 
+@pytest.mark.deep
 def test_run_reports_continued_state_only_if_spec_or_code_changed(job: ChangingJob) -> None:
     told: list[list[dict[str, str]]] = []
     job.next({"a": "int32"}, tell=told.append)
@@ -270,6 +277,7 @@ def test_rows_in_flight_that_the_spec_would_produce_differently_are_in_the_repor
     wording.matches("compatibility", row["detail"])
 
 
+@pytest.mark.long
 def test_emitted_rows_of_a_function_are_discarded_if_no_operator_reads_them(job: ChangingJob) -> None:
     alone = SPEC.replace('"ops:Lasts"}', '"ops:Lasts", output_key: [k]}').replace("mode: append", "mode: upsert")
     reader = "  - {uid: per_text, kind: aggregate, inputs: [lasts], key: [seen], aggregates: {n: count(*)}}\n"

@@ -10,6 +10,8 @@ from milepost.jobmaster import JobMaster, Session
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.mark.parametrize("call", ["var(v)", "var(v) filter (where k > 0)", "stddev(v)"])
 def test_the_state_of_a_variance_over_decimals_is_shown(call: str, tmp_path: Path) -> None:

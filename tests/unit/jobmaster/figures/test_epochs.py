@@ -54,6 +54,7 @@ def figures_folder(job: CountedJob) -> Path:
     return job.small.folder / "store" / "small" / "figures"
 
 
+@pytest.mark.deep
 def test_a_series_has_every_epoch_after_the_log_is_compacted(job: CountedJob) -> None:
     assert job.small.context.head().state.compacted > 10
     assert len(job.master.reports.list_checkpoints()) == EPOCHS
@@ -63,6 +64,7 @@ def test_a_series_has_every_epoch_after_the_log_is_compacted(job: CountedJob) ->
     assert 1 < len(days) == len({*days}), "one object per day"
 
 
+@pytest.mark.deep
 def test_figures_of_an_epoch_are_the_same_when_it_is_no_longer_retained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,7 @@ def test_a_span_of_time_has_the_epochs_that_were_triggered_within_it(job: Counte
     assert refused.exit_code == 2 and "--since" in refused.stderr
 
 
+@pytest.mark.deep
 def test_retained_epochs_beyond_the_limit_of_reads_have_the_figures_of_their_rows(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 4)
     whole, few = (job.master.reports.series(100, most_read=most).epochs for most in (None, 0))
@@ -122,6 +125,7 @@ def test_retained_epochs_beyond_the_limit_of_reads_have_the_figures_of_their_row
     assert [(epoch.phases or {})["total_ms"] for epoch in few] == [(epoch.phases or {})["total_ms"] for epoch in whole]
 
 
+@pytest.mark.deep
 def test_rows_of_abandoned_epochs_stay_and_the_series_shows_the_live_ones(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
     job.rollback(2)
@@ -136,6 +140,7 @@ def test_rows_of_abandoned_epochs_stay_and_the_series_shows_the_live_ones(tmp_pa
     assert [number for (number,) in rows] == [*range(1, 13)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("retained", [1, 2])
 def test_an_epoch_that_died_before_it_stored_its_row_gets_it_from_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retained: int
@@ -157,6 +162,7 @@ def _die(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["list", "get", "put", "delete"])
 def test_a_store_that_refuses_figures_fails_no_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, operation: str
@@ -204,6 +210,7 @@ def test_a_damaged_day_is_named_and_hides_no_other_epoch(job: CountedJob) -> Non
     assert first.name in milepost("fsck", job.spec_path).stdout
 
 
+@pytest.mark.deep
 def test_an_aborted_epoch_has_a_row_with_its_reason_and_the_rules_that_refused_it(tmp_path: Path) -> None:
     job = vetoed(tmp_path)
     with duckdb.cursor() as db:

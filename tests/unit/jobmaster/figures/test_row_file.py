@@ -76,6 +76,7 @@ def growing() -> bytes:
     return encode_rows(table_of([{**ROW, "run_id": text, "token": number} for number in range(100)]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
@@ -101,6 +102,7 @@ def test_an_object_that_is_not_ours_is_refused_by_name(
     assert problem in refused.value.message and KEY in refused.value.message
 
 
+@pytest.mark.deep
 def test_a_day_of_a_busy_job_has_less_than_a_megabyte() -> None:
     """The size that the decision record states: 1,440 epochs of ten operators and three sinks, all figures random."""
     of = random.Random(1).randrange

@@ -91,6 +91,7 @@ def test_each_epoch_adds_its_row_and_a_day_has_one_object(job: Job) -> None:
         assert job.rows == [*range(1, number + 1)] and len(job.keys) == 1
 
 
+@pytest.mark.deep
 def test_an_update_lists_once_and_reads_one_object_whatever_is_stored(job: Job) -> None:
     for day in range(40):
         job.write(checkpoint(day + 1, day * DAY_MS), checkpoint(day + 2, day * DAY_MS + MINUTE_MS))
@@ -188,6 +189,7 @@ def test_a_reader_lists_again_when_a_writer_has_merged_what_it_reads(job: Job) -
     assert [row.checkpoint_id for rows in stored.days() for row in rows] == [2, 1]
 
 
+@pytest.mark.long
 @profiles.examples(share=4.0)
 @given(
     steps=st.lists(st.sampled_from("aAbB"), max_size=40),

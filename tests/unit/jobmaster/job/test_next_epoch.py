@@ -141,6 +141,7 @@ def test_while_too_much_is_in_flight_no_new_input_is_planned(tmp_path: Path) -> 
     assert objects(planned(small)) == ["c.csv"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("in_flight", "read"), [(1_000, ["new.csv"]), (1_001, [])])
 def test_a_source_that_is_held_back_to_no_object_forgets_nothing(
     tmp_path: Path, in_flight: int, read: list[str]
@@ -288,6 +289,7 @@ def test_a_restarted_drained_job_continues_operators_without_event_time(tmp_path
     assert restored_firing(base_of(small), "latest") == (None,)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("timed", [WINDOW, JOIN, ASOF], ids=["window", "join", "asof"])
 def test_what_has_event_time_is_not_continued_once_it_is_drained(tmp_path: Path, timed: Mapping[str, str]) -> None:
     """Every new row would be late. This is refused before anything is planned, instead of producing an empty table."""
@@ -323,6 +325,7 @@ def test_a_job_that_never_ran_has_nothing_to_drain(tmp_path: Path) -> None:
     assert isinstance(answer, NothingToDo) and answer.status == "empty"
 
 
+@pytest.mark.deep
 def test_the_command_drains_a_job_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`milepost run --drain` processes unread input, then runs the last epoch. The job is then FINISHED."""
     small = job(tmp_path)

@@ -47,6 +47,7 @@ def test_an_epoch_that_subsumes_leaves_files_that_are_being_read(job: SparklessJ
     assert retained_after_an_epoch(job, "d.csv") == [4]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("read", ["read", "verify"])
 def test_reading_an_old_checkpoint_pins_and_unpins_it(job: SparklessJob, read: str) -> None:
     if read == "read":

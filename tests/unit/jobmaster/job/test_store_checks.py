@@ -40,6 +40,7 @@ def job_on(server: Ministack, folder: Path, endpoint_url: str, *changed: str) ->
     return SparklessJob.create(folder, edit | store), bucket
 
 
+@pytest.mark.deep
 def test_a_sink_on_a_store_that_ignores_conditional_creates_is_refused(server: Ministack, tmp_path: Path) -> None:
     """I14: two epochs could both become the head of its chain, although the job's own store is sound."""
     with RecordingProxy(server.port, dropped_headers=frozenset({"if-none-match"})) as proxy:
@@ -79,6 +80,7 @@ def marks(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "milepost" / "stores-1").iterdir())
 
 
+@pytest.mark.deep
 def test_each_location_is_probed_once_per_hour(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_location_that_was_only_read_is_probed_before_it_is_written_to(
             require_stores(SparklessJob.create(tmp_path / "writes", {"storage: ../store\n": store}).context)
 
 
+@pytest.mark.deep
 def test_a_repeated_probe_that_fails_is_believed_by_the_next_process(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_location_is_probed_again_if_the_environment_changes_its_endpoint(
             require_stores(job.context)
 
 
+@pytest.mark.deep
 def test_a_failed_write_probe_makes_the_next_process_probe_reads(
     server: Ministack, tmp_path: Path, another_process: Callable[[], None]
 ) -> None:

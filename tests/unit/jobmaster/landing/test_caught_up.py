@@ -55,6 +55,7 @@ def test_a_later_run_processes_the_remaining_input(job: LandedJob) -> None:
     job.assert_tables(3 + 4)
 
 
+@pytest.mark.long
 def test_airflows_runs_until_caught_up_pass_on_where_they_end(job: LandedJob) -> None:
     dag, conf, runs = epoch_dag(job.loaded()), {"until_caught_up": True}, 0
     while conf:

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from milepost.sinks.staging import small_files
 from milepost_testkit import profiles
 from milepost_testkit.jobs.landed_table import AFTER, BEFORE, WHOLE, Killed, KilledLog, TableLog
 from milepost_testkit.jobs.sparkless.chained_jobs import ChainedJobs, Row
+
+pytestmark = pytest.mark.deep
 
 ONE_SINK = {
     "  - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}\n": "",

@@ -61,6 +61,7 @@ def test_each_published_row_is_landed_once_although_files_are_joined_and_deleted
     assert jobs.land().records == 0
 
 
+@pytest.mark.deep
 def test_a_joined_file_counts_as_the_files_it_was_made_of(jobs: ChainedJobs) -> None:
     for key in (1, 2, 3):
         jobs.publish(key)
@@ -74,6 +75,7 @@ def test_a_joined_file_counts_as_the_files_it_was_made_of(jobs: ChainedJobs) -> 
     jobs.assert_tables(jobs.rows)
 
 
+@pytest.mark.deep
 def test_a_landing_of_many_records_goes_on_where_the_one_before_stopped(tmp_path: Path) -> None:
     jobs = ChainedJobs.create(
         tmp_path / "jobs", down={"event_time: at\n": "event_time: at\n    land: {max_bytes: 1B}\n"}
@@ -109,6 +111,7 @@ def test_a_table_without_a_published_epoch_is_empty(jobs: ChainedJobs) -> None:
     assert jobs.land().rows == 1
 
 
+@pytest.mark.long
 def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undone(jobs: ChainedJobs) -> None:
     first = jobs.publish(1)
     jobs.land()
@@ -133,6 +136,7 @@ def test_a_rollback_to_before_the_landed_mark_stops_the_landing_until_it_is_undo
     assert jobs.land().rows == 1
 
 
+@pytest.mark.deep
 def test_the_second_job_goes_on_after_the_rows_that_were_rolled_back_are_void(jobs: ChainedJobs) -> None:
     first = jobs.publish(1)
     jobs.land()
@@ -161,6 +165,7 @@ def test_a_table_that_was_emptied_went_back(jobs: ChainedJobs) -> None:
     assert jobs.failed_landing().error == "SourceWentBack", "another row is at its place"
 
 
+@pytest.mark.long
 def test_false_rows_are_found_although_a_joined_file_has_rows_before_and_after_them(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     second, third = jobs.publish(2), jobs.publish(3)
@@ -189,6 +194,7 @@ def test_rows_that_were_published_and_rolled_back_before_a_landing_are_not_lande
     assert [key for key, _ in jobs.rows] == [1, 2, 4]
 
 
+@pytest.mark.deep
 def test_a_backfill_stops_the_landing_unless_it_wrote_the_same_files(tmp_path: Path) -> None:
     jobs = ChainedJobs.create(tmp_path / "jobs", up={"retained: {last: 2}": "retained: {last: 9}"})
     first = jobs.publish(1)
@@ -206,6 +212,7 @@ def test_a_backfill_stops_the_landing_unless_it_wrote_the_same_files(tmp_path: P
     assert f"that both have is {first}" in failed.message
 
 
+@pytest.mark.deep
 def test_rows_that_a_quality_gate_vetoed_are_never_landed(tmp_path: Path) -> None:
     rule = "{type: expect_column_values_to_be_between, column: k, max_value: 9, severity: critical}"
     gate = f"quality:\n  - {{sink: rows, expectations: [{rule}]}}\ncheckpointing:"
@@ -218,6 +225,7 @@ def test_rows_that_a_quality_gate_vetoed_are_never_landed(tmp_path: Path) -> Non
     assert jobs.land().rows == 0
 
 
+@pytest.mark.deep
 def test_a_changelog_is_landed_with_its_operations(tmp_path: Path) -> None:
     edit = {
         "../lake/orders": "../lake/changes",
@@ -238,6 +246,7 @@ def test_a_changelog_is_landed_with_its_operations(tmp_path: Path) -> None:
 SECOND = "format: milepost\n    path: ../lake/"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("edit", "problem", "way_out"),
     [
@@ -262,6 +271,7 @@ def test_a_table_that_cannot_be_landed_is_refused_with_the_way_out(
     assert not probed.ok and problem in probed.detail
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "problem", "way_out"),
     [
@@ -294,6 +304,7 @@ def test_an_owner_that_is_no_append_table_of_parquet_is_refused(
 CATALOG = 'catalog: {type: sql, uri: "sqlite:///../catalog.db"}'
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("sink", "source"),
     [
@@ -335,6 +346,7 @@ def test_a_table_that_was_deleted_and_made_anew_is_another_one(jobs: ChainedJobs
     assert jobs.failed_landing().error == "SourceReplaced"
 
 
+@pytest.mark.deep
 def test_a_column_that_was_added_is_null_in_older_rows(jobs: ChainedJobs) -> None:
     jobs.publish(1)
     jobs.land()
@@ -350,6 +362,7 @@ def test_a_column_that_was_added_is_null_in_older_rows(jobs: ChainedJobs) -> Non
     assert rows == [{"k": 1, "m": None}, {"k": 2, "m": 5}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("resume_from", "left"), [("earliest", [2]), ("latest", [])])
 def test_a_log_goes_on_after_a_file_that_was_lost(tmp_path: Path, resume_from: str, left: list[int]) -> None:
     jobs = ChainedJobs.create(tmp_path / "jobs")
@@ -405,6 +418,7 @@ def test_a_store_that_does_not_answer_is_named_and_the_next_landing_succeeds(
     assert jobs.land().rows == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("times", "error", "text"),
     [(1, None, ""), (9, "SourceUnreachable", "moved on 3 times"), (0, "InvalidRequest", "is damaged")],
@@ -546,6 +560,7 @@ def test_the_examples_of_the_page_chain_two_jobs(tmp_path: Path) -> None:
     run_chain(*specs, tmp_path / "landing")
 
 
+@pytest.mark.deep
 def test_the_shipped_specs_chain_two_jobs(tmp_path: Path) -> None:
     examples = tmp_path / "config" / "examples"
     examples.mkdir(parents=True)

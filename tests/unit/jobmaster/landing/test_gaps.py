@@ -55,6 +55,7 @@ def state(job: LandedJob) -> str:
     return (job.folder / "feed.json").read_text()
 
 
+@pytest.mark.long
 def test_whether_a_deleted_record_was_the_gap_is_not_guessed(job: LandedJob) -> None:
     edits = {
         "retained: {last: 50}": "retained: {last: 1}",
@@ -92,6 +93,7 @@ def test_an_approval_appends_one_record_and_acknowledges_nothing(job: LandedJob)
     assert state(job) == feed, "the next landing acknowledges it"
 
 
+@pytest.mark.long
 def test_a_landing_an_epoch_a_rollback_and_a_backfill_pass_a_gap_without_another_approval(job: LandedJob) -> None:
     assert isinstance(job.epoch(), NothingToDo)
     job.approve_gap()
@@ -114,6 +116,7 @@ def test_a_landing_an_epoch_a_rollback_and_a_backfill_pass_a_gap_without_another
     assert job.land().failed == ()
 
 
+@pytest.mark.deep
 def test_rows_around_a_gap_that_arrive_later_are_read(job: LandedJob) -> None:
     job.approve_gap()
     job.land_and_run(2, 2)
@@ -123,6 +126,7 @@ def test_rows_around_a_gap_that_arrive_later_are_read(job: LandedJob) -> None:
     job.assert_tables(9)
 
 
+@pytest.mark.deep
 def test_the_source_may_lose_everything(job: LandedJob) -> None:
     job.expire(2)
     assert job.approve_gap().end == {"next": 7}

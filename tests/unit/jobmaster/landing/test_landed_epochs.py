@@ -40,6 +40,7 @@ def test_a_landing_without_rows_starts_no_epoch(job: LandedJob) -> None:
     assert isinstance(job.epoch(), NothingToDo)
 
 
+@pytest.mark.deep
 def test_an_epoch_takes_whole_records_up_to_its_limits_and_the_next_one_goes_on(job: LandedJob) -> None:
     for key in (1, 2, 3, 4):
         job.produce(key)
@@ -53,6 +54,7 @@ def test_an_epoch_takes_whole_records_up_to_its_limits_and_the_next_one_goes_on(
     assert isinstance(job.epoch(), NothingToDo)
 
 
+@pytest.mark.deep
 def test_a_rollback_to_any_checkpoint_is_exact_although_the_external_system_is_empty(job: LandedJob) -> None:
     checkpoints = [job.land_and_run(1, 2), job.land_and_run(2, 3, 3), job.land_and_run(1)]
     counts = dict(zip(checkpoints, (2, 5, 6), strict=True))
@@ -65,6 +67,7 @@ def test_a_rollback_to_any_checkpoint_is_exact_although_the_external_system_is_e
     job.assert_tables(6)
 
 
+@pytest.mark.deep
 def test_a_rollback_to_the_empty_state_reads_the_log_from_its_begin(job: LandedJob) -> None:
     job.land_and_run(1, 2)
     job.land_and_run(3)
@@ -88,6 +91,7 @@ def test_a_rollback_plan_names_the_landed_input_that_runs_again_and_that_counts_
     assert set(points[second].counts_as_read or {}) == {"feed"}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("start", [0, 1, 2])
 def test_a_backfill_replays_the_recorded_records_on_a_fork(job: LandedJob, start: int) -> None:
     for keys in ((1, 2), (2,), (3, 1)):
@@ -124,6 +128,7 @@ def test_a_log_that_was_deleted_stops_the_job_and_is_not_taken_for_an_empty_one(
         job.epoch()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keeps", [0, 2], ids=["lost", "restored from an older copy"])
 def test_nothing_is_landed_or_acknowledged_into_a_log_without_the_end_that_was_read(job: LandedJob, keeps: int) -> None:
     """Rows that are in no log that an epoch will read must stay in the external system."""
@@ -144,6 +149,7 @@ def test_nothing_is_landed_or_acknowledged_into_a_log_without_the_end_that_was_r
     job.assert_tables(5)
 
 
+@pytest.mark.deep
 def test_a_row_without_an_event_time_is_not_landed_because_no_epoch_could_process_it(job: LandedJob) -> None:
     job.land_and_run(1)
     feeds = job.folder / "config" / "feeds.py"
@@ -159,6 +165,7 @@ def test_a_row_without_an_event_time_is_not_landed_because_no_epoch_could_proces
     job.assert_tables(3)
 
 
+@pytest.mark.deep
 def test_a_copy_of_the_storage_goes_on_from_where_it_was(job: LandedJob, tmp_path: Path) -> None:
     job.land_and_run(1, 2)
     job.produce(3)
@@ -188,6 +195,7 @@ def test_a_source_that_becomes_files_under_its_name_is_refused_and_back_again_go
     job.assert_tables(3)
 
 
+@pytest.mark.deep
 def test_a_checkpoint_without_landed_input_keeps_its_position(tmp_path: Path) -> None:
     feed = "  feed:\n"
     other = "  other: {format: csv, path: ../in/*.csv, schema: {k: int64}, settle: 0s}\n"
@@ -227,6 +235,7 @@ def test_ranges_of_a_log_that_do_not_lead_to_the_head_are_refused(job: LandedJob
         recorded_ranges(context, lineage, None, {}, head)
 
 
+@pytest.mark.deep
 def test_rows_that_were_landed_before_a_column_was_declared_have_null_in_it(job: LandedJob) -> None:
     job.produce(1, 2)
     job.land()
@@ -245,6 +254,7 @@ def test_rows_that_were_landed_before_a_column_was_declared_have_null_in_it(job:
     assert [tuple(row.values()) for row in totals] == [(1, 0), (2, 1)]
 
 
+@pytest.mark.deep
 def test_rows_that_no_longer_fit_a_retyped_column_stop_the_epoch_and_fit_again_after_the_change(
     job: LandedJob,
 ) -> None:

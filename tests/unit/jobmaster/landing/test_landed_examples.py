@@ -73,7 +73,7 @@ def test_the_example_of_a_dlt_resource_shows_the_newest_orders(tmp_path: Path, m
     assert [(row["id"], row["total"]) for row in rows] == [(1, 6.0), (2, 7.0)]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_example_of_a_postgres_table_is_the_table(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

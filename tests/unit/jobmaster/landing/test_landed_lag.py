@@ -126,6 +126,7 @@ class LongLog:
 ROWS = [0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 4, 0]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("processed", range(len(ROWS) + 2))
 def test_the_oldest_unread_record_is_the_first_that_has_rows(tmp_path: Path, processed: int) -> None:
     log = LongLog(tmp_path, ROWS)

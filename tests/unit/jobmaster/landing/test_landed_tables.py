@@ -38,6 +38,7 @@ def job(tmp_path: Path, request: pytest.FixtureRequest) -> SalesJob:
     return SalesJob(tmp_path, table(tmp_path), by)
 
 
+@pytest.mark.deep
 def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_backfill(job: SalesJob) -> None:
     counts = {}
     for keys in ((1, 2, 1), (2, 3), (1, 3, 3, 4)):
@@ -59,6 +60,7 @@ def test_a_job_reads_each_row_of_a_table_once_and_again_after_a_rollback_and_a_b
     job.assert_tables(10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("resume_from", "read"), [("earliest", [1, 3, 4]), ("latest", [1]), ("2100-01-01", [1])])
 def test_a_log_goes_on_after_commits_that_expired(job: SalesJob, resume_from: str, read: list[int]) -> None:
     job.append(1)
@@ -95,6 +97,7 @@ def test_a_start_that_is_changed_before_the_first_epoch_is_refused(job: SalesJob
     job.assert_tables(1)
 
 
+@pytest.mark.long
 def test_the_time_of_a_start_may_be_written_differently_before_and_after_the_first_epoch(job: SalesJob) -> None:
     spec = job.folder / "config" / "sales.yaml"
     text = spec.read_text()
@@ -122,6 +125,7 @@ def test_a_change_of_rows_stops_landing_but_not_epochs_over_landed_rows(job: Sal
     job.assert_tables(2)
 
 
+@pytest.mark.deep
 def test_the_watermark_waits_for_the_whole_of_the_initial_copy(job: SalesJob) -> None:
     for _ in range(4):
         job.append(*range(40))
@@ -197,6 +201,7 @@ def assert_reads_orders(folder: Path, *specs: Path) -> None:
 PAGE = (REPOSITORY / "docs" / "how-to" / "read-tables.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.deep
 def test_the_examples_of_the_page_read_a_delta_and_an_iceberg_table(tmp_path: Path) -> None:
     delta, iceberg = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     (tmp_path / "config").mkdir()
@@ -207,6 +212,7 @@ def test_the_examples_of_the_page_read_a_delta_and_an_iceberg_table(tmp_path: Pa
     assert_reads_orders(tmp_path, *specs)
 
 
+@pytest.mark.deep
 def test_the_example_specs_read_a_delta_and_an_iceberg_table(tmp_path: Path) -> None:
     specs = [tmp_path / "config" / "examples" / f"{name}_table.yaml" for name in ("delta", "iceberg")]
     specs[0].parent.mkdir(parents=True)

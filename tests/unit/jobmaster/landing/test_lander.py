@@ -275,6 +275,7 @@ def land_with_trouble(inner: MemoryStore, system: ExpiringSystem, step: Step) ->
         void_and_land(HookedStore(FaultyStore(inner, faults), before, after), system, danger)
 
 
+@pytest.mark.long
 @profiles.examples(share=5.0)
 @given(st.lists(steps, min_size=1, max_size=8))
 def test_each_row_that_is_true_and_not_lost_is_read_once_and_in_order_whatever_happens_to_the_landings(

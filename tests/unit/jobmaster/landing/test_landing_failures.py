@@ -76,6 +76,7 @@ def test_status_metrics_and_doctor_report_the_failure_and_its_next_step(job: Lan
     assert probed.ok and probed.suspicious and "the last landing failed at" in probed.detail
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("keys", [(), (3,)], ids=["nothing new", "new rows"])
 def test_a_landing_that_succeeds_ends_the_report(job: LandedJob, keys: tuple[int, ...]) -> None:
     take_away(job)
@@ -100,6 +101,7 @@ def test_the_first_landing_can_fail_and_be_reported(tmp_path: Path) -> None:
     assert shown(job) is None
 
 
+@pytest.mark.deep
 def test_a_failure_that_no_retry_passes_leads_to_the_command_of_its_hint(job: LandedJob) -> None:
     job.produce(3, 4)
     job.expire(1)
@@ -170,6 +172,7 @@ def test_run_with_json_is_not_ok_if_the_landing_failed(job: LandedJob, monkeypat
     assert document["data"]["rows_in"] == 1, "the epoch ran"
 
 
+@pytest.mark.deep
 def test_land_exits_with_the_code_of_the_error(job: LandedJob) -> None:
     feeds = job.folder / "config" / "feeds.py"
     feeds.write_text(feeds.read_text().replace("yield (state", "yield ('not a number' or state"))

@@ -74,6 +74,7 @@ def test_the_rows_of_a_record_are_shown_as_they_are_in_the_table(job: SalesJob) 
     assert job.master.landings.rows("orders", limit=2).rows.num_kept == 2
 
 
+@pytest.mark.long
 def test_one_epoch_reads_copies_and_files_of_the_table(job: SalesJob) -> None:
     for by in ("copy", "reference", "copy", "reference"):
         job.write_spec(by)
@@ -84,6 +85,7 @@ def test_one_epoch_reads_copies_and_files_of_the_table(job: SalesJob) -> None:
     job.assert_tables(8)
 
 
+@pytest.mark.long
 def test_a_deleted_file_stops_the_job_and_is_named_until_it_is_back(job: SalesJob) -> None:
     job.append(1)
     job.land()
@@ -106,6 +108,7 @@ def test_a_deleted_file_stops_the_job_and_is_named_until_it_is_back(job: SalesJo
     job.assert_tables(2)
 
 
+@pytest.mark.long
 def test_a_record_of_a_lost_file_is_voided_by_its_number_and_the_log_goes_on_after_a_gap(job: SalesJob) -> None:
     for key in (1, 2, 3):
         job.append(key)
@@ -127,6 +130,7 @@ def test_a_record_of_a_lost_file_is_voided_by_its_number_and_the_log_goes_on_aft
     assert sorted(job.master.reports.read("rows").column("k").to_pylist()) == [1, 3]
 
 
+@pytest.mark.long
 def test_a_gap_after_a_lost_file_passes_only_the_files_up_to_it(job: SalesJob) -> None:
     for key in (1, 2, 3, 4):
         job.append(key)
@@ -169,6 +173,7 @@ def test_a_file_that_is_deleted_while_the_epoch_begins_declines_it(job: SalesJob
     assert "{by: copy}" in getattr(declined.value, "hint", "")
 
 
+@pytest.mark.long
 def test_a_rollback_and_a_backfill_need_the_files_that_were_read(job: SalesJob) -> None:
     for key in (1, 2, 3):
         job.append(key)
@@ -186,6 +191,7 @@ def test_a_rollback_and_a_backfill_need_the_files_that_were_read(job: SalesJob) 
     job.assert_tables(2)
 
 
+@pytest.mark.deep
 def test_neither_epochs_nor_gc_delete_a_file_of_the_table(job: SalesJob) -> None:
     spec = job.folder / "config" / "sales.yaml"
     spec.write_text(spec.read_text().replace("retained: {last: 50}", "retained: {last: 1}"))
@@ -203,6 +209,7 @@ def test_neither_epochs_nor_gc_delete_a_file_of_the_table(job: SalesJob) -> None
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.long
 def test_a_savepoint_with_input_is_refused_and_one_without_is_restored_from_the_table(job: SalesJob) -> None:
     job.append(1)
     job.land()

@@ -124,6 +124,7 @@ def sold(shop: Shop, registry: Registry) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
+@pytest.mark.deep
 def test_epochs_and_rollbacks_read_the_schemas_of_the_log(shop: Shop, registry: Registry) -> None:
     found = sold(shop, registry)
     asked = len(registry.asked)
@@ -156,6 +157,7 @@ def test_a_registry_that_fails_stops_the_landing_which_appends_nothing(shop: Sho
     assert shop.totals() == shop.truth()
 
 
+@pytest.mark.deep
 def test_a_savepoint_with_input_needs_no_registry_elsewhere(shop: Shop, registry: Registry, tmp_path: Path) -> None:
     sold(shop, registry)
     shop.send(2, NEW, "a", 5, amount=Decimal("7.01"))
@@ -170,6 +172,7 @@ def test_a_savepoint_with_input_needs_no_registry_elsewhere(shop: Shop, registry
     assert shop.totals() == shop.truth()
 
 
+@pytest.mark.deep
 def test_no_login_is_stored(shop: Shop, registry: Registry) -> None:
     sold(shop, registry)
     files = [path for path in shop.folder.rglob("*") if path.is_file()]

@@ -42,6 +42,7 @@ def run_all(job: LandedJob) -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_renamed_source_goes_on_in_its_log(job: LandedJob) -> None:
     job.rename("events")
     head = job.land_and_run(3)
@@ -95,6 +96,7 @@ def test_a_source_can_be_renamed_twice_and_back(job: LandedJob) -> None:
     job.assert_tables(5)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("with_epoch", [False, True])
 def test_a_savepoint_from_before_two_renames_is_restored(job: LandedJob, with_epoch: bool) -> None:
     job.master.savepoints.create("first")
@@ -111,6 +113,7 @@ def test_a_savepoint_from_before_two_renames_is_restored(job: LandedJob, with_ep
     job.assert_tables(4 if with_epoch else 3)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("target", [1, 2, 3])
 @pytest.mark.parametrize("name", ["feed", "events"])
 def test_the_spec_can_be_reverted_to_a_former_name(job: LandedJob, name: str, target: int) -> None:
@@ -127,6 +130,7 @@ def test_the_spec_can_be_reverted_to_a_former_name(job: LandedJob, name: str, ta
     job.assert_tables(5)
 
 
+@pytest.mark.deep
 def test_the_first_name_is_a_former_name_after_a_second_rename(job: LandedJob) -> None:
     job.rename("events")
     job.land_and_run(3)
@@ -137,6 +141,7 @@ def test_the_first_name_is_a_former_name_after_a_second_rename(job: LandedJob) -
     job.assert_tables(4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_restored", [False, True], ids=["rolled back", "restored"])
 def test_a_new_source_under_a_former_name_gets_a_log_of_its_own(job: LandedJob, is_restored: bool) -> None:
     job.rename("events")
@@ -170,6 +175,7 @@ def test_a_backfill_replays_input_read_under_the_former_name(job: LandedJob) -> 
     job.assert_tables(4)
 
 
+@pytest.mark.deep
 def test_a_log_that_no_epoch_has_read_yet_goes_on(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path / "job")
     job.produce(1, 2)
@@ -193,6 +199,7 @@ def test_a_log_that_does_not_exist_cannot_be_continued(tmp_path: Path) -> None:
     assert (logs(job), job.left) == ({"events", "feed"}, 1), "only the failure is stored there"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("landed_again", [False, True])
 def test_a_log_that_no_epoch_has_read_is_not_left_behind(tmp_path: Path, landed_again: bool) -> None:
     job = LandedJob.create(tmp_path / "job")
@@ -213,6 +220,7 @@ def test_a_log_that_no_epoch_has_read_is_not_left_behind(tmp_path: Path, landed_
     job.assert_tables(4 if landed_again else 3)
 
 
+@pytest.mark.deep
 def test_a_source_gets_another_log_under_another_name_once_a_checkpoint_has_read_the_first_one(job: LandedJob) -> None:
     edit_spec(
         spec(job), {"  feed:\n": "  clicks:\n", "inputs: [feed]": "inputs: [clicks]", "input: feed": "input: clicks"}
@@ -302,6 +310,7 @@ def test_a_new_source_cannot_take_the_name_of_the_log(job: LandedJob) -> None:
     assert logs(job) == {"feed"}
 
 
+@pytest.mark.deep
 def test_a_renamed_source_without_its_former_name_would_be_read_twice(job: LandedJob) -> None:
     job.rename("events")
     forget_former_name(job)

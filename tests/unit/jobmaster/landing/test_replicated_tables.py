@@ -151,6 +151,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     return made
 
 
+@pytest.mark.deep
 def test_a_replicated_table_equals_the_database_after_every_epoch_and_every_rollback(shop: Shop, seed: int) -> None:
     database = Database(seed)
     while not database.rows() or database.lsn < 1_500:

@@ -56,6 +56,7 @@ def records(job: LandedJob) -> list[LogRecord]:
     return [stored.record for stored in log.since(None, newest(job))]
 
 
+@pytest.mark.deep
 def test_a_source_that_went_back_stops_the_landing_which_names_the_command(job: LandedJob) -> None:
     (failed,) = job.land().failed
     assert failed.error == "SourceWentBack"
@@ -63,6 +64,7 @@ def test_a_source_that_went_back_stops_the_landing_which_names_the_command(job: 
     assert len(records(job)) == 3
 
 
+@pytest.mark.deep
 def test_a_plan_names_the_records_and_the_rollback_and_changes_nothing(job: LandedJob) -> None:
     plan = job.master.voids.plan("feed", "auto")
     assert (plan.approved.void_from, plan.end, len(records(job))) == (3, {"next": 3}, 3)
@@ -94,6 +96,7 @@ def test_the_log_continues_from_the_newest_true_record_and_epochs_read_true_rows
     assert (of.first, of.last, of.voids, of.skipped) == (3, 5, 1, 1)
 
 
+@pytest.mark.deep
 def test_a_checkpoint_from_before_the_void_records_goes_on_without_a_rollback(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path)
     job.land_and_run(1, 2, 3)
@@ -108,6 +111,7 @@ def test_a_checkpoint_from_before_the_void_records_goes_on_without_a_rollback(tm
     job.assert_tables(4)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("up_to", [2, 3, 4])
 def test_a_run_up_to_a_record_that_is_void_by_then_reads_the_records_before_it(tmp_path: Path, up_to: int) -> None:
     job = LandedJob.create(tmp_path, {"max_records: 2": "max_records: 9"})
@@ -126,6 +130,7 @@ def test_a_run_up_to_a_record_that_is_void_by_then_reads_the_records_before_it(t
     job.assert_tables(4)
 
 
+@pytest.mark.deep
 def test_a_source_may_go_back_again_to_before_an_earlier_void_record(job: LandedJob) -> None:
     job.void()
     job.produce(2)
@@ -144,6 +149,7 @@ def test_a_source_may_go_back_again_to_before_an_earlier_void_record(job: Landed
     job.assert_tables(3)
 
 
+@pytest.mark.long
 def test_a_gap_that_was_approved_by_mistake_is_void_once_the_data_is_there(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path)
     job.land_and_run(1, 2, 3)
@@ -167,6 +173,7 @@ def test_a_gap_that_was_approved_by_mistake_is_void_once_the_data_is_there(tmp_p
     assert job.lost_rows == []
 
 
+@pytest.mark.long
 def test_false_rows_are_accepted_where_no_checkpoint_from_before_them_is_retained(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path)
     job.land_and_run(1, 2, 3)
@@ -188,6 +195,7 @@ def test_false_rows_are_accepted_where_no_checkpoint_from_before_them_is_retaine
         job.accept_void()
 
 
+@pytest.mark.deep
 def test_an_acceptance_names_the_rollback_that_would_remove_the_false_rows(job: LandedJob) -> None:
     job.void()
     text = job.master.voids.plan_acceptance("feed").text
@@ -207,6 +215,7 @@ def test_a_backfill_over_accepted_false_rows_reads_only_true_rows(job: LandedJob
     job.master.reports.verify(deep=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("void_from", ["newest", "-1", "1.5", "", "0", "1", "5", "9" * 30])
 def test_what_is_no_record_that_can_be_void_is_refused(job: LandedJob, void_from: str) -> None:
     with wording.raises(InvalidRequest):
@@ -220,6 +229,7 @@ def test_a_record_after_the_first_false_one_cannot_be_void_alone(job: LandedJob)
     assert job.void("2").void_from == 2
 
 
+@pytest.mark.deep
 def test_a_record_before_the_first_false_one_can_be_void_as_well(job: LandedJob) -> None:
     assert job.void("2").end == {"next": 0}
 
@@ -232,6 +242,7 @@ def test_a_record_that_is_void_or_follows_a_void_one_is_refused(job: LandedJob) 
             job.void(number)
 
 
+@pytest.mark.long
 def test_a_log_whose_records_are_all_false_is_refused(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path, {"    event_time: at": "    event_time: at\n    land: {retain: 0s}"})
     spec = job.folder / "config" / "landed.yaml"
@@ -245,6 +256,7 @@ def test_a_log_whose_records_are_all_false_is_refused(tmp_path: Path) -> None:
         job.void()
 
 
+@pytest.mark.deep
 def test_the_first_retained_record_can_be_void(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path, {"    event_time: at": "    event_time: at\n    land: {retain: 0s}"})
     spec = job.folder / "config" / "landed.yaml"
@@ -258,6 +270,7 @@ def test_the_first_retained_record_can_be_void(tmp_path: Path) -> None:
     assert (done.void_from, done.end) == (floor.next, floor.at)
 
 
+@pytest.mark.long
 def test_a_log_goes_on_from_no_void_record_although_its_floor_is_at_one(job: LandedJob) -> None:
     job.void()
     job.accept_void()
@@ -285,6 +298,7 @@ def test_a_source_that_cannot_name_a_true_position_is_refused(job: LandedJob) ->
         job.void()
 
 
+@pytest.mark.long
 def test_an_approval_is_outdated_once_the_log_has_moved(job: LandedJob) -> None:
     approved = job.master.voids.plan("feed", "auto").approved
     job.master.voids.approve(approved, "by a test")
@@ -307,6 +321,7 @@ def test_an_approval_is_refused_once_the_external_system_is_where_the_log_ends(j
     assert len(records(job)) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True])
 def test_an_approval_that_was_killed_is_found_or_repeated(job: LandedJob, after: bool) -> None:
     approved, dying = job.master.voids.plan("feed", "auto").approved, job.master
@@ -356,6 +371,7 @@ def test_an_external_system_that_does_not_answer_voids_nothing(job: LandedJob) -
         job.void()
 
 
+@pytest.mark.long
 def test_reports_name_the_void_records(job: LandedJob) -> None:
     job.void()
     status = job.master.reports.status()
@@ -371,6 +387,7 @@ def test_reports_name_the_void_records(job: LandedJob) -> None:
     assert job.master.landings.rows("feed").record.sequence == 5
 
 
+@pytest.mark.deep
 def test_stored_objects_of_void_records_are_retained_and_checked(job: LandedJob) -> None:
     job.void()
     audit = job.master.reports.fsck()

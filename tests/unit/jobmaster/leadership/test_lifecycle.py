@@ -116,6 +116,7 @@ NEXT: dict[str, Callable[[JobMaster], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("at", ["discard_staged", "finish"])
 @pytest.mark.parametrize("command", sorted(NEXT))
 def test_a_crash_between_dirty_and_clean_is_finished_by_the_next_command(

@@ -129,6 +129,7 @@ def test_freshness_alerts_need_a_job_with_sources_to_read() -> None:
     assert firing(of(last_success=old, unread_objects=0)) == firing(of(last_success=new, unread_objects=1)) == set()
 
 
+@pytest.mark.deep
 def test_a_real_job_fires_the_alerts_of_its_condition(tmp_path: Path) -> None:
     """Evaluated on the output of `status --format prometheus`."""
     well = with_an_epoch(tmp_path / "well")

@@ -60,6 +60,7 @@ def families(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     return found
 
 
+@pytest.mark.deep
 def test_every_metric_is_a_field_of_a_document(job: CountedJob, tmp_path: Path) -> None:
     """Even a metric without a value has its field: without event time there is no watermark."""
     told = documents(job)

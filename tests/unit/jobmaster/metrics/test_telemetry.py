@@ -95,6 +95,7 @@ def epoch(job: SparklessJob) -> CheckpointDetails:
     return report
 
 
+@pytest.mark.deep
 def test_increments_of_epochs_add_up_and_gauges_are_replaced(job: SparklessJob) -> None:
     heard = RecordedTelemetry()
     for _ in range(2):
@@ -301,7 +302,7 @@ def test_a_collector_receives_an_epoch_as_configured_by_variables(job: Sparkless
     assert {"milepost.job.num_records_in", "milepost.operator.num_rows_total"} <= receiver.metrics
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_collector_that_never_answers_does_not_block_process_exit(job: SparklessJob) -> None:
     """The exporter's own variables would allow ten minutes."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -36,6 +36,7 @@ def assert_engines_agree(job: BackfillJob, engines: ReadingEngines) -> None:
         assert_same_rows(read, job.table(), engine)
 
 
+@pytest.mark.deep
 def test_a_backfill_from_after_a_migration_writes_the_new_table(
     job: BackfillJob, reading_engines: ReadingEngines
 ) -> None:

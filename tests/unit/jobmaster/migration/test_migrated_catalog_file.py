@@ -9,12 +9,13 @@ import pytest
 from milepost.tables.records.table_address import CatalogAddress, TableAddress
 from milepost_testkit.jobs.sparkless.migrating_job import MigratingJob
 
+pytestmark = pytest.mark.deep
+
 TARGET = TableAddress(
     "iceberg", "../lake/ice-seen", "small.seen", CatalogAddress("sql", "sqlite:///../catalog.db", "milepost", {})
 )
 
 
-@pytest.mark.long
 def test_a_relative_catalog_begins_at_the_folder_of_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = MigratingJob.with_epochs(tmp_path / "job", 2)
     for name in ("here", "there"):

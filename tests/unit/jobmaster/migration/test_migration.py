@@ -59,6 +59,7 @@ def test_tables_of_both_modes_go_on_as_delta_and_engines_read_them(
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_a_table_goes_on_as_iceberg(job: MigratingJob, reading_engines: ReadingEngines) -> None:
     def assert_engines_agree() -> None:
         expected = job.expected()
@@ -239,6 +240,7 @@ def test_a_sink_that_is_down_follows_before_the_next_epoch(job: MigratingJob, mo
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_a_table_that_was_moved_after_a_migration_is_realigned_whatever_the_spec_says(job: MigratingJob) -> None:
     job.migrate("seen")
     DeltaTable(str(job.lake("seen"))).delete("k = 0")
@@ -284,6 +286,7 @@ def test_a_plan_of_an_older_head_is_refused(job: MigratingJob) -> None:
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_epochs_wait_while_a_table_is_written(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
@@ -299,6 +302,7 @@ def test_epochs_wait_while_a_table_is_written(job: MigratingJob, monkeypatch: py
     job.assert_whole()
 
 
+@pytest.mark.deep
 def test_the_table_that_is_left_says_where_it_was(job: MigratingJob) -> None:
     """A third place may be that of a copy of the job, which must not move the tables of the original."""
     job.migrate("seen")
@@ -325,6 +329,7 @@ def test_going_back_to_the_empty_state_the_old_table_begins_anew_if_the_spec_nam
     assert DeltaTable(job.lake("seen")).to_pyarrow_table().num_rows == 0
 
 
+@pytest.mark.deep
 def test_a_secret_of_a_catalog_is_written_nowhere(job: MigratingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """The address of a table is kept as it was typed: references stay references."""
     folder = job.small.folder / "s3cr3t-folder"

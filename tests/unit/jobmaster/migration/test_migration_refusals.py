@@ -41,6 +41,7 @@ def job(prepared: MigratingJob, tmp_path: Path) -> MigratingJob:
     return prepared.copy_to(tmp_path / "job")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [

@@ -149,6 +149,7 @@ def test_a_table_keeps_its_name_in_a_catalog_for_itself(job: MigratingJob) -> No
         job.migrate("seen", again)
 
 
+@pytest.mark.deep
 def test_another_path_in_the_spec_is_refused_with_the_command_that_takes_the_table_there(job: MigratingJob) -> None:
     go(job, "delta", "one")
     job.say("seen", delta("seen", "two"))

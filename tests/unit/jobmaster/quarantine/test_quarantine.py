@@ -48,6 +48,7 @@ def assert_tables_have(job: CountedJob, *numbers: int) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_an_unread_object_is_left_out_until_it_is_released(job: CountedJob) -> None:
     job.land([4, 5])
     result = quarantine(job, 4)
@@ -65,6 +66,7 @@ def test_an_unread_object_is_left_out_until_it_is_released(job: CountedJob) -> N
     assert_tables_have(job, 1, 2, 3, 4, 5)
 
 
+@pytest.mark.deep
 def test_an_object_that_was_read_stays_in_tables_until_a_rollback_and_is_not_read_again(job: CountedJob) -> None:
     plan = job.master.quarantine.plan("rows", "0002.csv")
     ways = ("  milepost rollback small --to 1", "  milepost backfill small --from-checkpoint 1")
@@ -107,6 +109,7 @@ def test_doctor_and_lint_name_what_is_quarantined(job: CountedJob) -> None:
     assert check.detail == "4 object(s) match; 2 objects quarantined, such as 0002.csv"
 
 
+@pytest.mark.deep
 def test_a_backfill_leaves_it_out_and_an_epoch_reads_it_after_its_release(job: CountedJob) -> None:
     quarantine(job, 2)
     back_fill(job.master, SparklessRunner(), from_checkpoint=1)
@@ -117,6 +120,7 @@ def test_a_backfill_leaves_it_out_and_an_epoch_reads_it_after_its_release(job: C
     assert_tables_have(job, 1, 2, 3)
 
 
+@pytest.mark.long
 def test_a_backfill_from_after_it_keeps_its_rows(job: CountedJob) -> None:
     quarantine(job, 1)
     back_fill(job.master, SparklessRunner(), from_checkpoint=1)
@@ -135,6 +139,7 @@ def test_a_backfill_that_would_leave_out_all_input_is_refused_with_the_rollback_
     assert_tables_have(job, 1, 2)
 
 
+@pytest.mark.deep
 def test_a_release_during_a_backfill_lets_the_next_epoch_read_it(job: CountedJob) -> None:
     quarantine(job, 2)
     back_fill(job.master, SparklessRunner(after=lambda plan: release(job, 2)), from_checkpoint=1)
@@ -171,6 +176,7 @@ def test_what_start_latest_skips_cannot_be_quarantined(tmp_path: Path) -> None:
     assert quarantine(job, 2).outcome == "quarantined"
 
 
+@pytest.mark.deep
 def test_a_quarantine_during_a_backfill_leaves_out_nothing_that_its_plan_reads(job: CountedJob) -> None:
     """The object counts as read then, and the next backfill leaves it out."""
     back_fill(job.master, SparklessRunner(after=lambda plan: quarantine(job, 3)), from_checkpoint=1)
@@ -179,6 +185,7 @@ def test_a_quarantine_during_a_backfill_leaves_out_nothing_that_its_plan_reads(j
     assert_tables_have(job, 1, 2)
 
 
+@pytest.mark.long
 def test_an_unfinished_backfill_that_read_it_is_not_continued(job: CountedJob) -> None:
     """Its fork has rows of the object: another one begins."""
 
@@ -195,6 +202,7 @@ def test_an_unfinished_backfill_that_read_it_is_not_continued(job: CountedJob) -
     assert_tables_have(job, 1, 3)
 
 
+@pytest.mark.deep
 def test_a_corrected_object_under_the_same_name_is_read(job: CountedJob) -> None:
     job.land([4])
     quarantine(job, 4)

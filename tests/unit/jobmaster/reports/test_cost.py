@@ -63,6 +63,7 @@ def job(prepared: CountedJob, tmp_path: Path) -> CountedJob:
     return job
 
 
+@pytest.mark.deep
 def test_the_cost_of_a_month_is_that_of_scheduled_epochs_and_of_storage(job: CountedJob) -> None:
     month = job.master.reports.month_cost()
     assert month is not None and month.by_schedule and month.measured == EPOCHS

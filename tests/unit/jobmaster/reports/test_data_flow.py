@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import duckdb
+import pytest
 
 from milepost.jobmaster import DataFlow, Session
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
@@ -22,6 +23,7 @@ def figures_of(job: CountedJob) -> Path:
     return job.small.folder / "store" / "small" / "figures"
 
 
+@pytest.mark.deep
 def test_edges_have_the_rows_of_the_newest_epochs_of_the_live_lineage(tmp_path: Path) -> None:
     """Rows, bytes and rules are those of the stored figures, as an independent engine reads them."""
     job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 2"})
@@ -46,6 +48,7 @@ def test_edges_have_the_rows_of_the_newest_epochs_of_the_live_lineage(tmp_path: 
     assert 0 < sum(shares) <= 1
 
 
+@pytest.mark.deep
 def test_without_stored_figures_the_newest_epoch_has_those_of_its_metadata(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     whole = job.master.reports.data_flow()
@@ -55,6 +58,7 @@ def test_without_stored_figures_the_newest_epoch_has_those_of_its_metadata(tmp_p
     assert rows_by_edge(alone) == {name: rows[-1:] for name, rows in rows_by_edge(whole).items()}
 
 
+@pytest.mark.deep
 def test_figures_that_cannot_be_read_are_named_and_the_newest_epoch_is_shown(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     for damaged in figures_of(job).rglob("*.parquet"):
@@ -70,6 +74,7 @@ def test_before_the_first_epoch_the_flow_is_the_graph_alone(tmp_path: Path) -> N
     assert all(node.rows_out is None and node.state_bytes is None for node in flow.nodes)
 
 
+@pytest.mark.deep
 def test_nodes_that_an_edit_removed_or_added_are_named(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     job.edit("uid: unique,", "uid: distinct,")
@@ -80,6 +85,7 @@ def test_nodes_that_an_edit_removed_or_added_are_named(tmp_path: Path) -> None:
     assert rows["rows distinct"] == (3, 3) and "unique seen" not in rows
 
 
+@pytest.mark.deep
 def test_rows_that_no_table_has_are_counted_per_epoch(tmp_path: Path) -> None:
     """12 rows are late for the hours, which no table has. Of the days, 11 late rows are in a table."""
     job = SparklessJob.create(tmp_path)

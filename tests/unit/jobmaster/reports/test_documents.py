@@ -25,6 +25,8 @@ from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
+pytestmark = pytest.mark.deep
+
 EDIT = {
     "    schema: {k: int64, v: string}\n": "    schema: {k: int64, v: string, at: 'timestamp[us]'}\n"
     "    event_time: at\n    max_event_time_ahead: 7d\n    on_bad_name: skip\n",
@@ -178,7 +180,6 @@ def _reported(report: EpochReport) -> dict[str, Any]:
     }
 
 
-@pytest.mark.long
 def test_every_document_of_a_job_equals_its_golden_text(tmp_path: Path) -> None:
     for name, document in _told(tmp_path).items():
         text = json.dumps(document, indent=1, default=str, ensure_ascii=False)

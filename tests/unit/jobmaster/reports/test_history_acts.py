@@ -77,6 +77,7 @@ def test_an_actor_is_found_in_the_session_and_the_detail_of_an_event(
     assert reason_of(detail, actor) == reason
 
 
+@pytest.mark.deep
 def test_who_acted_is_what_the_event_stores_whatever_its_reason_says(tmp_path: Path) -> None:
     """What was typed may look like the text of another actor, and like the beginning of another act."""
     job = CountedJob.with_epochs(tmp_path / "job", 3)
@@ -88,6 +89,7 @@ def test_who_acted_is_what_the_event_stores_whatever_its_reason_says(tmp_path: P
     assert switch.act == "rollback"
 
 
+@pytest.mark.deep
 def test_an_act_without_a_decision_is_one_of_the_sessions_actor(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     session = Session.airflow("small__operate", "r1", "manual", None, None, "bea")
@@ -108,6 +110,7 @@ def test_the_session_of_a_command_line_names_its_user(name: str, monkeypatch: py
     assert actor_of(session.session_id).person == session.person and len(session.person) <= 60
 
 
+@pytest.mark.long
 def test_an_undo_is_a_return_and_the_head_is_among_the_newest_checkpoints(tmp_path: Path) -> None:
     """The newest act is first. What the undo left is not among the newest checkpoints, though its ids are greater."""
     job = CountedJob.with_epochs(tmp_path / "job", 4)
@@ -129,6 +132,7 @@ def test_an_undo_is_a_return_and_the_head_is_among_the_newest_checkpoints(tmp_pa
     assert names.with_id(second.timeline_id).endswith(f" ({second.timeline_id})") and names.name("main") == "main"
 
 
+@pytest.mark.deep
 def test_the_newest_checkpoints_include_aborted_and_pending_ones_of_the_live_timeline(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     job.rollback(2)
@@ -176,6 +180,7 @@ def test_resume_cancel_and_start_state_who_did_them(tmp_path: Path) -> None:
     assert {entry["who"] for entry in entries} >= {"bea", None} and all(entry["what"] for entry in entries)
 
 
+@pytest.mark.long
 def test_a_backfill_is_named_as_what_replaced_checkpoints(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     plan = job.master.backfills.plan(from_checkpoint=1)

@@ -44,7 +44,7 @@ def pages_of(master: JobMaster, limit: int) -> list[HistoryPage]:
     return pages
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("limit", [1, 2, 3, 50])
 def test_all_pages_list_every_checkpoint_once_and_each_switch_with_the_branch_it_left(
     job: CountedJob, limit: int
@@ -63,7 +63,7 @@ def test_all_pages_list_every_checkpoint_once_and_each_switch_with_the_branch_it
     ]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_live_lineage_equals_that_of_the_walk(job: CountedJob, tmp_path: Path) -> None:
     """Up to the first compacted entry: retained checkpoints come from the head, older ones from the log."""
     thinned = CountedJob.with_epochs(tmp_path / "thinned", 1, {"last: 1": "last: 2"})
@@ -97,6 +97,7 @@ def test_a_page_reads_only_its_range_of_the_log(job: CountedJob, monkeypatch: py
     )
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("limit", [1, 2, 50])
 @pytest.mark.parametrize("status", [None, *(one.value for one in CheckpointStatus)])
 @pytest.mark.parametrize("timeline", [None, "main"])

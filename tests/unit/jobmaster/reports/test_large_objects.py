@@ -44,6 +44,7 @@ def test_large_objects_read_by_one_task_are_counted_by_reason(
     wording.matches("show", wording.paragraphs(shown, *found), replace=wording.SHORT_SIZES)
 
 
+@pytest.mark.deep
 def test_dead_letters_of_a_large_object_are_counted_once_and_have_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def whats(job: CountedJob, selected: LogFilter, limit: int = 100) -> list[str]:
     return [str(event["what"]) for event in job.master.reports.log_page(selected, limit).events]
 
 
+@pytest.mark.deep
 def test_without_a_filter_the_page_is_the_history(job: CountedJob) -> None:
     page = job.master.reports.log_page(LogFilter(), 100)
     assert [*page.events] == job.master.reports.history() and page.following is None

@@ -81,7 +81,7 @@ def test_a_checkpoint_of_an_unlisted_line_is_not_live_after_a_rollback_to_the_em
     assert (shown.status, shown.live) == ("subsumed", False)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_aborted_checkpoint_between_many_retained_ones_is_found(tmp_path: Path) -> None:
     """Retained checkpoints only choose the start of the search. The result does not depend on them."""
     job, log = SparklessJob.create(tmp_path / "job"), StoredLog()
@@ -120,6 +120,7 @@ def compact(context: JobContext, up_to: int) -> None:
         context.store.put(manifest_key(version), encode_tombstone(tombstone_of(entry)))
 
 
+@pytest.mark.deep
 def test_every_checkpoint_is_found_by_a_few_reads_and_equals_that_of_the_walk(old: SparklessJob) -> None:
     master, versions = old.master, old.context.head().version
     walked = {one.checkpoint_id: one for one in master.reports.list_checkpoints()}
@@ -158,7 +159,7 @@ def test_a_compacted_checkpoint_shows_its_remaining_facts_and_that_it_is_compact
     assert walked == dict.fromkeys(range(1, EPOCHS + 1), True), "the walk from parent to parent goes on through them"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob, tmp_path: Path) -> None:
     job = copied(old, tmp_path / "job")
     log, newest = job.context.log, job.context.head().version
@@ -169,7 +170,7 @@ def test_a_trigger_is_found_among_entries_and_tombstones_alike(old: SparklessJob
     assert {number: version_of_trigger(log, newest, CheckpointId(number)) for number in triggers} == triggers
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_list_and_history_read_only_what_they_show_and_report_that_there_is_more(old: SparklessJob) -> None:
     spec = str(old.folder / "config" / "small.yaml")
     versions = old.context.head().version

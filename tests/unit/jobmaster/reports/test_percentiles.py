@@ -46,6 +46,7 @@ def test_missing_figures_of_epochs_are_not_counted() -> None:
     assert percentiles_of([]) == {}
 
 
+@pytest.mark.deep
 def test_plot_prints_percentiles_of_the_epochs_that_it_draws(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path, {"last: 1": "last: 9"})
     for number in range(4):

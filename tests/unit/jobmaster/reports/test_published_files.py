@@ -81,6 +81,7 @@ def test_the_rollback_in_verify_status_and_read_repairs_the_job(job: CountedJob)
     assert alone.exit_code == 7, "asked for by its number, it is broken"
 
 
+@pytest.mark.deep
 def test_restoring_the_missing_file_is_sufficient(job: CountedJob) -> None:
     """Return the rollback that a message suggests first."""
     file = delete_published(job, 3)
@@ -91,6 +92,7 @@ def test_restoring_the_missing_file_is_sufficient(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_if_no_checkpoint_is_intact_the_empty_state_is_suggested(job: CountedJob) -> None:
     delete_published(job, 1)
     told = milepost("status", job.spec_path)
@@ -122,6 +124,7 @@ def test_an_epoch_that_does_not_need_the_file_says_so_too(job: CountedJob, monke
     assert suggested_rollback(ran) == ["rollback", str(job.spec_path), "--to", "1"]
 
 
+@pytest.mark.deep
 def test_staged_rows_of_a_table_in_a_database_count_as_published(database: Database, tmp_path: Path) -> None:
     """The table is compared with them, and a rollback needs them."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, IN_POSTGRES)

@@ -78,6 +78,7 @@ def test_a_source_that_never_had_an_object_is_the_next_step_and_one_that_was_emp
     assert status.sources["rows"].no_match is not None
 
 
+@pytest.mark.deep
 def test_a_path_that_never_matched_is_not_healthy_although_an_epoch_completed(tmp_path: Path) -> None:
     """An epoch without rows records the start of `start: latest`. That must not count as input."""
     job = SparklessJob.create(tmp_path, {"settle: 0s": "settle: 0s\n    start: latest"})

@@ -64,7 +64,7 @@ def landed(job: SparklessJob, epoch: int, condition: str) -> int:
     return int(count)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
 def test_rows_of_subtasks_add_up_to_the_rows_of_the_epoch(job: SparklessJob, epoch: int) -> None:
     """Node by node; DuckDB says how many rows each has."""

@@ -50,6 +50,7 @@ def test_each_timeline_is_a_lane_that_shows_its_live_part_and_its_branch_point(t
     assert 0 < axis.flags[0].share <= axis.flags[1].share <= 1 and axis.running is None
 
 
+@pytest.mark.deep
 def test_a_vetoed_epoch_names_the_rule_and_an_edit_is_a_flag(tmp_path: Path) -> None:
     edit = {"checkpointing:": GATE, "timeout: 10m": "timeout: 10m, tolerable_failures: 3"}
     job = CountedJob.with_epochs(tmp_path / "job", 2, edit)
@@ -65,6 +66,7 @@ def test_a_vetoed_epoch_names_the_rule_and_an_edit_is_a_flag(tmp_path: Path) -> 
     assert [(flag.kind, flag.checkpoint_id) for flag in axis.flags] == [(FlagKind.SPEC, 4)]
 
 
+@pytest.mark.long
 def test_a_span_has_the_epochs_that_began_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = CountedJob.create(tmp_path / "job")
     job.land(range(1, 6))
@@ -78,6 +80,7 @@ def test_a_span_has_the_epochs_that_began_within_it(tmp_path: Path, monkeypatch:
     assert quiet.lanes == () and quiet.newest == shown[Span.ALL].newest is not None
 
 
+@pytest.mark.deep
 def test_without_stored_figures_retained_epochs_are_shown_and_before_the_first_there_are_none(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     whole = job.master.reports.time_axis(Span.ALL)
@@ -88,6 +91,7 @@ def test_without_stored_figures_retained_epochs_are_shown_and_before_the_first_t
     assert SparklessJob.create(tmp_path / "new").master.reports.time_axis(Span.DAY).newest is None
 
 
+@pytest.mark.long
 def test_ten_thousand_epochs_are_merged_per_column_without_a_row_lost(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     context = job.small.context
@@ -112,6 +116,7 @@ def test_rows_of_an_earlier_life_of_the_job_are_left_out(tmp_path: Path) -> None
     assert job.master.reports.time_axis(Span.ALL).epochs == 2
 
 
+@pytest.mark.deep
 def test_times_by_phase_of_a_merged_bar_are_those_of_its_longest_epoch(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 5)
     axis = job.master.reports.time_axis(Span.DAY)
@@ -131,6 +136,7 @@ def test_damaged_figures_are_named(tmp_path: Path) -> None:
     assert axis.epochs == 2 and damaged.name in axis.unreadable[0]
 
 
+@pytest.mark.long
 def test_two_epochs_are_compared_also_when_they_are_no_longer_retained(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 5, {"last: 20": "last: 1"})
     compared = job.master.reports.compare_epochs(1, 5)

@@ -182,6 +182,7 @@ def test_time_between_the_tasks_of_airflow_is_a_phase_of_its_own() -> None:
     assert (published["total_ms"], published["notify_ms"], measured(published)) == (3_690, 115, 3_690)
 
 
+@pytest.mark.deep
 def test_the_duration_outlives_the_measurements_and_the_retention_of_a_checkpoint(tmp_path: Path) -> None:
     """It is recorded with the last confirmation, so the log has it."""
     job = CountedJob.with_epochs(tmp_path / "job", 1, {"last: 1": "last: 2"})

@@ -45,7 +45,7 @@ def sizes(job: CountedJob, checkpoint_id: int) -> dict[str, int]:
     return {file.key: file.size for file in files}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_written_bytes_are_those_of_the_newest_epochs(job: CountedJob) -> None:
     ids = job.live_ids
     written = [

@@ -149,6 +149,7 @@ def test_a_job_is_stale_since_the_age_of_its_tables_reached_the_limit() -> None:
     assert judge_freshness(past, HealthSpec(max_age=timedelta(hours=3)), 32 * HOUR_MS, None).since is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("step_ms", "count", "days"), [(MINUTE_MS, 5_000, 2), (HOUR_MS, 100, 3)])
 def test_the_past_has_three_days_or_two_with_enough_epochs(tmp_path: Path, step_ms: int, count: int, days: int) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 1)
@@ -162,6 +163,7 @@ def test_the_past_has_three_days_or_two_with_enough_epochs(tmp_path: Path, step_
     assert len(aborted) == sum(day_of(row["end_time"]) in read for row in rows)
 
 
+@pytest.mark.deep
 def test_epochs_fail_since_the_first_failure_after_the_last_success_or_resume(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2, {"timeout: 10m": "timeout: 10m, tolerable_failures: 9"})
     assert job.master.reports.status().since is None
@@ -264,6 +266,7 @@ def gated(folder: Path, severity: str) -> SparklessJob:
     return SparklessJob.create(folder, {"checkpointing:": GATE.replace("SEVERITY", severity), **tolerant})
 
 
+@pytest.mark.deep
 def test_a_warning_of_the_gate_is_not_healthy_until_an_epoch_meets_the_rule(tmp_path: Path) -> None:
     job = gated(tmp_path, "warning")
     job.land("1.csv", "k,v\n99,a\n")

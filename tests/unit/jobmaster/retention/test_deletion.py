@@ -91,6 +91,7 @@ def test_files_staged_late_for_an_aborted_epoch_are_deleted_with_its_garbage(tmp
     assert not any(prefix.startswith(checkpoint_prefix(pending.checkpoint_id)) for prefix in left)
 
 
+@pytest.mark.deep
 def test_a_subsumed_checkpoint_is_one_garbage_entry_unless_later_checkpoints_use_its_objects(tmp_path: Path) -> None:
     """The manifest value stays small, however many Spark attempts left measurements."""
     job = SparklessJob.create(tmp_path)
@@ -131,6 +132,7 @@ def test_a_clock_that_goes_back_after_a_deletion_does_not_refuse_to_forget_it(tm
     assert len(job.context.head().state.garbage) < len(before)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("retained", "kept"),
     [

@@ -101,6 +101,7 @@ def test_a_returning_sink_finds_its_files_after_a_rollback_to_before_it_was_drop
     assert len(database.run("SELECT k FROM public.totals")) == 9
 
 
+@pytest.mark.deep
 def test_a_sink_dropped_before_a_rollback_shows_the_head_when_it_returns(
     job: CountedJob, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_gc_lists_and_deletes_unneeded_files_of_a_dropped_sink(
     assert [(one.where, one.key) for one in report.foreign] == [(f"sink {found.sink}", "notes.txt")]
 
 
+@pytest.mark.deep
 def test_a_sink_of_the_same_name_in_files_takes_nothing_of_them(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

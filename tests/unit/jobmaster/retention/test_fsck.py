@@ -227,7 +227,7 @@ def test_a_job_that_has_never_run_is_not_found(tmp_path: Path) -> None:
     assert milepost("fsck", spec(job)).exit_code == 3
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_whole_epochs_aborts_and_rescales_leave_nothing_that_is_not_accounted_for(tmp_path: Path) -> None:
     """Everything that an epoch writes has a root, an owner or a place in the garbage list."""
     edit = {"{last: 1}": "{last: 2}", "timeout: 10m": "timeout: 10m, tolerable_failures: 9"}

@@ -151,6 +151,7 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(tmp_path: Path) -> None:
     assert (stored(job), job.context.head().version) == (before, version)
 
 
+@pytest.mark.deep
 def test_nothing_of_a_pending_checkpoint_is_touched_however_old_it_is(tmp_path: Path) -> None:
     """I8: everything below `chk-<id>/` with id >= the lowest pending one is live, also at the sinks."""
     job, strays = job_with_strays(tmp_path)
@@ -174,6 +175,7 @@ def test_nothing_of_a_pending_checkpoint_is_touched_however_old_it_is(tmp_path: 
     assert needed(job) <= stored(job)
 
 
+@pytest.mark.deep
 def test_an_epoch_that_moves_the_head_during_the_walk_makes_it_walk_again(tmp_path: Path) -> None:
     """I1, I8: the listing lands on the very version that was walked, or not at all."""
     job, strays = job_with_strays(tmp_path)
@@ -212,6 +214,7 @@ def test_a_head_that_keeps_moving_ends_the_collection_with_a_conflict(tmp_path: 
     assert set(strays) <= stored(job)
 
 
+@pytest.mark.deep
 def test_an_object_that_cannot_be_deleted_stays_listed_and_the_others_go(tmp_path: Path) -> None:
     """One failed drop is logged, not fatal."""
     job, strays = job_with_strays(tmp_path)
@@ -230,6 +233,7 @@ class _Killed(BaseException):
     """The process ends here."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("operation", ["create", "delete"])
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("skip", [0, 1])
@@ -349,6 +353,7 @@ def test_staged_files_of_dead_tokens_are_deleted_by_the_sinks_own_abort(tmp_path
     assert (verified := job.master.reports.verify(deep=True)).unasked == verified.discarded == ()
 
 
+@pytest.mark.deep
 def test_staged_files_of_a_completed_checkpoint_wait_for_their_commit(tmp_path: Path) -> None:
     """I8: an unconfirmed checkpoint is a root, at its sinks too."""
     job, _ = job_with_strays(tmp_path)

@@ -64,6 +64,7 @@ def newest(job: LandedJob) -> int:
     return stored.record.sequence
 
 
+@pytest.mark.deep
 def test_a_log_and_all_its_objects_are_the_jobs_own_and_needed(job: LandedJob) -> None:
     audit = job.master.reports.fsck()
     assert (audit.exit_code, audit.foreign, audit.unreachable, audit.damaged) == (0, (), (), ())
@@ -82,6 +83,7 @@ def test_the_log_of_a_source_that_the_spec_no_longer_has_is_still_the_jobs_and_s
     assert keys(job) == before
 
 
+@pytest.mark.deep
 def test_an_object_that_a_record_names_and_that_is_missing_or_cut_is_damage(job: LandedJob) -> None:
     first, second, *_ = sorted(keys(job, "/objects/"))
     job.context.store.delete([first])
@@ -112,6 +114,7 @@ def test_a_record_that_does_not_follow_the_one_before_is_damage(job: LandedJob) 
     assert "it does not follow the record 2 that was read before it" in audit.damaged[0]
 
 
+@pytest.mark.deep
 def test_a_checkpoint_whose_position_is_not_on_the_log_is_damage(job: LandedJob) -> None:
     """A log that was restored from an older copy is a sound chain, and yet not the one that was read."""
     record = SourceLog(job.context.store, "feed").record(newest(job)).record
@@ -160,6 +163,7 @@ def test_objects_written_for_the_next_record_are_retained_however_old_they_are(j
     job.assert_tables(4)
 
 
+@pytest.mark.deep
 def test_what_is_no_part_of_a_log_is_foreign_and_never_deleted(job: LandedJob) -> None:
     for key in ("landed/notes.txt", "landed/feed/notes.txt", "landed/feed/objects/notes.parquet"):
         job.context.store.put(key, b"mine")

@@ -83,6 +83,7 @@ def test_a_compacted_log_answers_queries_about_old_versions(tmp_path: Path) -> N
     assert roll_back(job.master, 0).outcome
 
 
+@pytest.mark.deep
 def test_an_old_log_of_large_entries_is_caught_up_with_and_a_collection_does_it_at_once(tmp_path: Path) -> None:
     job = SparklessJob.create(tmp_path)
     for number in range(4):
@@ -139,6 +140,7 @@ def test_a_compaction_that_breaks_off_anywhere_is_finished_by_the_next(tmp_path:
     assert compact_some(job.context, state) == min(goal - 1, state.compacted + ENTRIES_PER_EPOCH)
 
 
+@pytest.mark.deep
 def test_a_reader_that_meets_compaction_in_the_middle_sees_each_version_once(tmp_path: Path) -> None:
     """An entry or its tombstone, never corruption: here everything is compacted after the first read."""
     job = SparklessJob.create(tmp_path)
@@ -153,6 +155,7 @@ def test_a_reader_that_meets_compaction_in_the_middle_sees_each_version_once(tmp
     assert [first.version, *(entry.version for entry in entries)] == list(range(first.version, 0, -1))
 
 
+@pytest.mark.deep
 def test_a_writer_that_lost_its_reply_still_knows_its_own_entry_by_its_tombstone(tmp_path: Path) -> None:
     """I1: its put of version 2 succeeded, the reply was lost, and meanwhile the log went on and was compacted."""
     job = grown(tmp_path, 4)

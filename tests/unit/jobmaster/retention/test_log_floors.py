@@ -100,6 +100,7 @@ TWO_SOURCES = {
 }
 
 
+@pytest.mark.long
 def test_the_log_of_a_source_that_left_the_spec_is_deleted_up_to_its_position(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_log_of_a_source_that_left_the_spec_is_deleted_up_to_its_position(
     assert job.master.reports.read("bids").num_rows == 6, "no bid is read twice"
 
 
+@pytest.mark.long
 def test_a_checkpoint_with_a_savepoint_holds_what_it_has_not_read(tmp_path: Path) -> None:
     job = trimming_job(tmp_path, 3)
     job.master.savepoints.create("held")
@@ -152,6 +154,7 @@ def test_a_rollback_to_the_empty_state_begins_at_the_floor_and_its_plan_names_mi
     job.assert_tables(7, since=6)
 
 
+@pytest.mark.long
 def test_a_backfill_that_needs_deleted_records_is_refused_and_one_from_a_checkpoint_is_not(job: LandedJob) -> None:
     with pytest.raises(InvalidRequest, match="records 1 to 6 of source feed, which are older than `land"):
         job.backfill(from_checkpoint=0)
@@ -159,6 +162,7 @@ def test_a_backfill_that_needs_deleted_records_is_refused_and_one_from_a_checkpo
     job.assert_tables(6)
 
 
+@pytest.mark.long
 def test_a_backfill_from_the_empty_state_goes_on_if_the_deleted_records_have_no_rows(tmp_path: Path) -> None:
     job = trimming_job(tmp_path, last=1)
     job.land_and_run(1, 2, 3)
@@ -171,6 +175,7 @@ def test_a_backfill_from_the_empty_state_goes_on_if_the_deleted_records_have_no_
     job.assert_tables(4)
 
 
+@pytest.mark.long
 def test_a_savepoint_from_below_the_floor_is_not_restored_into_the_job(tmp_path: Path) -> None:
     job = trimming_job(tmp_path, 2)
     job.master.savepoints.create("old")
@@ -183,6 +188,7 @@ def test_a_savepoint_from_below_the_floor_is_not_restored_into_the_job(tmp_path:
         job.master.restores.start(str(tmp_path / "old"))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_moved_out", [False, True], ids=["trimmed", "moved out"])
 def test_a_savepoint_of_another_job_is_not_restored_again_once_the_log_that_continued_it_is_trimmed(
     tmp_path: Path, is_moved_out: bool
@@ -205,6 +211,7 @@ def test_a_savepoint_of_another_job_is_not_restored_again_once_the_log_that_cont
     assert job.context.head().state == before
 
 
+@pytest.mark.deep
 def test_a_log_that_is_lost_after_it_was_trimmed_is_not_begun_anew(job: LandedJob) -> None:
     """A new log would have the record numbers that are listed for deletion."""
     job.roll_back(0)
@@ -216,6 +223,7 @@ def test_a_log_that_is_lost_after_it_was_trimmed_is_not_begun_anew(job: LandedJo
     assert list(context.store.list("landed/feed/records/")) == [] and job.left == 1
 
 
+@pytest.mark.long
 def test_a_log_that_ends_below_its_floor_is_lost(job: LandedJob) -> None:
     """Its newest records are missing, and the ones before are listed for deletion."""
     job.roll_back(0)
@@ -225,6 +233,7 @@ def test_a_log_that_ends_below_its_floor_is_lost(job: LandedJob) -> None:
     assert (failed.error, job.left) == (StateCorrupt.__name__, 1)
 
 
+@pytest.mark.long
 def test_a_record_that_is_deleted_above_the_floor_is_damage(job: LandedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     later(monkeypatch, DAY_MS)
     job.land_and_run(2)
@@ -237,6 +246,7 @@ def test_a_record_that_is_deleted_above_the_floor_is_damage(job: LandedJob, monk
     assert job.master.reports.fsck().exit_code != 0
 
 
+@pytest.mark.long
 def test_a_record_that_appears_below_the_floor_counts_for_nothing_and_is_collected(
     job: LandedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

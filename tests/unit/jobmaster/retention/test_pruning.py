@@ -154,6 +154,7 @@ def test_pruning_costs_few_requests_and_runs_once_per_grace_period(
     assert [call for call in calls if call[1].startswith(OWN)] == []
 
 
+@pytest.mark.deep
 def test_a_job_that_retains_one_checkpoint_prunes_no_more_often(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_table_that_cannot_be_read_never_fails_the_epoch_and_is_pruned_later(
     assert_whole(job)
 
 
+@pytest.mark.deep
 def test_a_session_that_was_replaced_prunes_nothing(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """I3: it may have an older look at what is retained."""
     at_hour(monkeypatch, HOURS * 8)
@@ -307,6 +309,7 @@ def needed_now(job: CountedJob, sink: str) -> set[str]:
     return {file.key for file in table.files(table.position().contents)}
 
 
+@pytest.mark.deep
 def test_nothing_is_pruned_while_a_sink_has_yet_to_follow_a_switch(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +333,7 @@ def test_nothing_is_pruned_while_a_sink_has_yet_to_follow_a_switch(
     assert_whole(job)
 
 
+@pytest.mark.deep
 def test_a_table_that_another_copy_of_the_job_has_moved_is_not_pruned(
     prepared: CountedJob, job: CountedJob, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -353,6 +357,7 @@ def test_a_table_that_another_copy_of_the_job_has_moved_is_not_pruned(
     assert listed(job, "table") == free
 
 
+@pytest.mark.deep
 def test_what_milepost_did_not_write_is_never_touched(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """DESIGN 9."""
     table = store(job, "table")

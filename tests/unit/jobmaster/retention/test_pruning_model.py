@@ -361,7 +361,7 @@ class PrunedListed(PrunedMachine):
     case = ListedLater()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("machine", [PrunedAppend, PrunedUpsert, PrunedListed])
 def test_after_any_history_every_retained_checkpoint_reads_as_it_did_and_nothing_else_stays(

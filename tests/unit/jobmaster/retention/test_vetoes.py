@@ -84,6 +84,7 @@ def test_show_has_failing_rows_with_the_columns_of_the_expectation_and_the_key(
     assert Path(spec(job)).read_text() in milepost("show", spec(job), "1", "--spec").stdout
 
 
+@pytest.mark.deep
 def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -102,6 +103,7 @@ def test_row_data_is_in_no_manifest_entry_log_line_error_or_list(
     assert listed.veto.key == veto_key(2)
 
 
+@pytest.mark.deep
 def test_without_rows_only_counts_and_observed_values_are_kept(tmp_path: Path) -> None:
     """`rows: 0`, for data that no one may see."""
     table = {"  - sink: table\n": "  - sink: table\n    rows: 0\n", "max_value: 100": "max_value: 3"}
@@ -125,6 +127,7 @@ def test_a_veto_that_the_store_refuses_stops_no_abort(tmp_path: Path) -> None:
     assert aborted.spec_hash == job.context.job.spec_hash
 
 
+@pytest.mark.long
 def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Path) -> None:
     """I8: needed while it is young, garbage afterwards; the event then names a deleted object, and `show` says so."""
     job = vetoed(tmp_path, {"retained: {last: 1}": "retained: {last: 1, daily: 3}"})
@@ -143,6 +146,7 @@ def test_a_veto_is_kept_for_retained_daily_and_collected_afterwards(tmp_path: Pa
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.long
 def test_an_epoch_deletes_expired_vetoes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody typing `gc`: once per grace period, with the tables."""
     job = vetoed(tmp_path)
@@ -165,7 +169,7 @@ def test_a_failing_row_with_a_time_that_python_lacks_is_shown_and_refuses_the_ep
     assert refusal.rows == ({"v": -5, "at": "33658-09-27T01:46:40.000000Z"},)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_veto_object_stays_small_however_wide_the_rows_are() -> None:
     names = [f"column_{number}" for number in range(100)]
     rows = pa.table({name: ["x" * 5_000 + str(number) for number in range(50)] for name in names})

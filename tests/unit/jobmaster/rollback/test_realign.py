@@ -44,6 +44,7 @@ def restore_older_state(job: CountedJob, heads: int = 2) -> None:
         head.unlink()
 
 
+@pytest.mark.deep
 def test_a_table_reset_by_a_failover_is_refused_and_realigned(job: CountedJob) -> None:
     restore_older_state(job)
     with wording.raises(InvalidRequest):
@@ -61,6 +62,7 @@ def test_a_table_reset_by_a_failover_is_refused_and_realigned(job: CountedJob) -
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_the_row_count_of_a_table_changed_by_another_engine_is_unknown(tmp_path: Path) -> None:
     """It reported `9 -> 9 rows` for a table after a DELETE of all rows, as what the job had left there."""
     delta = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
@@ -113,6 +115,7 @@ def test_a_job_whose_storage_was_restored_takes_its_tables_back(tmp_path: Path, 
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_a_table_that_was_deleted_is_made_anew_by_a_rollback_to_the_beginning(job: CountedJob) -> None:
     """Its files were deleted, so no decision restores them; every message names the recovery."""
     shutil.rmtree(table(job))
@@ -133,6 +136,7 @@ def test_a_table_whose_log_was_deleted_is_built_from_the_files_that_are_there(jo
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_it_names(job: CountedJob) -> None:
     """The realignment takes over what the rollback left to do: else neither could ever be carried out."""
     store = job.small.context.store
@@ -147,6 +151,7 @@ def test_a_table_that_cannot_follow_a_rollback_is_realigned_by_the_command_that_
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_restored_state_whose_records_are_collected_is_realigned(job: CountedJob) -> None:
     """Its mark is known, but what the mark lists can no longer be read."""
     restore_older_state(job, heads=4)

@@ -49,7 +49,7 @@ def test_restored_rows_are_never_counted_in_addition_to_those_of_the_next_epochs
         assert_same_rows(found, restored.expected()["seen"], engine)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_restore_that_was_undone_by_hand_is_nothing_to_the_job(restored: CountedJob) -> None:
     """The message says: put it back."""
     table(restored).restore(table(restored).version() - 1)
@@ -57,6 +57,7 @@ def test_a_restore_that_was_undone_by_hand_is_nothing_to_the_job(restored: Count
     restored.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_rows_that_were_brought_back_and_then_compacted_are_refused_too(restored: CountedJob) -> None:
     table(restored).optimize.compact()
     with wording.raises(InvalidRequest):

@@ -56,7 +56,7 @@ def assert_as_planned(point: RewindPoint, master: JobMaster) -> RollbackPlan:
     return plan
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_every_point_says_what_its_plan_says(job: CountedJob) -> None:
     """Of the live line, of one that was left, and of the empty state; the newest first."""
     points = points_of(job)
@@ -69,7 +69,7 @@ def test_every_point_says_what_its_plan_says(job: CountedJob) -> None:
     assert (points[10].runs_again, points[10].discarded) == ({}, ())
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_epochs_are_counted_where_retention_has_thinned_them_out(tmp_path: Path) -> None:
     """Retained are the last two and a savepoint: going back to it discards the epochs between, too."""
     job = CountedJob.with_epochs(tmp_path / "job", 1, {"last: 1": "last: 2"})

@@ -57,7 +57,7 @@ def head_timelines(job: CountedJob) -> set[str]:
     return {mark.timeline for mark in marks if mark is not None}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_goes_on_from_there(
     job: CountedJob,
 ) -> None:
@@ -94,7 +94,7 @@ def test_state_positions_and_every_table_return_to_the_checkpoint_and_the_job_go
     wording.matches("history", switched["detail"])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_rolling_back_a_rollback_brings_everything_back(job: CountedJob) -> None:
     job.rollback(2)
     job.run(2)
@@ -128,7 +128,7 @@ def test_data_after_a_rewind_is_published_although_the_table_saw_higher_ids_iceb
     assert job.master.reports.read("table", at=5) == job.master.reports.read("table"), "what was left can still be read"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
     plan = job.master.rollbacks.plan(0)
     assert plan.sinks["seen"].rows_then == 0 and plan.runs_again["rows"].objects == EPOCHS
@@ -142,6 +142,7 @@ def test_the_empty_state_is_a_checkpoint_to_go_back_to(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_time_means_the_newest_live_checkpoint_triggered_by_then(job: CountedJob) -> None:
     times = {one.checkpoint_id: one.trigger_time for one in job.master.reports.list_checkpoints()}
     assert job.master.rollbacks.plan(times[3]).target.checkpoint_id == 3
@@ -174,6 +175,7 @@ def test_the_plan_says_what_would_happen_and_changes_nothing(job: CountedJob) ->
     assert (forth.runs_again, forth.counts_as_read["rows"].objects) == ({}, 3)
 
 
+@pytest.mark.long
 def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
     """Landed data belongs to others: deleted objects are lost to the live timeline, and a person must know."""
     (job.small.folder / "landing" / "0004.csv").unlink()
@@ -188,6 +190,7 @@ def test_the_plan_says_what_can_not_be_read_again(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_source_that_starts_at_latest_reads_nothing_again_from_the_empty_state(tmp_path: Path) -> None:
     job = CountedJob.create(tmp_path / "job", {"    limits_per_epoch": "    start: latest\n    limits_per_epoch"})
     job.land([1])
@@ -239,7 +242,7 @@ def test_a_rollback_to_where_the_job_is_changes_nothing(job: CountedJob) -> None
     assert job.live_ids == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_live_lease_refuses_a_rollback_unless_taken_over_which_fences_its_session(job: CountedJob) -> None:
     job.land([6])
     session = Session.cli()
@@ -265,7 +268,7 @@ def test_a_live_lease_refuses_a_rollback_unless_taken_over_which_fences_its_sess
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_epoch_that_is_finished_and_not_completed_is_aborted_and_not_adopted(job: CountedJob) -> None:
     """A trigger would adopt it; a rollback would discard it immediately, after its rows were seen."""
     job.land([6])
@@ -290,6 +293,7 @@ def test_an_epoch_that_completes_between_the_plan_and_the_decision_is_not_discar
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.long
 def test_a_table_that_moves_between_the_plan_and_the_decision_refuses_it(job: CountedJob) -> None:
     """The head is the same: what a sink had yet to publish when the plan was made is published since."""
     job.land([6])
@@ -314,6 +318,7 @@ def test_a_sink_that_came_to_the_spec_since_the_plan_was_approved_refuses_it(job
         job.carry_out(plan)
 
 
+@pytest.mark.deep
 def test_what_the_clean_up_of_an_ended_job_publishes_does_not_outdate_the_approved_plan(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,7 +362,7 @@ def test_a_commit_that_was_held_up_lands_neither_during_nor_after_a_rollback(job
     job.assert_tables_equal_the_oracle()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_an_epoch_whose_commit_a_rollback_overtakes_ends_without_an_error(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -418,6 +423,7 @@ def test_a_checkpoint_that_was_never_published_is_published_when_the_job_comes_b
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollback(job: CountedJob) -> None:
     job.land([6, 7])
 
@@ -436,6 +442,7 @@ def test_two_unpublished_checkpoints_are_published_in_their_order_by_one_rollbac
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_an_epoch_aborted_by_a_rollback_does_not_count_as_a_failure(job: CountedJob) -> None:
     """What failed was left on purpose: the job is not unhealthy until an epoch fails again."""
     job.land([6])
@@ -447,7 +454,7 @@ def test_an_epoch_aborted_by_a_rollback_does_not_count_as_a_failure(job: Counted
     assert (status.job_status, status.waits_for) == ("running", None)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_failed_job_runs_again_after_a_rollback(job: CountedJob) -> None:
     job.land([6])
 
@@ -477,6 +484,7 @@ def test_an_ended_job_stays_ended_until_it_is_started(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> None:
     with wording.raises(InvalidRequest) as refused:
         job.master.restores.start(3)
@@ -490,6 +498,7 @@ def test_start_from_a_checkpoint_is_a_rollback_and_a_start(job: CountedJob) -> N
     assert job.master.restores.start(job.live_ids[-1]).rolled_back_from is None
 
 
+@pytest.mark.deep
 def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: CountedJob) -> None:
     """I14: the position that the epoch records is the reconciled head, whatever the discarded epochs did."""
     timeline = job.rollback(2).timeline
@@ -507,6 +516,7 @@ def test_the_first_epoch_of_the_new_timeline_follows_what_the_target_left(job: C
         assert mark is not None and (mark.number, mark.timeline) == (completed.version, timeline)
 
 
+@pytest.mark.deep
 def test_a_corrupt_head_names_the_rollback_to_type_and_that_works(job: CountedJob) -> None:
     """DESIGN 5: exit 7, never skipped silently."""
     head = job.small.context.head().state.head()
@@ -587,6 +597,7 @@ def test_a_sink_that_was_dropped_is_skipped_by_name_and_follows_when_it_comes_ba
     assert head_timelines(job) == {job.small.context.head().state.live}
 
 
+@pytest.mark.long
 def test_a_sink_that_was_dropped_for_a_rollback_alone_follows_when_it_is_back(job: CountedJob) -> None:
     """The target checkpoint has it, and its table was not notified of that."""
     text = job.spec_path.read_text()
@@ -635,6 +646,7 @@ def test_a_sink_whose_path_was_changed_cannot_follow_and_nothing_is_rolled_back(
     assert job.small.context.head().version == version
 
 
+@pytest.mark.deep
 def test_lint_compares_with_the_live_head(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2)
     job.rollback(0)
@@ -643,7 +655,7 @@ def test_lint_compares_with_the_live_head(tmp_path: Path) -> None:
     assert {row["uid"]: row["verdict"] for row in job.master.reports.compatibility()}["latest"] == "compatible"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_nothing_of_an_abandoned_checkpoint_is_unreachable_until_retention_takes_it(tmp_path: Path) -> None:
     """I8: what a rollback has left stays a root; each of its objects is needed, and can be verified."""
     job = CountedJob.with_epochs(tmp_path / "job", 4, {"last: 20": "last: 3"})
@@ -686,7 +698,7 @@ def test_a_job_that_never_ran_cannot_be_rolled_back(tmp_path: Path) -> None:
             ask(0)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_run_that_was_discarded_is_covered_and_its_input_comes_with_the_next_one(job: CountedJob) -> None:
     """An Airflow run has one checkpoint: clearing the run of a discarded one does nothing (DESIGN 8.3, rule 2)."""
     job.land([6])

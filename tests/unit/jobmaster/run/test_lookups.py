@@ -86,7 +86,7 @@ def test_rows_get_the_columns_of_their_key_and_those_without_one_get_nulls(tmp_p
     assert {row["name"]: row["n"] for row in job.table("totals")} == {"one": 2, "two": 1, None: 2}
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_copy_is_made_once_and_referred_to_until_the_static_source_changes(tmp_path: Path) -> None:
     """And again, once its checkpoint is subsumed: what still refers to a copy keeps it."""
     job = Job(tmp_path)
@@ -114,6 +114,7 @@ def test_the_copy_is_made_once_and_referred_to_until_the_static_source_changes(t
         job.master.reports.verify(deep=True)
 
 
+@pytest.mark.deep
 def test_a_change_of_how_objects_are_read_makes_a_new_copy(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.name("1,one,10\n")
@@ -128,6 +129,7 @@ def test_a_change_of_how_objects_are_read_makes_a_new_copy(tmp_path: Path) -> No
     assert before.objects == after.objects and before.read_as != after.read_as and before.copy != after.copy
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("how", "expected"), [("inner", ["one", "uno"]), ("left", ["one", "uno", None])])
 def test_inner_leaves_out_what_finds_nothing(how: str, expected: list[str | None], tmp_path: Path) -> None:
     job = Job(tmp_path, SPEC.replace("how: left", f"how: {how}"))
@@ -148,6 +150,7 @@ def test_several_rows_of_a_key_fail_the_epoch_and_name_it(tmp_path: Path) -> Non
     assert [row["name"] for row in job.table("named")] == ["uno"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("order", "name"),
     [("since", "one"), ("{since: desc}", "uno"), ("name", "ichi"), ("{name: desc}", "uno"), ("id", "ichi")],
@@ -215,6 +218,7 @@ def test_an_object_that_changes_before_it_is_read_fails_the_epoch_and_the_next_o
     assert [row["name"] for row in job.table("named")] == ["uno"]
 
 
+@pytest.mark.deep
 def test_a_second_try_looks_up_in_the_versions_that_the_trigger_pinned(tmp_path: Path) -> None:
     """What has landed since is for the next epoch."""
     job = Job(tmp_path)
@@ -256,7 +260,7 @@ def test_a_changed_static_source_alone_starts_no_epoch(tmp_path: Path) -> None:
     assert job.master.reports.status().sources is not None and "names" not in job.master.reports.status().sources
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path) -> None:
     job = Job(tmp_path, SPEC.replace("last: 2", "last: 20"))
     for name in ("one", "uno", "ichi"):
@@ -273,7 +277,7 @@ def test_a_backfill_looks_up_in_what_each_epoch_had_looked_up_in(tmp_path: Path)
     assert [row["name"] for row in job.table("named")] == ["one", "uno", "ichi", "odin"]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_backfill_past_subsumed_checkpoints_takes_the_next_copy_that_is_retained(tmp_path: Path) -> None:
     job = Job(tmp_path)
     for name in ("one", "uno", "ichi", "odin"):
@@ -322,6 +326,7 @@ def test_a_savepoint_and_an_export_hold_the_copy_and_another_job_begins_with_it(
     assert {row["name"] for row in other.table("named")} == {"one", "uno"}
 
 
+@pytest.mark.deep
 def test_a_rollback_goes_back_to_the_copy_of_its_checkpoint(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.name("1,one,10\n")

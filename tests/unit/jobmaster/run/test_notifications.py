@@ -101,6 +101,7 @@ def test_an_aborted_checkpoint_is_notified_after_the_latest_completed_one_until_
     assert job.epoch() == ["complete 4", "subsumed 3"]
 
 
+@pytest.mark.deep
 def test_a_rollback_notifies_subtasks_of_its_target(tmp_path: Path) -> None:
     """The abandoned timeline is not reported: its checkpoints are neither aborted nor subsumed."""
     job = ListeningJob(tmp_path)

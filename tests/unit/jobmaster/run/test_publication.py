@@ -39,6 +39,7 @@ def complete_one(job: CountedJob) -> None:
     job.master.epochs.complete(session, triggered.checkpoint_id)  # type: ignore[union-attr]
 
 
+@pytest.mark.deep
 def test_a_table_that_is_not_where_the_job_left_it_fails_the_epoch_before_its_commit_point(job: CountedJob) -> None:
     """After it nothing could be published any longer, and nothing could be aborted either."""
     shutil.rmtree(job.small.folder / "lake" / "seen" / HEADS)

@@ -50,6 +50,7 @@ def by_step(requests: Callable[[str], None]) -> Callable[[str], None]:
     return lambda phase: requests(one_step.get(phase.split(":")[0], phase))
 
 
+@pytest.mark.deep
 def test_an_empty_epoch_of_a_running_process_sends_few_requests_and_starts_no_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_an_empty_epoch_of_a_running_process_sends_few_requests_and_starts_no_jo
     assert len(runner.plans) == 3
 
 
+@pytest.mark.deep
 def test_an_empty_epoch_of_a_fresh_process_sends_few_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a scheduler's task, once the stores are known to keep the rules: it also reads the head, its metadata, and
     what the source has consumed, which is at most 8 runs."""
@@ -96,6 +98,7 @@ def test_an_epoch_sends_no_more_requests_than_before(tmp_path: Path, monkeypatch
     assert all(key.startswith("manifest/") for key in read_back), "of what it wrote, an epoch reads the head alone"
 
 
+@pytest.mark.deep
 def test_a_cached_head_is_replaced_when_another_session_writes(tmp_path: Path) -> None:
     """I1: a head that is kept in memory is one that the store's listing still calls the newest."""
     job, runner = three_files(tmp_path)

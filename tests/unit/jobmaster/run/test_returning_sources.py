@@ -50,6 +50,7 @@ def positions(job: LawJob, checkpoint_id: int) -> tuple[Any, ...]:
     return feed.consumed, feed.watermark_us, feed.newest_event_us, feed.horizon_ms
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ends", ["read", "rolled back"])
 def test_a_returning_source_continues_from_its_position(job: LawJob, ends: str) -> None:
     """Over several epochs without it, and after a rollback to a checkpoint of when it was away, or had not left."""

@@ -52,6 +52,7 @@ def table(job: SparklessJob) -> dict[str, bytes]:
     return {str(path.relative_to(job.folder)): path.read_bytes() for path in files}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("is_local", [True, False], ids=["directory", "bucket"])
 @pytest.mark.parametrize("there", ["nothing", "reserved", "known"])
 @pytest.mark.parametrize("taken_by", TAKERS)

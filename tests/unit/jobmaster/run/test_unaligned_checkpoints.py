@@ -7,6 +7,8 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from milepost.jobmaster import CheckpointReport
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.ids import CheckpointId
@@ -14,6 +16,8 @@ from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.law.examples import source_document
 from milepost_testkit.law.job import LawJob
 from milepost_testkit.law.rows import rows_table
+
+pytestmark = pytest.mark.deep
 
 DOCUMENT: dict[str, Any] = {
     "name": "law",

@@ -332,6 +332,7 @@ def test_an_operator_that_cannot_be_bootstrapped_is_refused_by_name(job: Counted
         job.master.bootstraps.run({"hourly": "x.parquet"})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("operation", "prefix"), [("put", "chk-"), ("create", "manifest/")])
 @pytest.mark.parametrize("skip", [0, 2])
 def test_a_fault_leaves_a_job_that_has_not_begun(

@@ -97,6 +97,7 @@ def assert_whole(job: LandedJob) -> None:
     job.master.reports.verify(deep=True)
 
 
+@pytest.mark.deep
 def test_a_new_log_begins_at_the_position_and_its_numbers_and_totals_go_on(job: LandedJob) -> None:
     location, position = saved(job), job.position()
     give_back(job, 5)
@@ -134,6 +135,7 @@ def test_with_input_no_external_system_is_needed_for_landed_rows(job: LandedJob)
     assert failed.error == "SourceUnreachable"
 
 
+@pytest.mark.deep
 def test_the_log_goes_on_after_the_copied_records_if_the_external_system_is_there(job: LandedJob) -> None:
     location = saved(job, with_input=True)
     other = other_job(job)
@@ -146,6 +148,7 @@ def test_the_log_goes_on_after_the_copied_records_if_the_external_system_is_ther
     assert_whole(other)
 
 
+@pytest.mark.deep
 def test_a_savepoint_in_the_job_and_an_export_have_the_input_too(job: LandedJob, tmp_path: Path) -> None:
     job.master.savepoints.create("inside", with_input=True)
     job.master.savepoints.create("outside", target=str(tmp_path / "savepoints"), with_input=True)
@@ -168,6 +171,7 @@ def test_a_savepoint_in_the_job_and_an_export_have_the_input_too(job: LandedJob,
     assert_whole(job)
 
 
+@pytest.mark.long
 def test_a_savepoint_without_input_is_refused_elsewhere_if_the_source_cannot_serve_its_position(job: LandedJob) -> None:
     location, other = saved(job), other_job(job)
     (job.folder / "feed.json").write_text(json.dumps({"deleted": 8, "rows": [1]}))
@@ -178,6 +182,7 @@ def test_a_savepoint_without_input_is_refused_elsewhere_if_the_source_cannot_ser
     assert contents(other.folder) == before
 
 
+@pytest.mark.long
 def test_a_savepoint_without_input_is_refused_where_the_source_is_another_one(job: LandedJob) -> None:
     location, other = saved(job), other_job(job)
     give_back(job, 5)
@@ -194,6 +199,7 @@ def test_a_savepoint_without_input_is_refused_where_the_source_is_another_one(jo
     }
 
 
+@pytest.mark.long
 def test_a_job_with_another_log_of_the_source_refuses_the_savepoint(job: LandedJob) -> None:
     location, other = saved(job, with_input=True), other_job(job)
     other.produce(9)
@@ -205,6 +211,7 @@ def test_a_job_with_another_log_of_the_source_refuses_the_savepoint(job: LandedJ
     assert contents(other.folder) == before
 
 
+@pytest.mark.long
 def test_a_savepoint_of_an_earlier_version_does_not_say_what_its_log_is_of(job: LandedJob) -> None:
     location = saved(job)
     document = Path(location) / SAVEPOINT_DOCUMENT
@@ -215,6 +222,7 @@ def test_a_savepoint_of_an_earlier_version_does_not_say_what_its_log_is_of(job: 
     assert "of an earlier version" in refused.value.message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", ["a record is missing", "a record is damaged", "an object is missing"])
 def test_a_savepoint_whose_input_is_damaged_begins_nothing(job: LandedJob, change: str) -> None:
     location, other = saved(job, with_input=True), other_job(job)
@@ -299,6 +307,7 @@ def test_a_restore_that_is_killed_at_any_write_is_repeated_and_loses_nothing(job
     assert write > 20
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("dead")
 def test_a_job_does_not_begin_without_the_rows_before_a_savepoint_whose_restore_was_killed(job: LandedJob) -> None:
     location, other = saved(job, with_input=True), other_job(job)
@@ -348,6 +357,7 @@ def meeting(job: LandedJob, act: Callable[[], object]) -> JobMaster:
     return master
 
 
+@pytest.mark.long
 def test_a_first_landing_that_meets_a_restore_lands_and_acknowledges_nothing(job: LandedJob) -> None:
     """They begin the log at different records, so both creates succeed."""
     location, other = saved(job, with_input=True), other_job(job)
@@ -364,6 +374,7 @@ def test_a_first_landing_that_meets_a_restore_lands_and_acknowledges_nothing(job
     other.assert_tables(9)
 
 
+@pytest.mark.long
 def test_a_restore_that_meets_a_first_landing_gives_way_to_its_log(job: LandedJob) -> None:
     location, other = saved(job, with_input=True), other_job(job)
     other.produce(7)

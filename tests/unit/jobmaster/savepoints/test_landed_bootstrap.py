@@ -35,6 +35,7 @@ def totals(job: LandedJob) -> dict[int, int]:
     return dict(zip(rows["k"].to_pylist(), rows["rows"].to_pylist(), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lands_before", [False, True])
 def test_a_bootstrapped_job_reads_the_log_from_its_begin(job: LandedJob, table: str, lands_before: bool) -> None:
     if lands_before:

@@ -46,6 +46,7 @@ def made_anew(job: LandedJob) -> None:
     shutil.rmtree(job.folder / "lake")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("savepoint", "rows"), [("first", 2), ("second", 5)])
 def test_a_restore_into_the_same_job_goes_on_in_its_log_although_the_external_system_is_empty(
     job: LandedJob, savepoint: str, rows: int
@@ -59,6 +60,7 @@ def test_a_restore_into_the_same_job_goes_on_in_its_log_although_the_external_sy
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.long
 def test_a_job_that_was_canceled_with_a_savepoint_starts_from_it_and_goes_on_in_its_log(job: LandedJob) -> None:
     job.master.savepoints.dispose("second")
     ended = job.master.savepoints.cancel(savepoint=True)
@@ -70,6 +72,7 @@ def test_a_job_that_was_canceled_with_a_savepoint_starts_from_it_and_goes_on_in_
     job.assert_tables(7)
 
 
+@pytest.mark.long
 def test_a_savepoint_that_is_stored_elsewhere_is_restored_into_its_own_job(job: LandedJob, tmp_path: Path) -> None:
     job.master.savepoints.create("outside", target=str(tmp_path / "outside"))
     job.master.savepoints.export(1, str(tmp_path / "export"))
@@ -103,6 +106,7 @@ def test_an_epoch_of_a_job_that_was_made_anew_does_not_read_the_old_log(job: Lan
     assert "earlier life" in (job.master.reports.status().source_changed or "")
 
 
+@pytest.mark.deep
 def test_after_the_old_log_is_moved_away_a_job_that_was_made_anew_begins_a_log_of_its_own(job: LandedJob) -> None:
     made_anew(job)
     job.land()
@@ -141,6 +145,7 @@ def test_verify_checks_that_the_positions_of_a_checkpoint_are_on_the_log(job: La
     assert len(whole.checkpoints) == 2
 
 
+@pytest.mark.deep
 def test_a_deep_verification_reads_every_object_of_the_log(job: LandedJob) -> None:
     deep, flat = job.master.reports.verify(deep=True), job.master.reports.verify()
     store = job.context.store
@@ -154,6 +159,7 @@ def test_a_deep_verification_reads_every_object_of_the_log(job: LandedJob) -> No
         job.master.reports.verify(deep=True)
 
 
+@pytest.mark.deep
 def test_a_migrated_table_keeps_the_positions_and_the_next_epoch_goes_on_from_them(job: LandedJob) -> None:
     before = job.position()
     job.master.migrations.run(job.master.migrations.plan("rows", TableAddress("delta", "../lake/rows-delta")))

@@ -107,6 +107,7 @@ def test_a_claimed_savepoint_is_deleted_only_when_all_is_there(saved: Saved) -> 
     other.assert_equals(saved.job)
 
 
+@pytest.mark.deep
 def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     saved: Saved, ministack: Ministack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_savepoint_in_another_bucket_is_taken_listed_and_claimed(
     wording.matches("savepoint", answer.left)
 
 
+@pytest.mark.deep
 def test_a_savepoint_of_the_job_itself_is_claimed_from_its_list_also_by_its_location(saved: Saved) -> None:
     job = saved.job
     job.run(2)
@@ -196,6 +198,7 @@ def test_a_running_job_is_refused_with_what_to_type(saved: Saved) -> None:
     assert saved.job.small.context.head().version == before
 
 
+@pytest.mark.deep
 def test_a_job_whose_first_epochs_failed_may_still_start_from_a_savepoint(saved: Saved) -> None:
     other = OtherJob.beside(saved.job, {"timeout: 10m}": "timeout: 10m, tolerable_failures: 1}"})
     session = Session.cli()
@@ -486,6 +489,7 @@ def test_what_a_killed_installation_left_open_is_given_up_by_the_next_one(
     other.assert_equals(saved.job)
 
 
+@pytest.mark.deep
 def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     other = OtherJob.beside(saved.job)
     with monkeypatch.context() as patch:
@@ -498,7 +502,7 @@ def test_a_living_installation_is_left_alone(saved: Saved, monkeypatch: pytest.M
     other.assert_equals(saved.job)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,6 +518,7 @@ def test_a_sink_that_is_down_follows_later_and_nothing_is_claimed(
     other.assert_equals(saved.job)
 
 
+@pytest.mark.deep
 def test_a_job_that_starts_from_a_drained_one_has_all_event_time_before_it(tmp_path: Path) -> None:
     """As with `start`: the end of time that the drained job has fired up to is not carried into the new one."""
     job = BackfillJob.create(tmp_path / "job", 2)

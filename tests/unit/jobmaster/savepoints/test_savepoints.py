@@ -52,6 +52,7 @@ def folder_of(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
 
+@pytest.mark.deep
 def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: CountedJob) -> None:
     told: list[int] = []
     made = job.master.savepoints.create("before", at=2, copied=told.append)
@@ -74,6 +75,7 @@ def test_a_savepoint_holds_all_of_its_checkpoint_and_of_every_table(job: Counted
     assert document["spec_text"] == job.spec_path.read_text()
 
 
+@pytest.mark.deep
 def test_it_is_listed_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2, {"last: 20": "last: 1"})
     made = job.master.savepoints.create()
@@ -218,6 +220,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("operation", "prefix", "skip", "effect"), FAULTS)
 def test_a_fault_anywhere_leaves_a_whole_savepoint_or_none(
     job: CountedJob, monkeypatch: pytest.MonkeyPatch, operation: str, prefix: str, skip: int, effect: Effect
@@ -406,6 +409,7 @@ def test_disposal_deletes_what_the_document_names_and_nothing_else(job: CountedJ
     assert events.count(SavepointCreated) == 2 and events.count(SavepointDisposed) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("operation", "prefix"), [("delete", "savepoints/"), ("create", "manifest/")])
 @pytest.mark.parametrize("effect", [Effect.UNAVAILABLE, Effect.LOST_REPLY])
 def test_a_disposal_that_fails_leaves_the_savepoint_or_garbage(

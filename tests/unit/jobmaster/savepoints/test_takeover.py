@@ -74,6 +74,7 @@ def test_the_tables_are_taken_where_they_are_and_the_old_job_is_refused(job: Cou
     assert report.exit_code == 0 and not report.foreign
 
 
+@pytest.mark.deep
 def test_without_claim_they_are_never_touched(job: CountedJob, tmp_path: Path) -> None:
     """NO_CLAIM needs other paths."""
     location, before = saved(job, tmp_path), stored(job.small.folder / "lake")
@@ -85,6 +86,7 @@ def test_without_claim_they_are_never_touched(job: CountedJob, tmp_path: Path) -
     job.run(1)
 
 
+@pytest.mark.deep
 def test_tables_that_have_moved_on_are_refused_before_anything_is_written(job: CountedJob, tmp_path: Path) -> None:
     location = saved(job, tmp_path)
     job.land([4])
@@ -96,6 +98,7 @@ def test_tables_that_have_moved_on_are_refused_before_anything_is_written(job: C
     assert stored(job.small.folder) == before
 
 
+@pytest.mark.deep
 def test_after_a_cancel_with_a_savepoint_they_are_taken(job: CountedJob, tmp_path: Path) -> None:
     """What the refusal names."""
     job.land([4])

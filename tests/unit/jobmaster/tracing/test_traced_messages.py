@@ -155,6 +155,7 @@ def test_a_value_without_a_column_is_refused(master: JobMaster, word: str) -> No
     )
 
 
+@pytest.mark.long
 def test_a_list_that_begins_at_a_checkpoint_shows_the_state_that_the_key_had(
     master: JobMaster, feed: MessageFeed
 ) -> None:

@@ -45,6 +45,7 @@ def test_a_rejected_row_is_traced_by_its_rule_and_object(job: TracedJob) -> None
     assert [(place.object, place.line) for item in origin.inputs for place in item.places] == [("1.csv", 3)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("values", [{"id": 3}, {"id": 3, "_object": "2.csv"}])
 def test_equal_rejected_rows_of_two_objects_are_traced_together(job: TracedJob, values: dict[str, object]) -> None:
     origin = job.origin("refused", values)
@@ -54,6 +55,7 @@ def test_equal_rejected_rows_of_two_objects_are_traced_together(job: TracedJob, 
     assert row["_object"] == values.get("_object", "1.csv; 2.csv")
 
 
+@pytest.mark.long
 def test_a_row_that_a_rule_dropped_is_not_found_and_the_rule_is_named(job: TracedJob) -> None:
     with pytest.raises(NotFound) as absent:
         job.origin("valid", {"id": 4})

@@ -58,6 +58,7 @@ def _listed(origin: RowOrigin) -> list[tuple[str, int | None]]:
     return [(place.object, place.line) for item in origin.inputs if item.source == "orders" for place in item.places]
 
 
+@pytest.mark.deep
 def test_the_input_is_found_behind_the_chain(job: TracedJob) -> None:
     origin = job.origin("totals", {"k": "a"})
     assert origin.is_proven, origin.problem
@@ -66,6 +67,7 @@ def test_the_input_is_found_behind_the_chain(job: TracedJob) -> None:
     assert _listed(job.origin("paid", {"id": 1})) == [("1.csv", 2)]
 
 
+@pytest.mark.long
 def test_a_late_row_is_named_with_its_place_behind_the_chain(job: TracedJob) -> None:
     late = "1 row was late at operator hourly: 2.csv, line 3, read by checkpoint 2."
     with pytest.raises(NotFound, match=re.escape(late)):

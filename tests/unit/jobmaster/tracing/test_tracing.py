@@ -17,6 +17,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TracedJob:
     return TracedJob.with_random_rows(tmp_path_factory.mktemp("traced") / "job", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sink", QUERIES)
 def test_the_listed_rows_alone_make_the_row_in_duckdb(job: TracedJob, sink: str) -> None:
     _hold(job, sink, count=3, seed=0)

@@ -42,6 +42,7 @@ def listed(origin: RowOrigin) -> list[tuple[str, int | None]]:
     return [(place.object, place.line) for item in origin.inputs for place in item.places]
 
 
+@pytest.mark.deep
 def test_lines_are_those_of_the_object_also_after_an_empty_line(job: TracedJob) -> None:
     assert listed(job.origin("totals", {"k": "a"})) == [("1.csv", 2), ("2.csv", 3), ("2.csv", 4)]
 
@@ -53,6 +54,7 @@ def test_an_older_checkpoint_has_the_rows_of_its_own_epochs(job: TracedJob) -> N
     assert origin.row.to_pylist() == [{"k": "a", "n": 1, "s": 5, "top": 5}]
 
 
+@pytest.mark.deep
 def test_after_a_rollback_only_rows_of_the_live_timeline_are_listed(job: TracedJob) -> None:
     roll_back(job.master, 1)
     (job.folder / "landing/orders/2.csv").unlink()
@@ -63,6 +65,7 @@ def test_after_a_rollback_only_rows_of_the_live_timeline_are_listed(job: TracedJ
     assert listed(origin) == [("1.csv", 2), ("3.csv", 2)]
 
 
+@pytest.mark.deep
 def test_the_steps_lead_from_the_table_to_the_input(job: TracedJob) -> None:
     steps = job.origin("newest", {"k": "a"}).steps
     assert [(step.uid, step.kind, step.rows) for step in steps] == [
@@ -72,6 +75,7 @@ def test_the_steps_lead_from_the_table_to_the_input(job: TracedJob) -> None:
     ]
 
 
+@pytest.mark.deep
 def test_a_joined_row_has_one_row_of_each_input(job: TracedJob) -> None:
     origin = job.origin("paid", {"id": 1})
     assert [(item.source, item.count) for item in origin.inputs] == [("payments", 1), ("orders", 1)]
@@ -107,6 +111,7 @@ def test_a_value_that_the_table_cannot_have_is_refused(job: TracedJob, values: d
         job.origin("totals", values)
 
 
+@pytest.mark.deep
 def test_after_deleted_input_the_list_begins_at_the_state_of_a_retained_checkpoint(job: TracedJob) -> None:
     (job.folder / "landing/orders/1.csv").unlink()
     origin = job.origin("totals", {"k": "a"})
@@ -129,6 +134,7 @@ def test_a_trace_may_begin_at_a_retained_checkpoint(job: TracedJob) -> None:
     assert origin.problem == "published by checkpoint 1, before the cut; its input is not listed"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sink", ["newest", "paid", "best"])
 def test_a_row_that_was_published_before_the_cut_is_not_proven(job: TracedJob, sink: str) -> None:
     origin = job.origin(sink, {"id": 1} if sink == "paid" else {"k": "b"}, limits=TraceLimits(since=1))
@@ -143,6 +149,7 @@ def test_a_window_that_fired_after_the_cut_is_proven_by_its_state(job: TracedJob
     assert origin.cut is not None and [table.rows.num_rows for table in origin.cut.state] == [1]
 
 
+@pytest.mark.deep
 def test_state_of_another_window_of_the_key_proves_no_window_of_before_the_cut(job: TracedJob) -> None:
     job.land("orders", "3.csv", _HEADER, "5,a,2,2026-01-01T16:00:00Z")
     job.land("payments", "3.csv", "k,paid,at", "a,1,2026-01-01T16:00:00Z")
@@ -164,6 +171,7 @@ def test_late_rows_of_other_windows_are_not_named(job: TracedJob, values: dict[s
     assert "late" not in refused.value.message
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("values", [{"window_start": "2026-01-01T08:00:00Z"}, {"window_end": "2026-01-01T09:00:00Z"}])
 def test_a_late_row_is_named_by_one_bound_of_its_window(job: TracedJob, values: dict[str, str]) -> None:
     with pytest.raises(NotFound, match=re.escape("1 row was late at operator hourly: 2.csv, line 4,")):
@@ -204,6 +212,7 @@ def test_more_rows_than_requested_are_counted_and_not_listed(job: TracedJob) -> 
     assert (item.count, len(item.places), item.listed.num_rows) == (3, 2, 2)
 
 
+@pytest.mark.deep
 def test_a_row_that_the_spec_of_today_would_not_make_is_not_proven(job: TracedJob) -> None:
     spec = job.folder / "config/traced.yaml"
     spec.write_text(spec.read_text().replace("WHERE v >= 0", "WHERE v >= 2"))
@@ -231,6 +240,7 @@ def test_a_trace_writes_nothing(job: TracedJob) -> None:
     assert files() == before
 
 
+@pytest.mark.long
 def test_lines_are_right_in_an_object_with_records_that_cannot_be_read(tmp_path: Path) -> None:
     dead = {"event_time: t\n": "event_time: t\n    bad_records: dead_letter\n"}
     job = TracedJob.create(tmp_path / "job", dead)
@@ -242,6 +252,7 @@ def test_lines_are_right_in_an_object_with_records_that_cannot_be_read(tmp_path:
     assert listed(origin) == [("1.csv", 2), ("1.csv", 4), ("1.csv", 8)]
 
 
+@pytest.mark.long
 def test_a_late_row_is_not_listed_for_the_window_that_it_missed(job: TracedJob) -> None:
     job.land("orders", "3.csv", _HEADER, "5,a,2,2026-01-01T10:30:00Z", "6,a,1,2026-01-01T16:00:00Z")
     job.land("payments", "3.csv", "k,paid,at", "a,1,2026-01-01T16:00:00Z")
@@ -251,6 +262,7 @@ def test_a_late_row_is_not_listed_for_the_window_that_it_missed(job: TracedJob) 
     assert listed(origin) == [("1.csv", 2)]
 
 
+@pytest.mark.long
 def test_a_list_whose_rows_make_another_row_is_not_proven(job: TracedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     def first(found: object) -> RowFilter:
         return lambda source, rows: rows.slice(0, 1)
@@ -261,6 +273,7 @@ def test_a_list_whose_rows_make_another_row_is_not_proven(job: TracedJob, monkey
     assert origin.problem == "the operators make another row of the listed rows alone than of all input"
 
 
+@pytest.mark.long
 def test_each_step_of_a_trace_is_shown_as_it_begins(job: TracedJob) -> None:
     shown: list[str] = []
     job.master.tracing.origin("totals", {"k": "a"}, duckdb_tracer(), progress=shown.append)

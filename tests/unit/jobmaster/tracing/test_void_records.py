@@ -28,18 +28,21 @@ def job(tmp_path: Path) -> LandedJob:
     return job
 
 
+@pytest.mark.long
 def test_a_row_of_an_epoch_that_has_read_void_records_is_not_traced(job: LandedJob) -> None:
     refused = "checkpoint 2 has read records of source feed that became void later"
     with pytest.raises(InvalidRequest, match=refused):
         job.master.tracing.origin("totals", {"k": "1"}, duckdb_tracer(), 2)
 
 
+@pytest.mark.long
 def test_the_trace_of_a_later_row_begins_after_the_void_records(job: LandedJob) -> None:
     origin = job.master.tracing.origin("totals", {"k": "6"}, duckdb_tracer())
     assert origin.cut is not None and origin.cut.checkpoint_id == 2
     assert origin.is_proven and [each.listed["n"].to_pylist() for each in origin.inputs] == [[4]]
 
 
+@pytest.mark.long
 def test_a_job_that_went_back_to_before_the_void_records_is_traced_whole(tmp_path: Path) -> None:
     job = LandedJob.create(tmp_path)
     job.land_and_run(1, 1)

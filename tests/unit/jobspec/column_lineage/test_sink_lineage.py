@@ -278,7 +278,7 @@ def source_columns() -> Iterator[tuple[str, int, str]]:
             yield source, at, column.split()[0]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @given(steps=chains(), seed=st.integers(0, 1_000))
 @profiles.examples(share=0.3)
 def test_a_column_outside_the_lineage_does_not_affect_the_result(steps: list[Step], seed: int) -> None:

@@ -60,6 +60,7 @@ def set_operator(index: int, **values: Any) -> Any:
     return lambda value: value["operators"][index].update(values)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -33,6 +33,7 @@ def test_a_renamed_input_has_the_same_fingerprint(query: str) -> None:
     assert reader(query, "w") == reader(renamed, "v")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("query", "other"),
     [

@@ -199,6 +199,7 @@ def test_sinks_know_what_they_read() -> None:
     assert graph.nodes["w"].late_sinks == ("late",)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("operators", "sinks"),
     [

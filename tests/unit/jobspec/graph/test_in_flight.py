@@ -47,6 +47,7 @@ def signatures(tmp_path: Path) -> Signatures:
     return of
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("old", "new", "changed"),
     [

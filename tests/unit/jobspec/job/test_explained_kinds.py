@@ -31,6 +31,7 @@ operators:
 """
 
 
+@pytest.mark.deep
 def test_the_example_has_every_kind_and_each_has_a_state_bound() -> None:
     """A kind that fails here is missing in the example."""
     nodes = lint_report(load_job(ALL_KEYS))["nodes"]
@@ -140,6 +141,7 @@ def test_an_as_of_join_removes_rows_and_keeps_the_newest_version_of_a_key() -> N
     ]
 
 
+@pytest.mark.deep
 def test_edges_have_the_mode_key_and_event_time_of_their_rows() -> None:
     edges = {(edge["from"] + edge["part"], edge["to"]): edge for edge in lint_report(load_job(ALL_KEYS))["edges"]}
     exchanged = edges["clean", "unique"]

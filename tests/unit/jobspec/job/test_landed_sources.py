@@ -59,6 +59,7 @@ def landed(source: str) -> LandedSourceSpec:
     return load(source).spec.landed["clicks"]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -87,6 +88,7 @@ def test_a_landed_source_is_valid(source: str, expected: dict[str, Any]) -> None
     assert (job.spec.files, job.spec.dimensions) == ({}, {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["source"])
 def test_an_invalid_landed_source_is_refused_with_its_place(case: dict[str, str]) -> None:
     with wording.raises(InvalidRequest) as refused:

@@ -24,6 +24,7 @@ CONFIG = REPOSITORY / "config"
 ALL_KEYS = CONFIG / "examples" / "all_keys.yaml"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "path",
     sorted([*CONFIG.glob("*.yaml"), *CONFIG.glob("examples/**/*.yaml"), *EXAMPLES.glob("*.yaml")]),
@@ -49,6 +50,7 @@ def _schema_keys(schema: dict[str, Any], definitions: dict[str, Any]) -> set[tup
     return {(name, key) for name, model in {"JobSpec": schema, **definitions}.items() for key in model["properties"]}
 
 
+@pytest.mark.deep
 def test_the_example_with_every_key_has_every_key_of_the_schema() -> None:
     """`milepost schema` lists only supported keys, and `all_keys.yaml` uses all of them."""
     schema = json_schema()
@@ -108,6 +110,7 @@ def test_the_schema_has_nothing_that_this_version_refuses() -> None:
         assert f'"{word}"' not in text
 
 
+@pytest.mark.deep
 def test_loading_a_spec_imports_nothing_heavy() -> None:
     """DAG files load specs and must parse in under a second."""
     code = (

@@ -56,6 +56,7 @@ def survives(text: str) -> None:
 RNG = st.randoms(use_true_random=False)
 
 
+@pytest.mark.long
 @profiles.examples(share=1.2)
 @given(RNG)
 def test_any_spec_is_accepted_or_refused_by_a_typed_error(rng: Random) -> None:
@@ -90,6 +91,7 @@ NESTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", NESTED)
 def test_sql_beyond_the_limits_is_refused_early_with_its_position(kind: str) -> None:
     began = time.process_time()
@@ -98,6 +100,7 @@ def test_sql_beyond_the_limits_is_refused_early_with_its_position(kind: str) -> 
     assert time.process_time() - began < 3
 
 
+@pytest.mark.long
 def test_sql_of_realistic_size_is_accepted_quickly() -> None:
     """300 conditions took 9 s, and 1,200 took 3 minutes. Airflow's timeout for a DAG file is 30 s."""
     began = time.process_time()
@@ -107,6 +110,7 @@ def test_sql_of_realistic_size_is_accepted_quickly() -> None:
     assert time.process_time() - began < 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -79,12 +79,14 @@ def test_a_quoted_scalar_is_a_string() -> None:
     assert read_document("a: ['true', \"1\", '']").value == {"a": ["true", "1", ""]}
 
 
+@pytest.mark.long
 def test_an_alias_bomb_is_refused() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
     assert "more than 100000 values" in refused("\n".join(lines)).message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", REFUSALS, ids=lambda case: " ".join(str(text) for text in case.values())[:60])
 def test_an_invalid_spec_is_refused_with_position_reason_and_suggestion(case: dict[str, str]) -> None:
     """DESIGN 8.1: unknown keys are refused with the nearest known name, file, line and allowed values."""
@@ -151,6 +153,7 @@ def test_the_master_is_used_if_the_environment_names_no_server() -> None:
     assert (job.resolved({}).spark.remote, job.resolved({}).spark.master) == (None, "local[3]")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [*FIXED, *LOOPBACK, *ELSEWHERE])
 def test_a_setting_that_milepost_controls_is_refused_by_name(key: str) -> None:
     """A spec cannot override settings that the protocol relies on."""

@@ -44,6 +44,7 @@ def test_an_unedited_file_keeps_all_recorded_steps() -> None:
     assert job(loaded.sql.source.text if loaded.sql else "").text != RECORDED
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [

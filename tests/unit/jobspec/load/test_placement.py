@@ -62,6 +62,7 @@ def test_two_sinks_at_the_same_location_are_refused_in_any_spelling(tmp_path: Pa
     wording.matches("lint", message)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("places", "says"),
     [

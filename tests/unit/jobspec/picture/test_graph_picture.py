@@ -30,6 +30,7 @@ def texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
+@pytest.mark.deep
 def test_it_shows_mode_event_time_holdback_bound_and_dropped_rows_of_each_node() -> None:
     lines = texts(graph_picture(report()))
     for text in (
@@ -55,6 +56,7 @@ def test_sizes_are_shown_where_the_report_has_them() -> None:
     assert "  1,234 rows, 56.7 kB" in texts(graph_picture(graph_report))
 
 
+@pytest.mark.deep
 def test_each_link_has_the_style_of_its_mode_and_a_title() -> None:
     paths = ElementTree.fromstring(graph_picture(report())).iter(f"{SVG}path")
     styles = {title.text: path.get("class") for path in paths if (title := path.find(f"{SVG}title")) is not None}
@@ -94,6 +96,7 @@ def test_it_loads_nothing_from_a_server() -> None:
     assert "http" not in svg and "url(" not in svg and "@import" not in svg and "href" not in svg
 
 
+@pytest.mark.deep
 def test_equal_reports_give_equal_pictures_for_any_hash_seed() -> None:
     code = (
         "from milepost.jobspec.load.lint import lint_report; from milepost.jobspec.load.load import load_job;"

@@ -84,6 +84,7 @@ def test_an_equality_in_every_branch_of_an_or_is_a_key() -> None:
     assert operators["v__join_payments"]["key"] == ()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "edited",
     [
@@ -162,6 +163,7 @@ SUMS = "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer"
 LARGEST = "SELECT order_id, max(amount) AS paid FROM payments GROUP BY order_id"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -368,6 +370,7 @@ def test_sums_and_means_of_decimals_have_the_types_of_spark() -> None:
     assert mean in text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("argument", "sum_type", "avg_type"),
     [
@@ -391,11 +394,13 @@ def test_sums_and_means_of_computed_decimals_have_the_types_of_spark(
     assert f"AS {sum_type}) AS `total`" in text and f"AS {avg_type}) AS `mean`" in text
 
 
+@pytest.mark.long
 def test_the_compiled_form_of_the_example_does_not_change_by_itself() -> None:
     """State is stored under these names. To accept a new form: `milepost lint --as-yaml` writes it."""
     assert load_job(str(NEXMARK)).text == GOLDEN.read_text(encoding="utf-8")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("query", "key"),
     [

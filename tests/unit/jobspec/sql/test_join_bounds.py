@@ -24,6 +24,7 @@ DUE = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("joined", "within"),
     [

@@ -264,6 +264,7 @@ def compiled(sql: str) -> None:
     from_text(spec, Path("/jobs/shop.yaml"), SqlText.of("shop.sql", sql)).graph()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", REFUSED)
 def test_a_query_is_refused_at_its_line_and_column(query: str) -> None:
     with pytest.raises(InvalidRequest) as refused:

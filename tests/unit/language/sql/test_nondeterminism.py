@@ -24,6 +24,7 @@ COLUMNS = {
 EXPRESSIONS = yaml.safe_load((Path(__file__).parent / "golden" / "nondeterminism.yaml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("expression", EXPRESSIONS["refused"])
 def test_a_string_that_spark_may_read_as_a_relative_time_is_refused(expression: str) -> None:
     for sql in (f"SELECT {expression} AS q FROM t", f"SELECT n FROM t WHERE {expression} IS NOT NULL"):
@@ -31,6 +32,7 @@ def test_a_string_that_spark_may_read_as_a_relative_time_is_refused(expression: 
             check_nondeterminism(sql, "t", COLUMNS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("expression", EXPRESSIONS["fine"])
 def test_a_string_that_stays_a_string_or_is_a_full_timestamp_is_accepted(expression: str) -> None:
     check_nondeterminism(f"SELECT {expression} AS q FROM t", "t", COLUMNS)

@@ -93,6 +93,7 @@ def test_an_expression_keeps_its_text_and_only_columns_are_qualified(expression:
     assert "x" not in result.passthrough
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sql", "problem"), REFUSED.items())
 def test_sql_that_is_not_row_wise_or_not_deterministic_is_refused(sql: str, problem: str) -> None:
     """DESIGN 8.1, I12: an epoch that runs again must produce the same rows."""

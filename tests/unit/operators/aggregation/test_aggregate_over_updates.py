@@ -140,6 +140,7 @@ def rounded(exact: Fraction) -> float:
 values_ = st.one_of(st.sampled_from(SPECIAL), st.floats())
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.4)
 @given(
     epochs=st.lists(st.lists(st.tuples(values_, st.integers(1, 2)), max_size=4), min_size=1, max_size=4),

@@ -87,6 +87,7 @@ def test_fewer_than_two_values_have_no_spread(tmp_path: Path, values: list[Any],
     assert one(tmp_path / "int", "var(x)", x=pa.array(whole, pa.int64())) == expected
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("data_type", [pa.float64(), pa.float32()])
 @pytest.mark.parametrize("values", list(permutations([0.0, -0.0, None])))
 def test_extremes_of_zeros_do_not_depend_on_how_rows_are_cut_or_ordered(

@@ -71,6 +71,7 @@ QUALIFY row_number() OVER (PARTITION BY l.number ORDER BY r.since DESC NULLS LAS
 """
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.4, phases=[Phase.explicit, Phase.generate])
 @given(history=histories, how=st.sampled_from(["inner", "left"]), weak=st.booleans())
 def test_rows_are_those_of_duckdb_whatever_the_cut(

@@ -195,6 +195,7 @@ def expected(came: list[tuple[Any, ...]], *, tracked: bool) -> Counter[tuple[Any
         return Counter(connection.execute(EXPECTED.format(same=same)).fetchall())
 
 
+@pytest.mark.long
 @profiles.examples(share=0.5)
 @example([[(1, "a", 1, 0), (1, "a", 3, 0)], [(1, None, 2, 0)], [(1, "a", 2, 1)]], True, [1], 2)
 @example([[(1, None, 1, 0), (1, None, 2, 0)], [(1, "b", 2, 1), (1, None, 3, 0)]], True, [1], 3)

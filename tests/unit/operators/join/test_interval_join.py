@@ -111,6 +111,7 @@ def expected_rows(how: str, low: int, high: int, firing_us: int | None) -> str:
     return pairs
 
 
+@pytest.mark.long
 @profiles.examples(share=0.4, phases=[Phase.explicit, Phase.generate])
 @given(
     how=st.sampled_from(HOWS),

@@ -34,6 +34,7 @@ def spark(symbol: str, left: Any, right: Any) -> bool:
 FLOATS = (None, -inf, -1.0, -0.0, 0.0, 2.5, inf, nan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("symbol", SYMBOLS)
 @pytest.mark.parametrize(
     ("values", "type_"),

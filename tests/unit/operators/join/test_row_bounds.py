@@ -136,6 +136,7 @@ some_bounds = st.builds(
 )
 
 
+@pytest.mark.long
 @profiles.examples(share=0.4)
 @given(how=st.sampled_from(HOWS), history=histories, bounds=some_bounds, at_once=st.sampled_from([1, 10**6]))
 def test_rows_are_those_of_duckdb_whatever_the_cut(

@@ -188,6 +188,7 @@ ROWS = st.tuples(
 )
 
 
+@pytest.mark.long
 @profiles.examples(share=0.6)
 @example([(1, "a", 1, True), (1, "a", 1, False), (1, "b", 2, False)], [(1, "c", 2, True)], [2])
 @given(st.lists(ROWS, max_size=10), st.lists(ROWS, max_size=6), st.lists(st.integers(0, 10), max_size=3))

@@ -105,6 +105,7 @@ def expected(came: list[tuple[Any, ...]], conditions: dict[str, str]) -> Counter
         return Counter(connection.execute(EXPECTED.format(**conditions)).fetchall())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("options", "conditions"), [({"ignore_nulls": True}, IGNORE), ({"unchanged": "="}, MARKED)], ids=["nulls", "marker"]
 )

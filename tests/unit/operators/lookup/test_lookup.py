@@ -32,6 +32,7 @@ def pairs(rows: pa.Table) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows.to_pylist()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("hasher", [KEYED, WEAK], ids=["keyed", "nearly all keys share a hash"])
 @pytest.mark.parametrize("seed", range(3))

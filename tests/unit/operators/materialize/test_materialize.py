@@ -122,6 +122,7 @@ def test_rows_that_differ_in_nested_columns_alone_are_two_rows(tmp_path: Path) -
 CHANGES = st.lists(st.tuples(st.sampled_from([1, 2, None]), st.sampled_from("abc")), max_size=6)
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.5)
 @example([([(1, "a"), (1, "b")], 0), ([(1, "a")], 3)], [1], 2)
 @given(

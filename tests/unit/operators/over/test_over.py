@@ -193,6 +193,7 @@ def expected(rows: list[Row], key: tuple[str, ...]) -> Counter[str]:
     return Counter(map(repr, connection.sql(f"SELECT *, {', '.join(parts)} FROM sales {ties}").fetchall()))
 
 
+@pytest.mark.long
 @profiles.examples(share=0.4)
 @example([([(1, "a", None, 0.1, 3), (2, "a", None, 0.1, None)], 0), ([(3, "b", None, nan, 3)], 1)], ("seller",), [1], 2)
 @given(

@@ -123,6 +123,7 @@ def test_in_pieces_rows_of_a_key_keep_plan_order_wherever_they_are_cut(bench: Wo
         assert [(row["x"], row["seen"]) for row in out.to_pylist()] == [(3, 1), (1, 2), (4, 3), (2, 4)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
 def test_state_of_a_key_is_what_it_was_left_at_whatever_the_parallelism(bench: Workbench, parallelism: int) -> None:
     run = bench.run(COUNT)
@@ -241,6 +242,7 @@ def test_the_watermark_of_on_rows_is_that_of_the_start_of_the_epoch(bench: Workb
     assert run.epoch(rows(("a", 1, 0)), MINUTE_US, 5 * MINUTE_US).rows.column(0).to_pylist() == [at(1)]
 
 
+@pytest.mark.deep
 def test_the_result_depends_neither_on_epochs_nor_on_parallelism(bench: Workbench) -> None:
     """A value read back from a checkpoint is the value that was set: float32 rounds, lists are copies."""
     text = """
@@ -429,6 +431,7 @@ class F:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("body", "message"),
     [

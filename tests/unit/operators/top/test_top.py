@@ -67,6 +67,7 @@ def test_a_row_that_n_others_go_before_is_dropped(tmp_path: Path) -> None:
 ROWS = st.tuples(st.sampled_from([1, 2, None]), st.sampled_from(["a", "b", "", None]), st.integers(0, 3) | st.none())
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.6)
 @example([(1, "a", 1), (1, "a", 1), (1, "b", 2)], [2], 2)
 @given(st.lists(ROWS, max_size=12), st.lists(st.integers(0, 12), max_size=3), st.integers(1, 3))

@@ -81,6 +81,7 @@ APART = """
 """
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.05)
 @example([[("a", "x", 1), ("a", "x", 11), ("a", "y", 21)], [("a", "y", 2)]], [1])
 @given(st.lists(ROWS, min_size=1, max_size=3), st.lists(st.integers(1, 7), max_size=2, unique=True))
@@ -105,6 +106,7 @@ def test_a_value_counts_for_the_windows_that_are_not_done_by_the_stamp_of_its_ro
     ]  # fmt: skip
 
 
+@pytest.mark.long
 @profiles.examples(share=0.05)
 @example([[("a", "x", 20), ("a", "y", 21), ("a", "x", 2)], [("a", "z", 11)], []], [1], {"allowed_lateness": "50m"})
 @given(st.lists(ROWS, min_size=1, max_size=3), st.lists(st.integers(1, 7), max_size=2, unique=True),
@@ -127,6 +129,7 @@ def test_distinct_counts_of_sessions_are_those_of_duckdb(
         assert sorted(shown.values()) == of_duckdb([row for values in epochs for row in values], APART)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("options", [{}, {"allowed_lateness": "20m"}])
 @pytest.mark.parametrize("window", [SESSION, SLIDING])
 def test_values_go_when_no_row_can_join_their_windows(

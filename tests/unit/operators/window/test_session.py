@@ -113,6 +113,7 @@ def test_a_session_that_is_done_takes_no_row_and_one_that_is_not_takes_the_row_a
 ROWS = st.tuples(st.sampled_from(["a", None]), st.integers(-30, 30).map(float))
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.15)
 @example([("a", 0.0), ("a", 18.0), ("a", 9.0)], [1, 2])
 @given(st.lists(ROWS, min_size=1, max_size=12), st.lists(st.integers(1, 11), max_size=4, unique=True))
@@ -128,6 +129,7 @@ def test_sessions_and_state_do_not_depend_on_pieces_or_arrival(given_rows: list[
     assert results[0][1].equals(results[1][1]) and results[0][1].equals(results[2][1])
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("order", list(permutations([(5, 0.0), (0, -0.0), (14, math.nan), (20, -1.0)])))
 def test_extremes_of_zeros_and_nan_do_not_depend_on_the_order_in_which_rows_join_a_session(
     tmp_path: Path, order: tuple[tuple[float, float], ...]
@@ -150,6 +152,7 @@ def test_a_session_that_would_end_after_all_time_is_refused(tmp_path: Path) -> N
         started(tmp_path).epoch(rows(("a", (2**63 - 1) // MINUTE_US)), None, None)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("cuts", [[], [1], [2], [1, 2]])
 def test_floats_are_summed_exactly_in_whatever_order_rows_join_a_session(tmp_path: Path, cuts: list[int]) -> None:
     """Added one after another, these come to other sums in each order; and in pieces, sessions are joined otherwise."""

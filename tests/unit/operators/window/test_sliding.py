@@ -127,6 +127,7 @@ def days(folder: Path, window: dict[str, Any] = BERLIN) -> OperatorRun:
     return begun(folder, window, aggregates={"n": "count(*)", "s": "sum(x)"})
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("months", [3, 10])
 def test_windows_of_local_days_are_those_of_duckdb_where_the_clock_is_set(tmp_path: Path, months: int) -> None:
     """Three days of 71, 72 and 73 hours, each from six in the morning; in several epochs as in one."""

@@ -64,6 +64,7 @@ def test_an_exponential_delay_gives_up_after_its_attempts() -> None:
     assert delays(ExponentialDelay(10, 100, 1.5, 0.0, 60_000, 2), [0, 1, 2]) == [10, 15, None]
 
 
+@pytest.mark.deep
 @given(jitter=st.floats(-1, 1), factor=st.floats(0, 1), failures=st.integers(1, 2_000))
 def test_jitter_stays_within_its_part_of_the_delay(jitter: float, factor: float, failures: int) -> None:
     plain = delays(ExponentialDelay(1_000, 60_000, 1.5, 0.0, 10**9, None), list(range(failures)))[-1]

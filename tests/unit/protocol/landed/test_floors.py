@@ -183,6 +183,7 @@ def caught_up(retain_ms: int = 0, count: int = 5) -> LandedJob:
     return job
 
 
+@pytest.mark.deep
 @profiles.examples(share=2.0)
 @given(
     st.sampled_from((0, 3_000, 9_000)),

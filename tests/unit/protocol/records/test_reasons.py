@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from milepost.protocol.records.reasons import COUNTED_REASONS, MEANINGS, RESERVED_REASONS, CheckpointFailureReason
 from milepost_testkit.processes.processes import REPOSITORY
 
@@ -22,6 +24,7 @@ def named_in_the_product() -> set[str]:
     }
 
 
+@pytest.mark.long
 def test_a_reason_is_given_by_the_product_or_reserved() -> None:
     """A vocabulary that lists what can never happen would be read for what may."""
     reserved = {reason.name for reason in RESERVED_REASONS}

@@ -466,6 +466,7 @@ def _explore(handler: BarrierHandler, ids: tuple[int, ...]) -> int:
     return len(seen)
 
 
+@pytest.mark.long
 def test_every_reachable_situation_keeps_the_rules_and_every_row_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exhaustive for three channels and one checkpoint, and for two channels and two checkpoints."""
     used: set[tuple[AlignmentState, AlignmentEvent, tuple[Step, ...]]] = set()

@@ -78,6 +78,7 @@ FOREIGN: dict[str, Callable[[DeltaTableUnderTest], object]] = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("act", FOREIGN.values(), ids=FOREIGN)
 def test_a_commit_on_an_outdated_handle_is_refused(
     table: DeltaTableUnderTest, act: Callable[[DeltaTableUnderTest], object]

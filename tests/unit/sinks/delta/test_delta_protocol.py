@@ -111,6 +111,7 @@ def table(tmp_path: Path) -> DeltaTableUnderTest:
     return DeltaTableUnderTest.in_folder(tmp_path / "table")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
 def test_no_commit_changes_the_protocol_of_an_adopted_table(
@@ -127,6 +128,7 @@ def test_no_commit_changes_the_protocol_of_an_adopted_table(
     table.open().check(schema)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("schema", [SCHEMA, NTZ, NESTED_NTZ], ids=["plain", "timestamp", "nested timestamp"])
 @pytest.mark.parametrize("commit", COMMITS.values(), ids=COMMITS)
 def test_no_commit_changes_the_protocol_of_a_table_of_ours(
@@ -140,6 +142,7 @@ def test_no_commit_changes_the_protocol_of_a_table_of_ours(
     table.open().check(schema)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize("wider", [NTZ, NESTED_NTZ], ids=["column", "nested"])
 def test_a_new_timestamp_adds_its_feature_and_keeps_all_others(

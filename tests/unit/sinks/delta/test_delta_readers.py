@@ -130,6 +130,7 @@ def test_an_engine_sees_the_live_rows_and_no_others(
     assert repr(ordered) == repr(stored(live_rows()).sort_by("id").to_pylist())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 @pytest.mark.parametrize("name", [name for name, (_, _, asked) in VALUES.items() if asked])
 def test_an_engine_that_skips_files_misses_no_row(
@@ -159,6 +160,7 @@ def test_files_are_skipped_by_their_statistics(
         table.store.put(spoiled, body)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_after_many_commits_an_engine_sees_the_newest(engine: str, many: Many, reading_engines: ReadingEngines) -> None:
     """Rule: hundreds of commits, checkpoints of the log among them, change nothing of what is read (TABLES 6)."""

@@ -109,6 +109,7 @@ def test_every_type_that_is_held_comes_back_as_it_was(table: DeltaTableUnderTest
     assert table.others.protocol().writer_features == ["timestampNtz"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data_type", NOT_HELD, ids=str)
 @pytest.mark.parametrize("within", [False, True], ids=["", "within"])
 def test_a_type_that_is_not_held_is_refused_with_the_one_to_cast_to(data_type: pa.DataType, within: bool) -> None:

@@ -163,6 +163,7 @@ def test_the_environment_does_not_count_where_the_store_says_otherwise(
     assert (table.open().number, table.others.version()) == (1, 1)
 
 
+@pytest.mark.deep
 def test_no_search_for_credentials_is_made_where_they_are_given(
     seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -163,6 +163,7 @@ def test_the_changes_of_a_fork_keep_their_deletes_until_the_buckets_are_written(
     assert pairs(job.sink.read(base.contents)) == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("old", [Upsert(), DeltaUpsert()], ids=["from parquet", "from delta"])
 @pytest.mark.parametrize("new", [Upsert(), DeltaUpsert()], ids=["to parquet", "to delta"])
 def test_a_copy_of_a_table_shows_the_rows_that_it_showed(tmp_path: Path, old: SinkCase, new: SinkCase) -> None:

@@ -116,6 +116,7 @@ def test_ends_hold_every_value(numbers: list[int | None], texts: list[str | None
     assert all(highest >= f"{value.isoformat(timespec='milliseconds')}" for value in moments if value is not None)
 
 
+@pytest.mark.deep
 def test_tasks_need_no_library_of_a_format_for_it() -> None:
     """Rule: files are staged without a library of the format in the worker (TABLES 1.2)."""
     code = (

@@ -154,6 +154,7 @@ def test_every_reader_sees_each_value_as_it_was(
         assert_same_rows(found.cast(rows.schema), rows, engine)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_an_engine_reads_text_and_times_of_partitions(
     engine: str, tmp_path: Path, reading_engines: ReadingEngines
@@ -176,6 +177,7 @@ def parts(case: SinkCase, root: Path) -> Iterator[pa.Table]:
         yield pq.read_table(pa.BufferReader(body))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("column", ["text", "whole", "day"])
 def test_readers_that_ask_for_a_value_see_its_rows_alone(
     case: SinkCase, column: str, tmp_path: Path, reading_engines: ReadingEngines

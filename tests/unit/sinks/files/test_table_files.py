@@ -130,6 +130,7 @@ def test_times_that_an_engine_wrote_as_int96_are_the_instants_that_they_were(sto
 KEYED = pa.schema([("k", pa.int64()), ("v", pa.string())])
 
 
+@pytest.mark.deep
 @given(
     epochs=st.lists(
         st.lists(st.tuples(st.none() | st.integers(0, 4), st.sampled_from(["a", "b"]), st.booleans()), max_size=6),
@@ -163,7 +164,7 @@ def test_latest_rows_come_in_pieces_as_they_come_all_at_once(
         assert sum(part.num_rows for part in keys) == whole.num_rows
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_of_a_table_in_pieces_no_more_than_so_much_is_in_memory_at_once(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

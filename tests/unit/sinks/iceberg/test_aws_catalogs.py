@@ -43,6 +43,7 @@ def refused(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "not now"}}, "UpdateTable")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("resets", [1, 99])
 def test_a_commit_whose_answer_was_lost_is_known_by_its_write_id(ministack: Ministack, resets: int) -> None:
     """The client repeats the request. Glue then finds another version of the table: that of the first request."""
@@ -72,6 +73,7 @@ def test_of_two_commits_to_one_version_the_second_finds_a_conflict(ministack: Mi
     assert lake.keys() == [1]
 
 
+@pytest.mark.deep
 def test_a_server_of_glue_that_is_down_is_unavailable(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     store = StoreConfig(file_url(tmp_path), credentials=Credentials("a", "b"))

@@ -49,7 +49,7 @@ def _one_line_without(secret: str, kind: type[CheckpointError]) -> Iterator[list
     assert secret not in "".join([*traceback.format_exception(error), error.hint, json.dumps(error.details)])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_neither_the_home_folder_nor_the_environment_says_where_a_catalog_is(tmp_path: Path) -> None:
     """Contract 15: catalog options come from the spec alone."""
     lake = lake_on_disk(tmp_path).made()

@@ -35,6 +35,7 @@ from milepost_testkit.servers.s3_servers import SeaweedTables
 _RACERS = 6
 
 
+@pytest.mark.deep
 def test_a_place_without_a_table_opens_as_none_and_nothing_is_written_there(any_lake: IcebergLake) -> None:
     """Nothing is contacted before a table is opened, and opening changes nothing."""
     assert any_lake.format.open() is None
@@ -53,6 +54,7 @@ def test_a_new_table_is_its_first_makers_and_empty(any_lake: IcebergLake) -> Non
     assert (dict(table.live_files()), table.foreign_commits()) == ({}, ())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", [1, 2])
 def test_no_commit_changes_what_readers_must_support(lake: IcebergLake, version: int) -> None:
     """Whoever could read a table before it was adopted can read it after every commit of ours."""
@@ -77,6 +79,7 @@ def test_no_commit_changes_what_readers_must_support(lake: IcebergLake, version:
     assert required() == before and lake.keys() == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_move_shows_its_number_its_write_id_and_exactly_its_files(any_lake: IcebergLake) -> None:
     """Contract 3, 4: the live files are the contents, and the number says whose."""
     first, second, third = any_lake.made().staged(1, 2), any_lake.staged(3), any_lake.staged(4)
@@ -89,6 +92,7 @@ def test_a_move_shows_its_number_its_write_id_and_exactly_its_files(any_lake: Ic
     assert any_lake.keys() == [3, 4]
 
 
+@pytest.mark.long
 def test_of_six_racers_on_one_look_one_wins(any_lake: IcebergLake) -> None:
     """Contract 5: a commit is a compare-and-set in the format's terms; also the first and one without rows."""
     any_lake.made()
@@ -155,6 +159,7 @@ def test_a_move_without_files_is_a_snapshot_of_its_own(any_lake: IcebergLake) ->
     assert (after.number, after.write_id, after.live_files()) == (2, "empty", {file.key: file.size})
 
 
+@pytest.mark.deep
 def test_the_same_files_go_back_and_forth(any_lake: IcebergLake) -> None:
     """Contract 6: a rollback is a commit forward, and what went may come again."""
     old, new = any_lake.made().staged(1), any_lake.staged(2)

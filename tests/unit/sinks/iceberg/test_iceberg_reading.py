@@ -115,6 +115,7 @@ def wide_lake(lake: IcebergLake) -> IcebergLake:
     return lake
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", EVERY_ENGINE)
 def test_an_engine_sees_exactly_the_live_rows_with_and_without_filters(
     engine: str, wide_lake: IcebergLake, reading_engines: ReadingEngines
@@ -206,7 +207,7 @@ def test_hundreds_of_commits_leave_the_table_and_its_commits_as_small_as_thirty(
     )
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_appends_without_end_are_listed_in_few_manifests(lake: IcebergLake) -> None:
     """Section 6: what a commit reads does not grow with the commits before it, only with what is live."""
     lake.made()
@@ -249,6 +250,7 @@ def test_what_maintenance_takes_is_of_no_reader_of_the_present(lake: IcebergLake
     assert {stat.key for stat in lake.store.list("_milepost/")} == {file.key for file in files}
 
 
+@pytest.mark.long
 def test_of_a_history_without_end_so_many_snapshots_stay(lake: IcebergLake) -> None:
     """However often a job commits within a week: each of them would be in the metadata of every commit."""
     lake.made()

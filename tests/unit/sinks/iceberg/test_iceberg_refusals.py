@@ -43,6 +43,7 @@ def test_a_table_elsewhere_is_refused_by_both_places(lake: IcebergLake) -> None:
     assert refused.value.hint
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -26,6 +26,7 @@ def rows_at(lake: IcebergLake, tag: str) -> list[int]:
     return sorted(table.scan(snapshot_id=snapshot.snapshot_id).to_arrow().column("k").to_pylist())
 
 
+@pytest.mark.deep
 def test_each_retained_checkpoint_is_read_by_its_tag(any_lake: IcebergLake) -> None:
     any_lake.made()
     files = [any_lake.staged(number) for number in (1, 2, 3)]
@@ -64,6 +65,7 @@ def test_going_back_moves_the_checkpoints_tag_to_the_newest_snapshot(lake: Icebe
     assert rows_at(lake, "milepost-2") == [1, 2], "it is retained, on its abandoned timeline"
 
 
+@pytest.mark.deep
 def test_maintenance_keeps_what_a_tag_names(lake: IcebergLake) -> None:
     lake.made()
     for number in range(1, 41):

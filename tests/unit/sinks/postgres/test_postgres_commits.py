@@ -124,6 +124,7 @@ class TestCommits(PostgresCase):
         finally:
             server.remove()
 
+    @pytest.mark.deep
     def test_of_a_rollback_the_rows_that_differ_are_written_and_no_others(self, tmp_path: Path) -> None:
         """Each row has the number of the move that wrote it last: later changes are read from the table itself."""
         job = self.begin(tmp_path)

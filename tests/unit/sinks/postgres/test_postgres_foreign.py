@@ -14,6 +14,7 @@ from tests.conformance.sinks.formats.postgres_sink import PostgresCase
 
 
 class TestForeign(PostgresCase):
+    @pytest.mark.deep
     def test_rows_that_others_inserted_stay_also_when_going_back(self, tmp_path: Path) -> None:
         """TABLES 1.7."""
         job = self.begin(tmp_path)
@@ -28,6 +29,7 @@ class TestForeign(PostgresCase):
         job.back_to(first)
         assert self.sql_rows(tmp_path) == [(1, "main"), (90, "theirs"), (91, "theirs")]
 
+    @pytest.mark.deep
     def test_a_row_of_others_under_a_key_to_be_published_is_refused_before_the_commit_point(
         self, tmp_path: Path
     ) -> None:
@@ -41,6 +43,7 @@ class TestForeign(PostgresCase):
         self.database.run(f"DELETE FROM {self.table(tmp_path)} WHERE k = 2")
         job.publish(rows((2, "ours")))
 
+    @pytest.mark.deep
     def test_a_row_of_others_that_comes_between_prepare_and_commit_makes_the_sink_wait(self, tmp_path: Path) -> None:
         """Nothing of the move is there: it is one transaction; then it is done again."""
         job = self.begin(tmp_path)
@@ -116,6 +119,7 @@ class TestForeign(PostgresCase):
         with wording.raises(InvalidRequest):
             job.sink.move(done.target)
 
+    @pytest.mark.deep
     def test_an_older_state_of_the_database_is_noticed_and_realigned(self, tmp_path: Path) -> None:
         """As after a failover to a standby that lacked the newest commits: head and rows go back together."""
         job = self.begin(tmp_path)

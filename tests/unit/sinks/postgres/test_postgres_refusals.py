@@ -88,6 +88,7 @@ class TestRefusals(PostgresCase):
         assert said in refused.value.message and typed in refused.value.hint
         assert self.database.run_as_superuser(f"SELECT count(*) FROM {table}") == [(1,)]
 
+    @pytest.mark.deep
     def test_a_plain_index_and_row_security_for_others_are_no_matter(self, tmp_path: Path) -> None:
         """What breaks nothing of ours may be added."""
         job = self.begin(tmp_path)

@@ -47,6 +47,7 @@ ENDS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 class TestRows(PostgresCase):
+    @pytest.mark.deep
     @pytest.mark.parametrize("name", ENDS)
     def test_each_type_has_its_ends_and_null_as_duckdb_reads_them(self, tmp_path: Path, name: str) -> None:
         """Staged once, read by two: DuckDB the files, Postgres the table."""
@@ -68,6 +69,7 @@ class TestRows(PostgresCase):
         assert [_plain(row) for row in found] == [_plain(row) for row in expected]
         assert job.sink.fault(done.contents) is None
 
+    @pytest.mark.deep
     def test_not_a_number_is_one_value(self, tmp_path: Path) -> None:
         """NaN equals NaN: it is no difference, back and forth."""
         schema = pa.schema([("k", pa.int64()), ("v", pa.float64())])
@@ -80,6 +82,7 @@ class TestRows(PostgresCase):
         assert self.sql_rows(tmp_path, "k, v = 'NaN', _milepost")[0] == (1, True, first.version)
         assert self.sql_rows(tmp_path, "k, v = 2.0")[1] == (2, True)
 
+    @pytest.mark.deep
     def test_a_key_of_several_columns_and_names_that_need_quotes(self, tmp_path: Path) -> None:
         """Names of columns are never part of a statement but as identifiers."""
         schema = pa.schema([("k", pa.string()), ('a "b"; DROP TABLE x; --', pa.string()), ("%s", pa.int64())])
@@ -131,6 +134,7 @@ class TestRows(PostgresCase):
         fits = pa.schema([("k", pa.int64()), *((f"c{n}", pa.int64()) for n in range(900))])
         check_columns("table", fits, ("k",))
 
+    @pytest.mark.deep
     def test_the_widest_table_that_is_taken_can_be_written(self, tmp_path: Path) -> None:
         """What is refused by its columns is what Postgres would refuse at the commit."""
         schema = pa.schema([("k", pa.int64()), *((f"c{n}", pa.int64()) for n in range(990))])

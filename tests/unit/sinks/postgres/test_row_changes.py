@@ -91,6 +91,7 @@ def move_of(files: TableFiles, before: list[Rows] | None, after: list[Rows]) -> 
     return TableMove(1, "0" * 32, (), (), SCHEMA, before=known, after=all_of(after))
 
 
+@pytest.mark.long
 @profiles.examples(share=1.5)
 @example(common=[], left=[{0: None}], entered=[{0: None}, {0: None}], is_known=True, most=9)
 @example(common=[{0: "a"}], left=[], entered=[{0: None}], is_known=True, most=9)

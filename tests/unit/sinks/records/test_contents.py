@@ -83,6 +83,7 @@ def folded(changes: list[ContentsChange]) -> tuple[StagedFile, ...]:
     return files
 
 
+@pytest.mark.long
 @given(histories(), st.data())
 def test_changes_that_are_merged_do_what_they_do_one_after_another(
     changes: list[ContentsChange], data: st.DataObject
@@ -96,6 +97,7 @@ def test_changes_that_are_merged_do_what_they_do_one_after_another(
     assert decode(ContentsChange, encode(merged), "record") == merged
 
 
+@pytest.mark.deep
 @given(histories())
 @profiles.examples(share=0.4)
 def test_any_history_is_folded_from_few_records_and_every_checkpoint_reads_as_it_was(
@@ -115,6 +117,7 @@ def test_any_history_is_folded_from_few_records_and_every_checkpoint_reads_as_it
         assert reader.files(contents(known)) == writer.files(contents(known)) == expected
 
 
+@pytest.mark.deep
 def test_a_thousand_checkpoints_are_never_more_than_twenty_records_and_write_each_file_a_few_times(
     store: ObjectStore,
 ) -> None:

@@ -92,6 +92,7 @@ class Table:
         return Counter({row: n for one in self.live.values() for row, n in one.items() if row in OURS})
 
 
+@pytest.mark.deep
 @profiles.examples(share=4)
 @given(st.data())
 def test_without_a_fault_each_row_that_we_left_is_there_once_in_the_named_files(data: st.DataObject) -> None:

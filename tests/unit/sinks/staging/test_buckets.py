@@ -6,6 +6,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,6 +41,7 @@ class Case(LocalCase):
     mode = SinkMode.UPSERT
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.6)
 @given(st.lists(EPOCH, min_size=1, max_size=6))
 def test_each_key_has_its_latest_row_and_buckets_cover_their_key_groups(

@@ -74,6 +74,7 @@ def seen(job: Story) -> dict[int, str]:
     return found
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.6)
 @given(st.lists(EPOCH, min_size=1, max_size=10), st.integers(1, 6), st.sampled_from([0, 1, 4]))
 def test_whatever_is_compacted_by_however_many_subtasks_each_key_has_its_latest_row(
@@ -229,7 +230,7 @@ def test_a_file_of_changes_that_is_damaged_refuses_the_epoch_that_would_compact_
         job.staged(rows((5, "new")))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_of_many_epochs_each_changed_row_is_written_a_few_times_however_large_the_table(
     job: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +320,7 @@ def test_a_large_file_is_read_from_a_copy_on_the_disk_one_row_group_at_a_time(
         next(table_of.pieces(file, ReadOptions(SCHEMA, verify=True)))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_of_a_large_table_about_one_bucket_is_in_memory_at_once(tmp_path: Path) -> None:
     """600,000 rows of 16 MB in 48 files of changes become 64 buckets, of a task that may hold 1 MB."""
     peak = 0

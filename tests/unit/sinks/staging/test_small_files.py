@@ -51,6 +51,7 @@ def after(files: list[StagedFile], runs: tuple[Run, ...]) -> list[StagedFile]:
     return [each for each in found if each is not None]
 
 
+@pytest.mark.deep
 def test_of_many_epochs_a_few_files_are_left_and_each_row_is_written_a_few_times() -> None:
     """TABLES 1.14: as the logarithm of the epochs."""
     files, written = list[StagedFile](), 0

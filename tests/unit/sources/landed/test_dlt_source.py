@@ -114,6 +114,7 @@ def test_columns_are_those_of_the_schema(feed: Feed) -> None:
     assert feed.read({}, types)[0] == [{"id": 1, "v": None, "nested": '{"a":[1]}'}]
 
 
+@pytest.mark.deep
 def test_a_value_of_another_type_fails_the_landing(feed: Feed) -> None:
     feed.produce({"id": 1, "v": "a"}, {"id": "x", "v": "b"})
     with pytest.raises(CheckpointError, match=r"source feed: .*[Nn]othing of this read was landed"):

@@ -50,6 +50,7 @@ def landed(events: str, total: int, **settings: Any) -> pa.Table:
     return pa.concat_tables(records(events, total, **settings)).combine_chunks()
 
 
+@pytest.mark.long
 @profiles.examples(share=0.5)
 @given(st.sampled_from(sorted(NEXMARK_COLUMNS)), st.integers(1, 400), st.integers(1, 120), st.integers(1, 20_000))
 def test_the_rows_do_not_depend_on_how_they_are_cut_into_records(

@@ -239,6 +239,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.3)
 @given(histories=st.lists(STEPS, min_size=12, max_size=40), max_files=st.integers(1, 4))
 def test_every_version_is_read_once_or_refused_by_name(histories: list[Any], max_files: int) -> None:

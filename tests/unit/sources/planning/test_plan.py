@@ -231,6 +231,7 @@ def test_arguments_out_of_bounds_are_refused(wrong: dict[str, object]) -> None:
         planned(listing(), ConsumedSet.empty(), **wrong)
 
 
+@pytest.mark.deep
 def test_a_listing_of_100_000_objects_is_planned_within_a_second(tmp_path: Path) -> None:
     objects = [obj(f"in/2013/{n:08}.csv", f"etag-{n}") for n in range(100_000)]
     done = consumed(tmp_path, objects[::2])

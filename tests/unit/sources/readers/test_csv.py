@@ -162,6 +162,7 @@ def test_an_offset_in_a_column_of_times_without_one_is_named_as_the_reason(landi
     wording.matches("bad_rows", bad.reason)
 
 
+@pytest.mark.deep
 def test_a_bad_value_far_into_an_object_is_found(landing: Landing) -> None:
     lines = [f"{n},name {n},{T}" for n in range(60_000)]
     lines[54_321] = f"oops,name,{T}"
@@ -241,12 +242,14 @@ class TestCompression:
         bad = refused(landing, compress(HEADER + f"1,a,{T}\nx,b,{T}\n".encode()), f"a.csv{extension}")
         assert (bad.line, bad.column) == (3, "n")
 
+    @pytest.mark.deep
     @pytest.mark.parametrize("fault", ["cut", "not compressed"])
     def test_broken_data_is_a_bad_record(self, landing: Landing, extension: str, compress: Any, fault: str) -> None:
         body = compress(HEADER + "".join(f"{n},{n * n},{T}\n" for n in range(30_000)).encode())
         bad = refused(landing, body[:-20] if fault == "cut" else HEADER, f"a.csv{extension}")
         wording.matches("bad_rows", bad.reason)
 
+    @pytest.mark.deep
     def test_a_bomb_is_a_bad_record(
         self, landing: Landing, extension: str, compress: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

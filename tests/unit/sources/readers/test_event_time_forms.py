@@ -62,6 +62,7 @@ def encoded(format_: str, type_: str, values: list[Any]) -> bytes:
     return bytes(sink.getvalue())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format_", ["csv", "json", "parquet"])
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_have_the_event_time_as_a_timestamp(landing: Landing, form: str, format_: str) -> None:
@@ -76,6 +77,7 @@ def test_rows_have_the_event_time_as_a_timestamp(landing: Landing, form: str, fo
     assert salvaged.equals(rows) and rows.num_rows == len(values)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format_", ["csv", "json"])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_that_is_not_a_time_is_a_bad_record_with_its_location(

@@ -78,6 +78,7 @@ def test_an_object_without_rows_is_no_error(landing: Landing, body: bytes) -> No
     assert landing.read(source("json", SCHEMA, event_time="at"), "a.json", body).num_rows == 0
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("line", "column", "value"),
     [
@@ -111,6 +112,7 @@ def test_a_bad_line_is_named_exactly(landing: Landing, line: str, column: str | 
     assert (bad.line, bad.column, bad.value) == (5002, column, value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("value", ["null", "true", "-1", '"x"', "[null]", " null "])
 @pytest.mark.parametrize("before", [0, 1, 6], ids=["first", "second", "in a later block"])
 @pytest.mark.parametrize("after", [0, 1])
@@ -126,6 +128,7 @@ def test_a_value_that_is_not_an_object_is_named_wherever_it_is(
     assert (bad.key, bad.line, bad.value) == ("a.json", before + 1, value.strip())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r", " \n\t\n "])
 def test_an_object_ends_at_any_kind_of_line_end(landing: Landing, newline: str, compressed: bool) -> None:

@@ -176,6 +176,7 @@ class CountingStore:
         return bytes(self._store.get_range(key, etag, start, stop))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("event_time", [None, "at"])
 def test_a_landing_reads_only_the_footers_of_the_files(tmp_path: Path, event_time: str | None) -> None:
     rows = pa.table({"at": pa.array([AT] * 200_000), "text": [f"text number {at * 7919}" for at in range(200_000)]})

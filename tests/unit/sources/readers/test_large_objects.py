@@ -102,6 +102,7 @@ each_format = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.deep
 @each_format
 def test_no_request_exceeds_one_block(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
@@ -146,6 +147,7 @@ def test_an_object_that_is_still_written_while_it_is_read_declines_the_epoch(
     assert end.decline.reason == CheckpointFailureReason.SOURCE_OBJECT_CHANGED
 
 
+@pytest.mark.deep
 def test_a_bad_record_of_a_large_object_is_found_by_its_line(store: Largest) -> None:
     lines = csv_body().split(b"\n")
     lines[75_000] = b"x,bad"
@@ -198,6 +200,7 @@ def test_an_object_deleted_while_it_is_read_is_never_skipped(
     assert f"object {key}" in end.decline.detail
 
 
+@pytest.mark.deep
 @each_format
 def test_an_object_deleted_between_two_reads_is_declined_or_skipped_whole(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader
@@ -224,6 +227,7 @@ def test_an_object_deleted_between_two_reads_is_declined_or_skipped_whole(
         assert (rows, end.ack["sources"]["s"]["missing"]) == ([], [key])
 
 
+@pytest.mark.deep
 @each_format
 def test_an_object_deleted_before_any_row_was_emitted_is_skipped(
     store: Largest, key: str, body: Callable[[], bytes], reader: ObjectReader

@@ -204,6 +204,7 @@ def broken_values(draw: st.DrawFn) -> bytes:
 values_ = json_values() | json_values() | broken_values() | st.sampled_from([None, b"", b"null", b"[]"])
 
 
+@pytest.mark.deep
 @given(st.lists(values_, max_size=9))
 def test_random_messages_are_decoded_as_by_python(values: list[bytes | None]) -> None:
     assert_decoded(WIDE, values)
@@ -245,6 +246,7 @@ pieces = [
 ]
 
 
+@pytest.mark.deep
 @given(st.lists(st.lists(st.sampled_from(pieces), max_size=6).map(b"".join), min_size=1, max_size=6))
 @example([b'{"n": 1', b', "s": "b"}', b'{"n": 1}{"n": 1}'])
 @example([b'{"n": 1}{"n": 1}', b'{"n": 1}\x00{}', b"{}", b"{}"])

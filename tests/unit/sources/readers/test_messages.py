@@ -171,6 +171,7 @@ BAD = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", BAD.values(), ids=BAD)
 def test_a_message_that_cannot_be_decoded_is_named_and_all_others_are_read(value: bytes) -> None:
     spec = kafka_source(SCHEMA, event_time="at")
@@ -313,6 +314,7 @@ def test_parts_of_an_object_have_each_message_once_and_in_order() -> None:
     assert offsets == [*range(5_000)]
 
 
+@pytest.mark.deep
 def test_messages_that_compress_a_thousandfold_are_read() -> None:
     value = json.dumps({"name": "x" * 20_000}).encode()
     messages = numbered([value] * 5_000)

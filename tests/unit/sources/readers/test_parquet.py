@@ -162,7 +162,7 @@ def bomb(rows: int, value_bytes: int, encoding: str) -> bytes:
 
 @pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BYTE_ARRAY"])
 @pytest.mark.parametrize("rows", [500, 40])
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_small_file_that_expands_to_long_texts_never_fills_the_memory(
     landing: Landing, encoding: str, rows: int
 ) -> None:
@@ -185,6 +185,7 @@ def test_a_small_file_that_expands_to_long_texts_never_fills_the_memory(
     assert pa.total_allocated_bytes() <= before + (1 << 20)
 
 
+@pytest.mark.long
 def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
     landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +195,7 @@ def test_a_compressed_file_whose_content_does_not_fit_is_a_bad_record(
         landing.read(source("parquet", {"name": "string"}), "a.parquet.gz", body)
 
 
+@pytest.mark.long
 def test_wide_rows_after_narrow_ones_are_refused_before_they_fill_the_memory(landing: Landing) -> None:
     """Of 16,384 rows that look like any others, the next batch holds 16 GiB."""
     index = pa.array([0] * 100_000 + [1] * 100_000, pa.int32())
@@ -204,6 +206,7 @@ def test_wide_rows_after_narrow_ones_are_refused_before_they_fill_the_memory(lan
     wording.matches("bad_rows", raised.value.reason)
 
 
+@pytest.mark.deep
 def test_a_batch_of_wide_rows_has_few_rows(landing: Landing) -> None:
     body = encoded(pa.table({"name": [f"{n:06}" + "x" * 1_000_000 for n in range(100)]}), use_dictionary=False)
     reader = build_reader("f", source("parquet", {"name": "string"}))

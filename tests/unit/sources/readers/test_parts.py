@@ -73,6 +73,7 @@ def json_texts(draw: st.DrawFn) -> str:
     return text.rstrip("\r\n") if draw(st.booleans()) else text
 
 
+@pytest.mark.long
 @profiles.examples(share=2)
 @given(
     text=json_texts(), at=cuts | st.just([share / 40 for share in range(41)]), block=st.sampled_from([7, 64, 1 << 20])
@@ -113,6 +114,7 @@ def read_or_refused(
         return None
 
 
+@pytest.mark.long
 @profiles.examples(share=4)
 @given(
     text=csv_texts(),
@@ -153,6 +155,7 @@ quoted = st.lists(st.sampled_from(["a", "\u00e4", ",", '""', "\n", "\r", "\r\n"]
 )
 
 
+@pytest.mark.deep
 @profiles.examples(share=2)
 @given(lines=st.lists(st.tuples(quoted, quoted), min_size=1, max_size=14), end=row_ends, parsed=st.integers(90, 200))
 @example(lines=[("1", "a" * 40)] * 2 + [('"1"', '"\r\n"')], end="\n", parsed=96)

@@ -95,6 +95,7 @@ TIME, PLACE = ".google.protobuf.Timestamp", ".shop.Order.Place"
 OTHER = "in the schema, which is not read as"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("type_", "field", "value", "read"),
     [

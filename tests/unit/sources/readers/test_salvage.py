@@ -108,6 +108,7 @@ def test_each_bad_row_of_parquet_is_reported_by_its_number(landing: Landing) -> 
     assert [(one.row, one.column, one.raw) for one in bad] == [(at + 1, "at" if at == 17 else "n", None) for at in odd]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("format_", ["csv", "json"])
 def test_salvage_reads_what_duckdb_reads_from_a_randomly_broken_object(
     landing: Landing, tmp_path: Path, format_: str, seed: int

@@ -26,6 +26,7 @@ def test_unpacked_code_has_the_hash_of_the_process_that_packed_it(tmp_path: Path
     assert hash_package(tmp_path / "milepost") == CODE_HASH == archive.stem
 
 
+@pytest.mark.deep
 def test_the_same_code_is_the_same_archive_and_is_packed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = shipped_code.shipped_code()
     written = first.stat().st_mtime_ns

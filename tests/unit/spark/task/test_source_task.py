@@ -70,6 +70,7 @@ def _rows(items: list[TaskOutput]) -> list[pa.Table]:
     return [item.rows for item in items if isinstance(item, Rows)]
 
 
+@pytest.mark.deep
 @profiles.examples(share=0.2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from([1, 7, 1_000, 40_000, _BATCH_ROWS - 1, _BATCH_ROWS, 70_000, 140_000]), max_size=9))
 def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_once(
@@ -83,6 +84,7 @@ def test_every_row_goes_on_once_in_plan_order_and_never_more_than_a_batch_at_onc
     assert isinstance(end, OperatorStageEnd) and end.ack["sources"]["bids"]["rows"] == sum(sizes)
 
 
+@pytest.mark.deep
 def test_rows_of_small_objects_go_on_together(tmp_path: Path) -> None:
     assert [part.num_rows for part in _rows(_run(tmp_path / "bids", [10] * 200))] == [2_000]
 

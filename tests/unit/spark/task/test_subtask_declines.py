@@ -56,6 +56,7 @@ def test_an_unusable_machine_is_reported_as_unusable(inner: LocalStore) -> None:
     assert declines[0].payload == {"hint": "free some space"}
 
 
+@pytest.mark.deep
 def test_the_epoch_runs_again_after_a_decline_as_if_it_had_not_happened(inner: LocalStore) -> None:
     plane = DataPlane(FaultyStore(inner, [Fault(at("put", f"{FIRST}channel/"), Effect.UNAVAILABLE)]))
     declined(plane)
@@ -121,6 +122,7 @@ def test_the_fate_of_other_checkpoints_is_notified_at_the_start_and_stops_nothin
     assert plane.epochs == 4 and not [answer for answer in plane.answers if isinstance(answer, Decline)]
 
 
+@pytest.mark.deep
 def test_the_node_forgets_what_an_aborted_checkpoint_staged_there(inner: LocalStore, tmp_path: Path) -> None:
     """Level 1 is uploaded and in the cache when level 2 declines."""
     fault = Fault(lambda operation, key: operation == "put" and "state/totals/" in key, Effect.UNAVAILABLE)

@@ -233,6 +233,7 @@ def _combined(
     return [decode_rows(payload) for payload in payloads], payloads
 
 
+@pytest.mark.deep
 def test_rows_are_folded_before_they_are_sent_where_the_first_ones_say_that_it_pays() -> None:
     few, payloads = _combined(keys=100, total=200_000)
     assert all(are_partials(table) for table in few) and sum(table.num_rows for table in few) == 100

@@ -31,6 +31,7 @@ def entries(directory: Path) -> list[Path]:
     return sorted(directory.glob("lookup-*/*.arrow"))
 
 
+@pytest.mark.long
 def test_of_several_processes_one_makes_it(tmp_path: Path) -> None:
     log, directory = tmp_path / "log", str(tmp_path / "cache")
     with ProcessPoolExecutor(3) as pool:

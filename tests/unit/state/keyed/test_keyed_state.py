@@ -104,7 +104,7 @@ steps = st.lists(st.tuples(st.dictionaries(keys, values, max_size=8), st.sets(ke
 epochs = st.lists(st.tuples(steps, st.integers(1, 4), st.integers(0, 2)), min_size=1, max_size=12)
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @profiles.examples(share=0.4)
 @given(epochs, st.booleans(), st.booleans())
 def test_state_equals_a_dictionary_through_rescale_compaction_and_collisions(
@@ -216,6 +216,7 @@ def test_deltas_grow_until_a_base_replaces_every_run(tmp_path: Path) -> None:
     assert len(checkpoints.restore().rows()) == 100
 
 
+@pytest.mark.deep
 def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: Path) -> None:
     """Many epochs of few keys: the base stays, the deltas become one."""
     checkpoints = Checkpoints(tmp_path)
@@ -230,6 +231,7 @@ def test_small_deltas_on_a_large_base_are_merged_without_rewriting_it(tmp_path: 
     assert checkpoints.handles[0].live_rows == 1_000 - (MAX_DELTAS + 1)
 
 
+@pytest.mark.long
 def test_a_large_delta_is_not_rewritten_when_small_newer_ones_are_merged(tmp_path: Path) -> None:
     """A tombstone in a merged delta hides the row of the delta that stays, and goes with the row when a base comes."""
     checkpoints = Checkpoints(tmp_path)

@@ -181,6 +181,7 @@ def test_rows_at_given_positions_are_taken_from_several_layers(tmp_path: Path) -
     assert there.take(["x"], np.empty(0, dtype=np.int64)).num_rows == 0
 
 
+@pytest.mark.deep
 def test_a_hundred_thousand_rows_of_one_key_cost_no_more_per_row_than_a_thousand(tmp_path: Path) -> None:
     """Where hashes crowd, a lookup takes one range of each layer: it is not compared row by row with others."""
     spent = {}

@@ -111,6 +111,7 @@ def test_few_rows_nulls_duplicate_names_and_excluded_columns_are_not_packed() ->
     assert both.schema.types == [pa.uint16(), pa.int64()]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "key",
     [pa.int64(), pa.uint64(), pa.int16(), pa.date32(), pa.timestamp("us", "UTC"), pa.string(), pa.float64()],

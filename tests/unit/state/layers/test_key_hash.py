@@ -238,6 +238,7 @@ MADE: dict[str, tuple[list[tuple[int, int, int]], int, Callable[[np.ndarray], li
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", sorted(MADE))
 def test_keys_made_to_collide_under_one_secret_do_not_under_another(kind: str) -> None:
     """With the secret the sums can be solved for keys that share a hash; what that gives is worth nothing elsewhere."""

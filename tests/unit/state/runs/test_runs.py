@@ -121,7 +121,7 @@ ROWS = st.lists(st.fixed_dictionaries({name: st.none() | values for name, (_, va
 CAN_BE_KEY = [name for name in TYPES if name not in ("tags", "place", "time")]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @profiles.examples(share=0.6)
 @given(ROWS, st.lists(st.sampled_from(CAN_BE_KEY), min_size=1, max_size=4, unique=True), st.data())
 def test_a_run_reads_back_as_the_layer_it_was_made_of(rows: list[dict[str, Any]], key: list[str], data: Any) -> None:

@@ -121,6 +121,7 @@ WAYS = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @profiles.examples(share=0.06)
 @given(seed=st.integers(0, 2**32 - 1), rescale_at=st.integers(0, 9))

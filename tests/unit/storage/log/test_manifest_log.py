@@ -471,6 +471,7 @@ class CountingStore(MemoryStore):
             yield stat
 
 
+@pytest.mark.long
 def test_a_walk_lists_no_more_of_the_log_than_it_goes_and_reads_no_state_and_no_event_twice() -> None:
     """Of a large entry the beginning is read. Not every S3 can be listed from a key on."""
     store, newest = CountingStore("s3://walked"), 1200

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from milepost.protocol.records.object_store import ObjectStat
 from milepost.storage.concurrency.thread_pools import MAX_PARALLEL_REQUESTS
 from milepost.storage.log.read_ahead import read_ahead
@@ -32,6 +34,7 @@ def test_prefetched_entries_are_read_even_when_the_walk_has_ended() -> None:
     assert sorted(read, key=int) == [stat.key for stat in FOUND[: MAX_PARALLEL_REQUESTS + 1]]
 
 
+@pytest.mark.deep
 def test_a_walk_that_ends_does_not_wait_for_a_store_that_does_not_answer() -> None:
     answered = threading.Event()
 

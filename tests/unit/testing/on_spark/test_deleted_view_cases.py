@@ -9,7 +9,7 @@ import pytest
 from milepost.spark.local.local_runner import LocalRunner
 from milepost_testkit.jobs.sql_job import SqlJob
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 NEWEST = "SELECT id, amount FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1"
 ABOVE = "SELECT id, amount FROM newest WHERE amount > (SELECT avg(amount) FROM payments)"

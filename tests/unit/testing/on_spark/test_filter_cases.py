@@ -8,7 +8,7 @@ import pytest
 
 from milepost_testkit.specs.case_steps import Step, run_steps
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: orders

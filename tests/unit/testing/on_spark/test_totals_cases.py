@@ -12,7 +12,7 @@ from milepost.spark.local.local_runner import LocalRunner
 from milepost.testing.case_file import load_cases
 from milepost.testing.case_run import run_case
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 SPEC = """\
 name: visits

@@ -45,7 +45,7 @@ def test_each_row_has_the_version_of_its_time(job: LawJob) -> None:
     job.check()
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_rollback_a_backfill_and_an_audit_take_it_along(job: LawJob) -> None:
     before = job.master.reports.read("pairs")
     job.rollback(1)
@@ -60,6 +60,7 @@ def test_a_rollback_a_backfill_and_an_audit_take_it_along(job: LawJob) -> None:
         assert told.exit_code == 0, told.stderr
 
 
+@pytest.mark.deep
 def test_it_goes_on_under_another_name_and_with_other_rows(job: LawJob) -> None:
     """The choice of emitted rows changes no state."""
     job.document["operators"] = [ASOF | {"uid": "placed", "renamed_from": "pairs", "how": "inner"}]

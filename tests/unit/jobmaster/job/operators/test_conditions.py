@@ -65,7 +65,7 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
     return prepared.copy_to(tmp_path / "job")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_only_rows_of_which_a_condition_is_true_count(job: LawJob) -> None:
     assert job.shown("totals") == [("x", 3, 10, 1, 1), ("y", 2, 7, 1, 0), ("z", 1, None, 0, 0)]
     assert [row[-1] for row in job.shown("hourly")] == [1, 0, 0]

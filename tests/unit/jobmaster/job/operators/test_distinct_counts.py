@@ -60,7 +60,7 @@ def job(prepared: LawJob, tmp_path: Path) -> LawJob:
     return prepared.copy_to(tmp_path / "job")
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_values_count_once_whatever_epoch_and_subtask_they_come_to(job: LawJob) -> None:
     """Null counts for nothing, one NaN and one zero for all of theirs; a filter counts the values of its own rows."""
     assert job.shown("totals") == [("x", 6, 2, 2), ("y", 2, 1, 1)]

@@ -66,6 +66,7 @@ def changed(job: LawJob, **operator: Any) -> None:
     job.set_parallelism(2)
 
 
+@pytest.mark.deep
 def test_equal_rows_pair_as_often_as_they_came_and_are_kept_once(job: LawJob) -> None:
     assert pairs(job) == [("x", 1, 7), ("x", 1, 7)]
     left = job.master.reports.state("pairs.left")
@@ -83,7 +84,7 @@ def test_the_diff_distinguishes_tables(job: LawJob) -> None:
     assert told["operator", "pairs.left"] == 0 and told["operator", "pairs.right"] == 1
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_rollback_a_backfill_and_an_audit_take_all_tables_along(job: LawJob) -> None:
     before = job.master.reports.read("pairs")
     job.rollback(1)
@@ -98,6 +99,7 @@ def test_a_rollback_a_backfill_and_an_audit_take_all_tables_along(job: LawJob) -
         assert told.exit_code == 0, told.stderr
 
 
+@pytest.mark.deep
 def test_a_savepoint_has_all_tables(job: LawJob, tmp_path: Path) -> None:
     job.master.savepoints.create("two")
     document = deepcopy(job.document) | {"storage": "../other", "name": "law"}
@@ -111,6 +113,7 @@ def test_a_savepoint_has_all_tables(job: LawJob, tmp_path: Path) -> None:
         assert_same_rows(other.reports.state(table), job.master.reports.state(table))
 
 
+@pytest.mark.deep
 def test_a_renamed_join_keeps_its_tables(job: LawJob) -> None:
     changed(job, uid="near", renamed_from="pairs")
     job.land("b", rows(("y", 8, 3)))
@@ -118,6 +121,7 @@ def test_a_renamed_join_keeps_its_tables(job: LawJob) -> None:
     assert ("y", 2, 8) in sorted((row["k"], row["v"], row["w"]) for row in job.master.reports.read("pairs").to_pylist())
 
 
+@pytest.mark.deep
 def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(job: LawJob) -> None:
     """Waiting rows have no value for a new column, and lose a dropped one."""
     lost = {name: type_ for name, type_ in TYPES.items() if name != "v"}
@@ -138,6 +142,7 @@ def test_an_input_that_loses_a_column_goes_on_and_one_that_gains_one_is_refused(
     assert [(row["v"], row["then"].minute) for row in job.master.reports.read("again").to_pylist()] == [(5, 2)]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("operator", [{"within": ["-20m", "10m"]}, {"how": "left"}])
 def test_another_interval_and_other_rows_need_a_new_uid(job: LawJob, operator: dict[str, Any]) -> None:
     """Forgotten rows, and the set of rows that have paired, can no longer be known."""

@@ -49,7 +49,7 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_table_has_the_present_rows_and_state_the_deleted_keys_as_well(job: LawJob) -> None:
     assert job.shown("current") == [("y", 2)]
     state = {row["k"]: row for row in job.master.reports.state("current").to_pylist()}
@@ -92,6 +92,7 @@ def test_a_table_that_was_out_of_the_spec_shows_no_key_that_was_deleted_meanwhil
     assert job.shown("beside") == job.shown("current") == [("u", 1), ("v", 3), ("y", 2)]
 
 
+@pytest.mark.deep
 def test_a_table_that_begins_later_has_the_rows_that_are_there(job: LawJob) -> None:
     job.document["sinks"].append(SINK | {"name": "again", "path": "../lake/again"})
     job.set_parallelism(2)
@@ -109,6 +110,7 @@ def test_another_sequence_or_key_and_dropped_deletes_are_refused(job: LawJob, ch
         job.run()
 
 
+@pytest.mark.deep
 def test_a_column_that_is_added_is_null_until_its_row_changes(job: LawJob) -> None:
     job.document["operators"][0] |= {"columns": ["k", "v", "t"]}
     job.set_parallelism(1)

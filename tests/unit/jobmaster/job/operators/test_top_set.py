@@ -11,6 +11,8 @@ import pytest
 
 from milepost_testkit.law.job import LawJob
 
+pytestmark = pytest.mark.deep
+
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int64())])
 DOCUMENT: dict[str, Any] = {
     "name": "law",
@@ -55,7 +57,6 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-@pytest.mark.long
 def test_sums_are_of_the_rows_that_are_first_now(job: LawJob) -> None:
     assert job.shown("sums") == [("x", 14), ("y", 3)]
     assert job.shown("first") == [("x", 5, 1), ("y", 1, 1)]

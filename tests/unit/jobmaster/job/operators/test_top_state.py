@@ -12,6 +12,8 @@ import pytest
 from milepost.errors import InvalidRequest
 from milepost_testkit.law.job import LawJob
 
+pytestmark = pytest.mark.deep
+
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32())])
 FIRST = {"uid": "first", "kind": "top", "inputs": ["a"], "key": ["k"], "order_by": [{"v": "desc"}], "n": 2,
          "rank": "place"}  # fmt: skip
@@ -67,7 +69,6 @@ def test_another_order_or_number_is_refused(job: LawJob, changed: dict[str, Any]
         job.run()
 
 
-@pytest.mark.long
 def test_ranks_are_those_of_the_aggregates_own_table_through_rollbacks_and_backfills(tmp_path: Path) -> None:
     """Keys by how often they came: a key moves from one number to the next, and the ranks that it leaves end."""
     document = deepcopy(DOCUMENT)

@@ -72,7 +72,7 @@ def shown(job: LawJob, sink: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in job.master.reports.read(sink).to_pylist()]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_table_has_one_row_at_each_checkpoint_in_each_format(job: LawJob) -> None:
     open_table = str(job.folder / "lake" / "open")
     for checkpoint, expected in ((3, (5, 10, 3)), (2, (3, 3, 2)), (1, (0, None, 0))):
@@ -94,7 +94,7 @@ def test_operators_read_the_changes_of_totals(job: LawJob) -> None:
     assert shown(job, "often") == [(3, 1)], "the numbers of keys that there were are taken back"
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_replay_comes_to_the_same_row(job: LawJob) -> None:
     job.backfill(2, ranges_per_epoch=2)
     assert shown(job, "totals") == shown(job, "open") == [(5, 10, 3)]
@@ -112,7 +112,7 @@ def test_state_shows_one_row_without_a_key(job: LawJob) -> None:
     ]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_new_sink_shows_the_row_at_once(job: LawJob) -> None:
     more = {"name": "more", "input": "totals", "format": "parquet", "path": "../lake/more", "mode": "upsert"}
     job.document["sinks"].append(more)
@@ -172,7 +172,7 @@ def test_an_epoch_that_is_tried_twice_counts_once(job: LawJob) -> None:
     assert shown(job, "totals") == shown(job, "open") == [(6, 11, 3)]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_the_whole_job_goes_back_to_nothing_and_begins_anew(job: LawJob) -> None:
     roll_back(job.master, 0)
     job.run()

@@ -48,7 +48,7 @@ def job(tmp_path: Path) -> LawJob:
     return job
 
 
-@pytest.mark.long
+@pytest.mark.deep
 def test_a_key_that_moves_takes_its_values_with_it(job: LawJob) -> None:
     """n, the count of `first`, is 3 for y, and 1 for z and n."""
     assert job.shown("shown") == [

@@ -147,6 +147,7 @@ def test_sources_show_objects_and_sinks_rows(job: ChangingJob) -> None:
     assert Counter(row[1:] for row in rows_of(seen)) == added and set(seen["change"].to_pylist()) == {"added"}
 
 
+@pytest.mark.deep
 def test_a_table_of_totals_shows_the_row_of_both_sides(tmp_path: Path) -> None:
     """Both checkpoints have the files of the earlier one, whose row is the latest of one side only."""
     job = ChangingJob.empty(tmp_path)
@@ -234,6 +235,7 @@ def test_both_checkpoints_are_pinned_during_a_comparison(job: ChangingJob) -> No
     assert not job.context.head().state.pins
 
 
+@pytest.mark.long
 def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything else is compared. A table that is unpublished or moved in the spec is read."""
     job = ChangingJob.empty(tmp_path)
@@ -259,6 +261,7 @@ def test_a_table_that_cannot_be_read_at_a_checkpoint_says_why(tmp_path: Path, mo
     wording.matches("diff", gone.note)
 
 
+@pytest.mark.long
 def test_state_that_was_restarted_with_another_key_is_not_compared(tmp_path: Path) -> None:
     job = ChangingJob.empty(tmp_path)
     job.next({"a": "int32"})
@@ -329,7 +332,7 @@ def test_changes_name_times_of_years_that_python_lacks(old: list[int | None], ne
     assert changes_by_key(*keyed, ["t"]).num_rows == len(set(old) ^ set(new))
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
 def test_changes_of_rows_are_those_of_two_multisets(old: list[str], new: list[str]) -> None:
     sides = [pa.table({"x": pa.array(rows, pa.string()), "l": [[x] for x in rows]}) for rows in (old, new)]

@@ -9,6 +9,8 @@ import pytest
 from milepost_testkit.commands.milepost_cli import milepost
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory: pytest.TempPathFactory) -> CountedJob:
@@ -24,7 +26,6 @@ EDITS = {
 }
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_read_and_diff_show_what_a_checkpoint_has(edit: tuple[str, str], counted: CountedJob, tmp_path: Path) -> None:
     job = counted.copy_to(tmp_path / "job")

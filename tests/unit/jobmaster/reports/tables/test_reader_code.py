@@ -66,6 +66,7 @@ def test_a_local_delta_table(tmp_path: Path, engine: str) -> None:
     assert run_code(engine, codes(job)[engine], tmp_path) == EXPECTED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_iceberg_table_of_an_sql_catalog(tmp_path: Path, engine: str) -> None:
     there = 'format: iceberg, path: ../lake/seen, table: small.seen, catalog: {type: sql, uri: "sqlite:///../cat.db"}'
@@ -86,6 +87,7 @@ def test_an_iceberg_table_in_glue(tmp_path: Path, engine: str, ministack: S3Serv
     assert run_code(engine, code, tmp_path, keys) == EXPECTED
 
 
+@pytest.mark.deep
 def test_a_managed_table_is_read_from_a_copy(tmp_path: Path) -> None:
     from milepost_testkit.commands.milepost_cli import milepost
 
@@ -98,6 +100,7 @@ def test_a_managed_table_is_read_from_a_copy(tmp_path: Path) -> None:
         assert run_code(engine, codes(job)[engine], tmp_path) == EXPECTED
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_delta_table_on_an_endpoint(tmp_path: Path, engine: str, ministack: S3Server, keys: dict[str, str]) -> None:
     """With the reader's own credentials; the extension that finds them is not installed for DuckDB, so it is given."""

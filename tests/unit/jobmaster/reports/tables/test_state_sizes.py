@@ -18,6 +18,7 @@ def test_before_the_first_epoch_there_are_no_sizes(tmp_path: Path) -> None:
     assert BackfillJob.create(tmp_path, 0).master.reports.state_sizes() == {}
 
 
+@pytest.mark.deep
 def test_rows_and_bytes_are_those_of_the_head(tmp_path: Path) -> None:
     job = BackfillJob.create(tmp_path, 4)
     (size,) = job.master.reports.state_sizes().values()
@@ -27,6 +28,7 @@ def test_rows_and_bytes_are_those_of_the_head(tmp_path: Path) -> None:
     assert size.rows_per_day is None, "epochs of one minute say nothing of a day"
 
 
+@pytest.mark.deep
 def test_growth_is_measured_from_the_oldest_retained_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

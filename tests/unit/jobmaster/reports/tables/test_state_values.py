@@ -6,6 +6,8 @@ import datetime as dt
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
+
 from milepost.errors import InvalidRequest
 from milepost.jobmaster import Session
 from milepost_testkit import wording
@@ -69,6 +71,7 @@ def test_values_are_sorted_by_key_and_stored_rows_by_key_hash(tmp_path: Path) ->
     assert job.master.reports.state("latest").column("k").to_pylist() != keys
 
 
+@pytest.mark.deep
 def test_each_checkpoint_is_read_by_its_own_spec(tmp_path: Path) -> None:
     job = job_of(tmp_path)
     spec = job.folder / "config" / "small.yaml"
@@ -82,6 +85,7 @@ def test_each_checkpoint_is_read_by_its_own_spec(tmp_path: Path) -> None:
     assert (changed["k"], changed["old_sum_v"], changed["new_total"], changed["old_mean"]) == (1, 7, 8, 3.5)
 
 
+@pytest.mark.deep
 def test_a_key_with_changed_state_and_equal_results_is_a_change(tmp_path: Path) -> None:
     """The stored state is compared, not its readable form."""
     job = SparklessJob.create(tmp_path, EDIT)

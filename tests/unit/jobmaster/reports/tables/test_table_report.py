@@ -20,6 +20,7 @@ GATE = {"checkpointing:": f"quality:\n  - sink: table\n    expectations:\n{RULE}
 DELTA = {"format: parquet, path: ../lake/table": "format: delta, path: ../lake/table"}
 
 
+@pytest.mark.long
 def test_the_report_equals_the_table(tmp_path: Path) -> None:
     """Of an upsert table in buckets and of one that is appended to, both with the rows of each epoch."""
     job = CountedJob.with_epochs(tmp_path / "job", 3, DELTA)
@@ -42,6 +43,7 @@ def test_the_report_equals_the_table(tmp_path: Path) -> None:
         assert (report.sample.version is None) is (report.format == "parquet")
 
 
+@pytest.mark.deep
 def test_readers_of_a_table_that_is_down_see_the_checkpoint_before(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 1)
     job.land([2])
@@ -58,6 +60,7 @@ def test_readers_of_a_table_that_is_down_see_the_checkpoint_before(tmp_path: Pat
     assert report.waits is not None and report.waits.endswith(": 2")
 
 
+@pytest.mark.deep
 def test_after_a_rollback_the_epochs_are_those_of_the_live_lineage(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 3)
     job.rollback(1)
@@ -66,6 +69,7 @@ def test_after_a_rollback_the_epochs_are_those_of_the_live_lineage(tmp_path: Pat
     assert [epoch.checkpoint_id for epoch in report.epochs] == [1]
 
 
+@pytest.mark.long
 def test_a_bounded_number_of_checkpoints_and_records_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a table with too many files, its bytes are unknown and the newest files are those of the newest record."""
     job = CountedJob.with_epochs(tmp_path / "job", 4, GATE)
@@ -104,6 +108,7 @@ def test_a_sink_that_the_spec_does_not_have_is_not_found(tmp_path: Path) -> None
         job.master.reports.table_sample("nothing")
 
 
+@pytest.mark.long
 def test_the_command_prints_the_report_and_folds_code_and_results(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "job", 2, GATE)
     document = milepost("table", job.spec_path, "table", "--json").document()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from milepost.errors import StateCorrupt
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import milepost
@@ -26,6 +28,7 @@ def test_a_table_that_the_changed_path_does_not_name_is_reported_and_not_counted
     assert document["data"]["unasked"] == [told]
 
 
+@pytest.mark.deep
 def test_a_table_of_a_dropped_sink_is_reported_and_is_no_damage(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path, 2)
     text = job.spec_path.read_text()
@@ -41,6 +44,7 @@ def test_a_table_of_a_dropped_sink_is_reported_and_is_no_damage(tmp_path: Path) 
     ).unasked == verified.discarded == () and job.master.reports.fsck().unasked == ()
 
 
+@pytest.mark.deep
 def test_a_damaged_older_checkpoint_of_the_live_timeline_is_an_error(tmp_path: Path) -> None:
     """The job continues from its head, but cannot be rolled back to that checkpoint."""
     job = CountedJob.with_epochs(tmp_path, 3)

@@ -61,6 +61,7 @@ def assert_engines_see_the_oracle(job: CountedJob, engines: ReadingEngines) -> N
             assert_same_rows(filtered, db.sql("SELECT * FROM expected WHERE k = 0").to_arrow_table(), engine)
 
 
+@pytest.mark.deep
 def test_engines_see_the_latest_rows_at_every_checkpoint_back_and_forward(
     job: CountedJob, reading_engines: ReadingEngines
 ) -> None:
@@ -76,6 +77,7 @@ def test_engines_see_the_latest_rows_at_every_checkpoint_back_and_forward(
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_an_epoch_writes_the_buckets_of_its_keys_alone(job: CountedJob) -> None:
     """Three keys change, so at most three of eight buckets are written again; no row is in two files."""
     before = set(others(job).file_uris())
@@ -163,6 +165,7 @@ def test_a_table_without_any_object_is_refused_and_not_started_anew(job: Counted
     assert not (lake(job) / "_delta_log").exists()
 
 
+@pytest.mark.deep
 def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: CountedJob) -> None:
     others(job).delete("k = 0")
     ran: list[EpochPlan] = []
@@ -176,6 +179,7 @@ def test_a_foreign_delete_of_our_rows_is_refused_before_anything_is_read(job: Co
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: Path) -> None:
     """TABLES 1.13: no reader waits for the switch, and what can fail of it fails before."""
     job = BackfillJob.create(tmp_path / "job", 5, DELTA)
@@ -192,6 +196,7 @@ def test_a_fork_stages_changes_and_its_last_epoch_writes_the_buckets(tmp_path: P
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_a_rollback_into_the_middle_of_a_fork_is_refused_before_anything_and_to_its_ends_is_done(
     tmp_path: Path,
 ) -> None:

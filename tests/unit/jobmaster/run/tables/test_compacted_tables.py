@@ -15,7 +15,7 @@ from milepost_testkit.jobs.sparkless.counted_job import SEEN_SINK, CountedJob
 from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 EPOCHS = 6
 
@@ -116,7 +116,6 @@ def test_a_fork_maintains_nothing_and_after_the_switch_epochs_do(tmp_path: Path,
     assert job.master.reports.fsck().exit_code == 0
 
 
-@pytest.mark.deep
 def test_a_savepoint_of_a_compacted_table_goes_on_in_another_job(job: CountedJob) -> None:
     """Its state brings the hash that the buckets go by; its subtasks are three."""
     assert CompactionPlan in plans(job, EPOCHS)

@@ -62,6 +62,7 @@ def assert_readable_with(job: SparklessJob, epochs: int) -> None:
     assert sorted(pa.table(seen(job).to_pyarrow_table())["k"].to_pylist()) == list(range(1, epochs + 1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "change", [{"{last: 1}": "{last: 1, daily: 90}"}, {"timeout: 10m": "timeout: 400h"}], ids=["retained", "timeout"]
 )
@@ -95,6 +96,7 @@ def test_a_table_with_timestamps_is_adopted_as_it_is(tmp_path: Path) -> None:
     assert_readable_with(job, 2)
 
 
+@pytest.mark.deep
 def test_a_table_with_timestamps_is_taken_over_as_it_is(job: SparklessJob) -> None:
     """`start --from … --claim` sets another owner."""
     run(job)
@@ -110,6 +112,7 @@ def test_a_table_with_timestamps_is_taken_over_as_it_is(job: SparklessJob) -> No
     assert_readable_with(job, 4)
 
 
+@pytest.mark.deep
 def test_a_table_that_an_earlier_version_changed_is_freed_by_the_next_epoch(job: SparklessJob) -> None:
     """Every epoch was refused, a rollback did not help, and readers without `variantType` refused the table."""
     owner = job.context.sink("seen").owner()

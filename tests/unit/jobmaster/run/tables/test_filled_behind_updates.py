@@ -115,6 +115,7 @@ def test_a_new_table_of_sql_over_updates_shows_every_key_after_its_first_epoch(j
     job.check("parcels", "heavy", "double")
 
 
+@pytest.mark.deep
 def test_a_new_table_of_an_aggregate_over_updates_shows_every_key_after_its_first_epoch(job: Parcels) -> None:
     job.configure(SINK.format("depots", "parquet"))
     job.epoch(("a", "east", 1))
@@ -123,6 +124,7 @@ def test_a_new_table_of_an_aggregate_over_updates_shows_every_key_after_its_firs
     job.check("depots")
 
 
+@pytest.mark.deep
 def test_the_report_says_that_a_new_table_of_sql_gets_every_key(job: Parcels) -> None:
     job.configure(SINK.format("heavy", "parquet"))
     told = {row["uid"]: row["detail"] for row in job.master.reports.compatibility()}

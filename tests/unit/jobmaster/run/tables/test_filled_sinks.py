@@ -47,6 +47,7 @@ def rows_of(job: CountedJob, sink: str) -> pa.Table:
     return job.master.reports.read(sink)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("sink", [SECOND, IN_DELTA], ids=["parquet", "delta"])
 def test_a_new_sink_shows_every_key_after_its_first_epoch(job: CountedJob, sink: str) -> None:
     """TABLES 2: rows come from state where the output is a function of it."""
@@ -58,6 +59,7 @@ def test_a_new_sink_shows_every_key_after_its_first_epoch(job: CountedJob, sink:
     assert_same_rows(rows_of(job, "second"), job.expected()["table"], "second")
 
 
+@pytest.mark.deep
 def test_a_new_table_of_current_rows_needs_no_new_input(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "own", 2)
     job.edit(TABLE, TABLE + SECOND)
@@ -66,6 +68,7 @@ def test_a_new_table_of_current_rows_needs_no_new_input(tmp_path: Path) -> None:
     assert isinstance(job.run_one(), NothingToDo), "a table is filled once"
 
 
+@pytest.mark.deep
 def test_a_new_changelog_begins_with_every_key(tmp_path: Path) -> None:
     job = CountedJob.with_epochs(tmp_path / "own", 2)
     job.edit(TABLE, TABLE + CHANGES)
@@ -78,6 +81,7 @@ def test_a_new_changelog_begins_with_every_key(tmp_path: Path) -> None:
     assert sorted(added["k"].to_pylist()) == [-9, 0, 9] and rows_of(job, "changes").num_rows == before.num_rows + 3
 
 
+@pytest.mark.deep
 def test_a_changelog_or_appended_table_that_comes_back_says_what_it_lacks(job: CountedJob) -> None:
     """A changelog could be filled, but not with the deletes of the time between."""
     job.edit(CHANGES, "")
@@ -92,6 +96,7 @@ def test_a_changelog_or_appended_table_that_comes_back_says_what_it_lacks(job: C
     assert {*details.values()} == {UNCHANGED}
 
 
+@pytest.mark.deep
 def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, reading_engines: ReadingEngines) -> None:
     job.edit(TABLE, TABLE + IN_DELTA)
     job.run()
@@ -100,6 +105,7 @@ def test_engines_see_every_key_of_a_new_table_of_buckets(job: CountedJob, readin
         assert_same_rows(seen, job.expected()["table"], engine)
 
 
+@pytest.mark.deep
 def test_the_report_says_which_sinks_get_every_key(job: CountedJob) -> None:
     def told() -> dict[str, str]:
         return {row["uid"]: row["detail"] for row in job.master.reports.compatibility() if row["kind"] == "sink"}
@@ -125,6 +131,7 @@ def test_sinks_that_miss_nothing_get_the_changes_alone(job: CountedJob) -> None:
     assert sorted(changes["k"].to_pylist()) == [-5, 0, 5]
 
 
+@pytest.mark.deep
 def test_the_next_epoch_stages_the_changes_again(job: CountedJob) -> None:
     job.edit(TABLE, TABLE + SECOND)
     job.run()
@@ -135,6 +142,7 @@ def test_the_next_epoch_stages_the_changes_again(job: CountedJob) -> None:
     assert after is not None and after.sinks["second"].rows == 3
 
 
+@pytest.mark.deep
 def test_a_sink_that_comes_back_has_what_it_missed(job: CountedJob) -> None:
     job.edit(TABLE, "")
     job.run()
@@ -143,6 +151,7 @@ def test_a_sink_that_comes_back_has_what_it_missed(job: CountedJob) -> None:
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_migration_of_one_table_makes_no_other_one_be_filled(job: CountedJob) -> None:
     """The migrated checkpoint has the other tables as they were, and no epoch was missed."""
     migrating = MigratingJob(job.small)
@@ -154,6 +163,7 @@ def test_a_migration_of_one_table_makes_no_other_one_be_filled(job: CountedJob) 
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_sink_that_comes_back_and_is_migrated_first_has_what_it_missed(job: CountedJob) -> None:
     job.edit(TABLE, "")
     job.run()
@@ -165,6 +175,7 @@ def test_a_sink_that_comes_back_and_is_migrated_first_has_what_it_missed(job: Co
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_a_sink_that_comes_back_and_goes_along_in_a_savepoint_has_what_it_missed(job: CountedJob) -> None:
     job.edit(TABLE, "")
     job.run()
@@ -178,6 +189,7 @@ def test_a_sink_that_comes_back_and_goes_along_in_a_savepoint_has_what_it_missed
     other.assert_equals(job)
 
 
+@pytest.mark.deep
 def test_a_rollback_beyond_a_filled_table_empties_it_and_it_is_filled_again(job: CountedJob) -> None:
     job.edit(TABLE, TABLE + IN_DELTA)
     job.run(2)

@@ -15,7 +15,7 @@ from milepost_testkit.jobs.sparkless.saved_job import OtherJob
 from milepost_testkit.rows.tables import assert_same_rows
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 TABLE = "  - {name: table, input: latest, format: parquet, path: ../lake/table, mode: upsert}\n"
 LATEST = "  - {uid: latest, kind: aggregate, inputs: [rows], key: [k], aggregates: {rows: count(*)}}\n"

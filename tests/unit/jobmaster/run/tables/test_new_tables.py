@@ -20,6 +20,7 @@ def job(tmp_path: Path) -> CountedJob:
     return CountedJob.with_epochs(tmp_path / "job", 1)
 
 
+@pytest.mark.deep
 def test_anothers_table_is_refused_before_an_epoch_is_opened(job: CountedJob) -> None:
     other = OtherJob.beside(job, {"../lake/other-table": "../lake/table"})
     with wording.raises(InvalidRequest):
@@ -54,6 +55,7 @@ def test_doctor_says_that_the_head_is_damaged_and_goes_on(job: CountedJob) -> No
     wording.matches("doctor", [line for line in result.stdout.splitlines() if line.startswith("FAIL")])
 
 
+@pytest.mark.deep
 def test_a_sink_that_is_new_to_a_job_with_state_is_looked_at_too(job: CountedJob) -> None:
     other = OtherJob.beside(job)
     other.run(1)

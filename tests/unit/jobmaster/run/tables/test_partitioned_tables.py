@@ -14,7 +14,7 @@ from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.readers.reading_engines import ENGINES, ReadingEngines
 from milepost_testkit.rows.tables import assert_same_rows
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.deep
 
 PLAIN = {"format: parquet, path: ../lake/seen": "format: delta, path: ../lake/seen"}
 BY_KEY = {"format: parquet, path: ../lake/seen": "format: delta, partition_by: [k], path: ../lake/seen"}

@@ -39,6 +39,7 @@ def judged(job: SparklessJob, session: Session) -> EpochReport:
     return job.master.epochs.run_epoch(session, job.pending.checkpoint_id, SparklessRunner())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", ["small", "other"])
 def test_of_two_jobs_with_one_new_table_the_second_is_refused_before_its_commit_point(
     tmp_path: Path, name: str

@@ -39,6 +39,7 @@ def seen(job: CountedJob) -> DeltaTable:
     return DeltaTable(str(job.small.folder / "lake" / "seen"))
 
 
+@pytest.mark.deep
 def test_a_table_of_many_epochs_has_few_files_and_equals_the_oracle_at_every_checkpoint(
     job: CountedJob, reading_engines: ReadingEngines
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_table_of_many_epochs_has_few_files_and_equals_the_oracle_at_every_che
     assert job.master.reports.fsck().exit_code == 0
 
 
+@pytest.mark.deep
 def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """I8: they are garbage like anything that contents named before; what is retained is shown again."""
     job.edit("last: 20", "last: 2")
@@ -72,6 +74,7 @@ def test_originals_go_when_no_retained_checkpoint_names_them(job: CountedJob, mo
     job.assert_tables_equal_the_oracle()
 
 
+@pytest.mark.deep
 def test_an_engine_that_puts_the_same_files_together_meanwhile_is_no_conflict(job: CountedJob) -> None:
     """Nothing depends on what was joined: the engine's files stay, ours are garbage."""
     while True:

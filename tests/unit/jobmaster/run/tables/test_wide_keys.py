@@ -81,6 +81,7 @@ def assert_engines(job: LawJob) -> None:
         assert_same_rows(table.cast(expected.schema), expected, uid)
 
 
+@pytest.mark.deep
 def test_engines_see_each_epoch_back_and_aside(job: LawJob) -> None:
     job.rollback(1)
     assert_engines(job)

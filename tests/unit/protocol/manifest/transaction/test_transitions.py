@@ -30,6 +30,7 @@ def test_every_event_has_a_rule_for_the_job() -> None:
     assert {rule.event for rule in JOB_RULES} == set(EVENT_TYPES) == set(SAMPLES)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *JobStatus], EVENT_TYPES)))
 def test_events_outside_the_job_table_are_refused(status: JobStatus | None, event_type: type[Event]) -> None:
     """An illegal event raises; a legal one leads to the status in the table."""
@@ -44,6 +45,7 @@ def test_events_outside_the_job_table_are_refused(status: JobStatus | None, even
         assert event_type.__name__ in str(refused.value)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("status", "event_type"), list(product([None, *CheckpointStatus], EVENT_TYPES)))
 def test_events_outside_the_checkpoint_table_are_refused(
     status: CheckpointStatus | None, event_type: type[Event]

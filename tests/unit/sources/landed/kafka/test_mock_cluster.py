@@ -104,6 +104,7 @@ def test_messages_are_landed_as_they_are(mock: Mock) -> None:
     assert set(table["timestamp_type"].to_pylist()) == {"create"}
 
 
+@pytest.mark.deep
 def test_rows_are_ordered_by_partition_and_offset_and_each_record_has_a_share_of_all(mock: Mock) -> None:
     for number in range(40):
         mock.write(number % 2, b"%d" % number)
@@ -129,6 +130,7 @@ def test_a_share_of_bytes_takes_at_least_one_message(mock: Mock) -> None:
     assert all(table["partition"].to_pylist().count(0) <= 1 for table in log.records)
 
 
+@pytest.mark.deep
 def test_many_landings_and_records_land_each_message_once(mock: Mock) -> None:
     log, expected = KafkaLog(), []
     for turn in range(3):
@@ -142,6 +144,7 @@ def test_many_landings_and_records_land_each_message_once(mock: Mock) -> None:
     assert log.next("clicks") == {"0": 3, "1": 1203, "2": 2403}
 
 
+@pytest.mark.deep
 def test_a_record_says_how_many_offsets_the_cluster_had_after_it_when_it_was_read(mock: Mock) -> None:
     mock.write(0, *[b"a"] * 5)
     mock.write(1, *[b"b"] * 5)
@@ -156,6 +159,7 @@ def test_a_record_says_how_many_offsets_the_cluster_had_after_it_when_it_was_rea
     assert log.backlogs[-1] == 0
 
 
+@pytest.mark.deep
 def test_the_end_of_a_landing_is_fixed_at_its_start(mock: Mock) -> None:
     mock.write(0, *[b"before"] * 20)
     log, source = KafkaLog(), mock.source(max_rows=10)
@@ -185,6 +189,7 @@ def test_a_start_by_offsets_begins_the_other_partitions_at_their_earliest_messag
             mock.source(start).initial_position()
 
 
+@pytest.mark.deep
 def test_a_topic_may_be_added_and_begins_at_its_earliest_message(mock: Mock) -> None:
     mock.write(0, b"click")
     log = KafkaLog()
@@ -255,6 +260,7 @@ def test_a_log_goes_on_at_a_topic_that_was_created_again_and_skips_no_other_topi
     assert mock.source().newest_true([former]) == 0, "what the former topic had was true"
 
 
+@pytest.mark.deep
 def test_a_partition_that_went_back_is_reported_before_lost_messages(mock: Mock) -> None:
     log = lost(mock)
     log.position["clicks"]["partitions"]["1"]["next"] = 5
@@ -265,6 +271,7 @@ def test_a_partition_that_went_back_is_reported_before_lost_messages(mock: Mock)
         mock.source().next_pull(log.position)
 
 
+@pytest.mark.deep
 def test_a_log_that_ends_before_the_position_has_lost_messages(mock: Mock) -> None:
     mock.write(0, b"a")
     log = KafkaLog()
@@ -324,6 +331,7 @@ def lost(mock: Mock) -> KafkaLog:
     return log
 
 
+@pytest.mark.deep
 def test_a_log_goes_on_after_expired_messages_at_the_earliest_ones_and_skips_no_other_partition(mock: Mock) -> None:
     log = lost(mock)
     resumed = mock.source().resume_position("earliest", log.position)

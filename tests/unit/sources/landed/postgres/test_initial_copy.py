@@ -26,6 +26,7 @@ def rows_of(database: Database) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     return {(row[0],): row for row in database.run("SELECT id, v FROM t")}
 
 
+@pytest.mark.deep
 def test_a_table_is_copied_in_the_order_of_its_key_then_followed(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t SELECT n, n FROM generate_series(10, 1, -1) n", max_rows=4)
     assert [row[:2] for row in log.changes()] == [("copy", n) for n in range(1, 11)]
@@ -38,6 +39,7 @@ def test_a_table_is_copied_in_the_order_of_its_key_then_followed(database: Datab
     assert log.table_now() == rows_of(database)
 
 
+@pytest.mark.deep
 def test_a_table_with_as_many_rows_as_a_record_is_copied_by_one(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t SELECT n, n FROM generate_series(1, 4) n", max_rows=4)
     assert len(log.land()) == 4 and len(log.records) == 1 and "copy" not in log.position
@@ -59,6 +61,7 @@ def test_an_empty_table_is_followed_at_once(database: Database) -> None:
     assert log.table_now() == {}
 
 
+@pytest.mark.deep
 def test_what_changes_while_the_table_is_copied_ends_as_the_table_is(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t SELECT n, n FROM generate_series(1, 30) n", max_rows=5)
     for step in range(8):
@@ -72,6 +75,7 @@ def test_what_changes_while_the_table_is_copied_ends_as_the_table_is(database: D
     assert log.table_now() == rows_of(database)
 
 
+@pytest.mark.deep
 def test_a_copy_that_stops_after_each_record_repeats_none_and_misses_none(database: Database) -> None:
     insert = "INSERT INTO t SELECT n, n FROM generate_series(1, 7) n"
     log = log_of(database, TABLE, insert, max_rows=3)
@@ -80,6 +84,7 @@ def test_a_copy_that_stops_after_each_record_repeats_none_and_misses_none(databa
     assert log.land() == []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("types", "key", "rows"),
     [
@@ -119,6 +124,7 @@ def test_transactions_open_when_the_copy_began_are_not_missed(
         log.refused(SourceUnreachable, "are still open", "pg_stat_activity")
 
 
+@pytest.mark.deep
 def test_a_copy_waits_for_transactions_and_goes_on_once_they_end(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t VALUES (1, 1)")
     log.begin()
@@ -135,6 +141,7 @@ def test_a_copy_waits_for_transactions_and_goes_on_once_they_end(database: Datab
     assert [row["id"] for row in rows] == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_copy_needs_the_right_to_read_and_a_stream_does_not(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t VALUES (1, 1)")
     database.run_as_superuser("ALTER TABLE t OWNER TO postgres")
@@ -174,6 +181,7 @@ def test_a_value_of_a_copy_that_does_not_fit_stops_it(database: Database) -> Non
     log.refused(InvalidRequest, "initial copy: column v: a value does not fit date", "`string` takes")
 
 
+@pytest.mark.deep
 def test_rows_of_a_copy_are_older_than_every_change(database: Database) -> None:
     log = log_of(database, TABLE, "INSERT INTO t VALUES (1, 1)", event_time="committed")
     log.begin()

@@ -61,6 +61,7 @@ def slots(database: Database) -> int:
     return int(row[0])
 
 
+@pytest.mark.long
 def test_a_server_without_logical_wal_is_refused(start_server: StartServer) -> None:
     database = start_server(wal_level="replica").new_database()
     database.run(TABLE)
@@ -135,11 +136,13 @@ def test_a_partitioned_table_is_refused(database: Database) -> None:
     PostgresLog(database, SCHEMA).refused(InvalidRequest, "is partitioned; expected a plain table")
 
 
+@pytest.mark.deep
 def test_a_generated_column_is_not_published(database: Database) -> None:
     replicated(database, "CREATE TABLE t (id bigint PRIMARY KEY, v bigint GENERATED ALWAYS AS (id * 2) STORED)")
     PostgresLog(database, SCHEMA).refused(InvalidRequest, "it has no column v")
 
 
+@pytest.mark.deep
 def test_a_dropped_slot_is_an_expired_position(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
@@ -150,6 +153,7 @@ def test_a_dropped_slot_is_an_expired_position(database: Database) -> None:
     assert slots(database) == 0, "it is never made again under a log that has begun"
 
 
+@pytest.mark.deep
 def test_a_slot_that_another_reader_has_advanced_is_an_expired_position(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
@@ -180,6 +184,7 @@ def test_a_slot_that_is_in_use_is_tried_again_later(database: Database) -> None:
     assert len(log.land()) == 1
 
 
+@pytest.mark.long
 def test_without_a_free_slot_the_error_says_what_to_raise(start_server: StartServer) -> None:
     database = start_server(max_replication_slots="1").new_database()
     begun(database)
@@ -187,6 +192,7 @@ def test_without_a_free_slot_the_error_says_what_to_raise(start_server: StartSer
     other.refused(EnvironmentUnusable, "no replication slot left", "max_replication_slots")
 
 
+@pytest.mark.long
 def test_a_slot_whose_wal_was_removed_is_an_expired_position(start_server: StartServer) -> None:
     server = start_server(max_slot_wal_keep_size="1MB", min_wal_size="32MB", max_wal_size="32MB")
     database = server.new_database()
@@ -252,6 +258,7 @@ def test_another_table_publication_or_slot_is_another_source(database: Database)
     assert isinstance(error, SourceReplaced) and "a slot belongs to one log" in error.full_message()
 
 
+@pytest.mark.deep
 def test_doctor_creates_nothing_and_shows_what_the_slot_retains(database: Database) -> None:
     replicated(database, TABLE)
     log = PostgresLog(database, SCHEMA)

@@ -26,6 +26,7 @@ def begun(database: Database, *statements: str, **keys: Any) -> PostgresLog:
     return log
 
 
+@pytest.mark.deep
 def test_each_change_is_a_row_in_commit_order(database: Database) -> None:
     log = begun(database, TABLE, "INSERT INTO t VALUES (0, 0)")
     with database.connect() as first, database.connect() as second:
@@ -53,6 +54,7 @@ def test_rolled_back_transactions_are_not_landed(database: Database) -> None:
     assert log.changes() == [("insert", 2, 2)]
 
 
+@pytest.mark.deep
 def test_changes_of_other_tables_are_not_landed_and_move_the_position(database: Database) -> None:
     log = begun(database, TABLE, "CREATE TABLE u (id bigint PRIMARY KEY)")
     before = log.position
@@ -122,6 +124,7 @@ def test_values_of_each_type_are_landed_without_loss_whatever_role_and_server_ha
         assert actual == expected, name
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
 def test_a_changed_key_is_a_delete_and_an_update(database: Database, identity: str) -> None:
     log = begun(database, TABLE, f"ALTER TABLE t REPLICA IDENTITY {identity}", "INSERT INTO t VALUES (1, 5)")
@@ -132,6 +135,7 @@ def test_a_changed_key_is_a_delete_and_an_update(database: Database, identity: s
     assert [row["number"] for row in log.records[0].to_pylist()] == [1, 2, 1]
 
 
+@pytest.mark.deep
 def test_rows_that_swap_their_keys_end_where_the_table_is(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 10), (2, 20)")
@@ -143,6 +147,7 @@ def test_rows_that_swap_their_keys_end_where_the_table_is(database: Database) ->
     assert log.table_now() == {(1,): (1, 20), (2,): (2, 10)}
 
 
+@pytest.mark.deep
 def test_an_unchanged_value_out_of_line_is_taken_from_the_old_row(database: Database) -> None:
     log = begun(
         database,
@@ -171,6 +176,7 @@ def test_a_table_whose_unchanged_values_would_be_missing_is_refused_before_its_s
     assert log.changes() == [("insert", 1, 1), ("update", 1, 2)], "a column that is not declared may be missing"
 
 
+@pytest.mark.deep
 def test_an_unchanged_value_that_is_not_sent_stops_the_landing_and_is_never_null(database: Database) -> None:
     log = begun(
         database,
@@ -188,6 +194,7 @@ def test_an_unchanged_value_that_is_not_sent_stops_the_landing_and_is_never_null
     assert log.changes() == [("update", 1, 2), ("delete", 1, None), ("update", 3, 2)]
 
 
+@pytest.mark.deep
 def test_what_comes_before_a_truncate_is_landed_and_then_the_landing_stops(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
@@ -226,6 +233,7 @@ def test_a_landing_ends_at_the_data_on_disk_at_its_start(database: Database) -> 
     assert source.next_pull(reached.position) is None  # type: ignore[union-attr]
 
 
+@pytest.mark.deep
 def test_a_record_ends_with_the_transaction_that_reaches_a_limit(database: Database) -> None:
     log = begun(database, max_rows=5)
     for first in range(0, 21, 3):
@@ -240,6 +248,7 @@ def test_a_record_ends_with_the_transaction_that_reaches_a_limit(database: Datab
     assert [record.num_rows for record in log.records[4:]] == [8, 8]
 
 
+@pytest.mark.deep
 def test_a_large_transaction_is_a_record_of_its_own(database: Database) -> None:
     log = begun(database, max_rows=2_000)
     database.run("INSERT INTO t VALUES (-1, 0)")
@@ -251,6 +260,7 @@ def test_a_large_transaction_is_a_record_of_its_own(database: Database) -> None:
     assert [row["number"] for row in log.records[1].to_pylist()] == list(range(1, 25_001))
 
 
+@pytest.mark.deep
 def test_a_column_that_is_added_or_not_declared_does_not_matter(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
@@ -259,6 +269,7 @@ def test_a_column_that_is_added_or_not_declared_does_not_matter(database: Databa
     assert log.changes() == [("insert", 1, 1), ("insert", 2, 2)]
 
 
+@pytest.mark.deep
 def test_a_renamed_column_stops_the_landing_until_the_schema_has_it(database: Database) -> None:
     log = begun(database)
     database.run("INSERT INTO t VALUES (1, 1)")
@@ -302,6 +313,7 @@ def test_a_row_without_an_event_time_is_refused(database: Database) -> None:
     assert log.changes() == [("insert", 1, None)]
 
 
+@pytest.mark.deep
 def test_names_may_have_any_characters(database: Database) -> None:
     replicated(
         database,

@@ -636,6 +636,7 @@ def test_a_row_without_an_event_time_is_refused(table: Table) -> None:
         table.log.land(types={"at": parse_type("timestamp[us, UTC]")}, event_time=EventTimeSpec(column="at"))
 
 
+@pytest.mark.deep
 def test_nested_columns_and_wide_files_are_as_duckdb_reads_them(table: Table) -> None:
     rows = pa.table(
         {

@@ -120,6 +120,7 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path)
 
 
+@pytest.mark.deep
 def test_the_log_begins_with_the_table_as_it_is_and_goes_on_with_each_snapshot(table: Table) -> None:
     table.append(1, 2)
     table.append(3)
@@ -143,6 +144,7 @@ def test_rows_that_were_rewritten_by_a_compaction_are_not_landed_again(table: Ta
     assert table.keys() == [1, 2, 3]
 
 
+@pytest.mark.deep
 def test_manifests_that_an_append_merges_do_not_land_their_older_files_again(table: Table) -> None:
     set_properties(
         table.library, **{"commit.manifest-merge.enabled": "true", "commit.manifest.min-count-to-merge": "2"}
@@ -155,6 +157,7 @@ def test_manifests_that_an_append_merges_do_not_land_their_older_files_again(tab
     assert table.keys() == [0, 1, 2, 3]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("start", ["earliest", "latest", 0, 1, 2])
 def test_a_log_begins_where_start_says(table: Table, start: Any) -> None:
     ids = [table.append(key) for key in (0, 1, 2)]
@@ -299,6 +302,7 @@ def delete_by_file(table: Table) -> None:
     delete_rows(table.library)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -345,6 +349,7 @@ def test_a_table_with_delete_files_cannot_begin_a_log_with_its_rows(table: Table
     assert log.column("k") == [2]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("expire", [Table.expire, Table.expire_and_keep_parents])
 @pytest.mark.parametrize("is_landed_expired", [True, False])
 def test_an_expired_snapshot_in_between_is_an_expired_position(
@@ -362,6 +367,7 @@ def test_an_expired_snapshot_in_between_is_an_expired_position(
     assert table.keys() == [1]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("expire", [Table.expire, Table.expire_and_keep_parents])
 def test_an_expired_snapshot_that_was_landed_stops_nothing(table: Table, expire: Any) -> None:
     first = table.append(1)
@@ -372,6 +378,7 @@ def test_an_expired_snapshot_that_was_landed_stops_nothing(table: Table, expire:
     assert table.keys() == [1, 2]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("expire", [Table.expire, Table.expire_and_keep_parents])
 def test_a_snapshot_of_an_empty_table_that_expires_before_it_is_landed_is_an_expired_position(
     table: Table, expire: Any
@@ -414,6 +421,7 @@ def test_a_deleted_manifest_is_an_expired_position(table: Table) -> None:
         table.log.land()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pattern", ["metadata/*-m0.avro", "metadata/snap-*.avro"])
 @pytest.mark.parametrize("kept", [0, 0.01, 0.5, 0.99])
 def test_a_manifest_that_is_not_readable_is_refused(table: Table, pattern: str, kept: float) -> None:
@@ -427,6 +435,7 @@ def test_a_manifest_that_is_not_readable_is_refused(table: Table, pattern: str, 
     assert "has a manifest that is not readable" in table.refusal().message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pattern", ["data/*.parquet", "metadata/*-m0.avro"])
 def test_a_log_can_go_on_after_the_newest_snapshot_of_which_a_file_is_lost(table: Table, pattern: str) -> None:
     table.append(0)
@@ -467,6 +476,7 @@ def test_a_table_that_a_job_upserts_into_is_refused_before_the_first_record(tabl
     assert warning.is_warning
 
 
+@pytest.mark.deep
 def test_a_branch_that_was_rolled_back_went_back(table: Table) -> None:
     first = table.append(1)
     second = table.append(2)

@@ -34,6 +34,8 @@ from milepost_testkit import profiles
 from milepost_testkit.formats.iceberg_writers import compact
 from milepost_testkit.jobs.landed_table import AFTER, BEFORE, WHOLE, Killed, KilledLog, TableLog
 
+pytestmark = pytest.mark.deep
+
 TYPES = {"k": parse_type("int64"), "p": parse_type("int64")}
 ROWS = pa.schema([("k", pa.int64()), ("p", pa.int64())])
 RIVALS = "two at once"

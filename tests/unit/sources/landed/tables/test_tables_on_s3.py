@@ -114,6 +114,7 @@ def test_a_job_reads_the_files_of_a_table_on_s3_until_one_is_deleted(
         master.epochs.run(Session.cli(), SparklessRunner())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("by_reference", [False, True])
 @pytest.mark.parametrize("credentials", [None, WRONG])
 def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot(
@@ -145,6 +146,7 @@ def test_an_iceberg_table_of_a_rest_catalog_on_s3_is_landed_snapshot_by_snapshot
     assert log.column("k") == [1, 2, 3]
 
 
+@pytest.mark.deep
 def test_the_published_table_of_another_job_on_s3_is_landed(
     seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
