@@ -143,14 +143,14 @@ class Reached:
     def tests_of(self, file: str, line: int) -> list[str]:
         """The tests that ran a line, without their cases; empty: it ran in no test, at import for example."""
         contexts = self.data.contexts_by_lineno(str(self.files[file])).get(line, [])
-        return sorted({_test(context) for context in contexts} - {""})
+        return sorted({function_of(context) for context in contexts} - {""})
 
 
 def _text(texts: Sequence[str], line: int) -> str:
     return texts[line] if 0 < line < len(texts) else "exit"
 
 
-def _test(context: str) -> str:
+def function_of(context: str) -> str:
     """`a.py::test_b[c] (call)|d` -> `a.py::test_b`: of a process's own context or of the running test."""
     words = context.rpartition("|")[2] or context.partition("|")[0]
     return words.partition(" (")[0].partition("[")[0]
