@@ -29,6 +29,9 @@ PYTEST = $(SEEDED) -m pytest $(PYTEST_OPTIONS)
 OBJECTS ?= 20000
 # How many random jobs `make law` runs.
 EXAMPLES ?= 5000
+# How many random statements, and edits of them, `make sql-law` runs.
+SELECTS ?= 5000
+EDITS ?= 5000
 # How long `make chaos` goes on.
 MINUTES ?= 10
 # How many rows `make examples` gives each job.
@@ -46,7 +49,7 @@ PAGES ?=
 SAMPLE ?=
 BENCH_ARGS ?=
 
-.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law chaos examples bench bench-tables bench-kafka bench-airflow demo docs pictures reference transcripts release down status clean
+.PHONY: help env lint format check test durations coverage rings wording test-all mutants fuzz law sql-law chaos examples bench bench-tables bench-kafka bench-airflow demo docs pictures reference transcripts release down status clean
 
 help: ## show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +111,9 @@ fuzz: env ## break OBJECTS=20000 source objects at random and read them: rows or
 
 law: env ## run EXAMPLES=5000 random jobs: with nothing in flight, each node is its batch query, by DuckDB (minutes)
 	@$(PY) -m milepost_testkit.law.run --examples $(EXAMPLES) --seed $(SEED)
+
+sql-law: env ## run SELECTS=5000 random statements and EDITS=5000 random edits of them: each table is DuckDB's answer (hours)
+	@$(PY) -m milepost_testkit.law.sql_run --selects $(SELECTS) --edits $(EDITS) --seed $(SEED)
 
 chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing may be lost or doubled
 	@$(PY) -m milepost_testkit.chaos.campaign --minutes $(MINUTES) --seed $(SEED)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from milepost.epoch import EpochRunner
 from milepost.errors import InvalidRequest
@@ -18,24 +18,26 @@ from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sql_job import SqlJob, document
-from milepost_testkit.models.data.random_sql import Draws, RandomJob, random_job
+from milepost_testkit.models.data.random_jobs import RandomJob, random_job
+from milepost_testkit.models.data.random_sql import Draws
 
-_STEPS = ("edit", "edit", "edit", "two edits", "undo", "rollback", "rollback and edit", "rescale", "wider source")
+_STEPS = (*["edit"] * 6, "two edits", "undo", "rollback", "rollback and edit", "rescale", "wider source")
+EDITS = "changed texts"
+"""In what is covered: how many steps changed the SQL, or the operators of the spec."""
 
 
-def hold_edits(seed: int, folder: Path, runner: EpochRunner, steps: int = 3) -> Counter[str]:
+def hold_edits(seed: int, folder: Path, runner: EpochRunner, steps: Iterable[int] = range(3)) -> Counter[str]:
     """Edit a random job several times, and follow each verdict. Returns how many steps had which verdict.
+
+    Args:
+        steps: numbers of the steps. Each is drawn by itself, so that a failure may need fewer of them.
 
     After unchanged, refill and backfill, and after a rollback, each table equals its query. Of a job that continues
     from now on, all tables do that are not reported as incomplete.
     """
     history = _History(seed, folder, runner)
-    for number in range(steps):
-        try:
-            history.step(seed * 100 + number)
-        except InvalidRequest:  # such as a backfill to a table with another key; no table has changed
-            history.covered["refused"] += 1
-            break
+    for number in steps:
+        history.step(seed * 100 + number)
     return history.covered
 
 
@@ -45,6 +47,7 @@ class _History:
 
     Attributes:
         text: what the job is now. texts: what each checkpoint was made with.
+        is_wide: whether the spec gives a column of `orders` a wider type than at first.
     """
 
     job: SqlJob
@@ -53,28 +56,30 @@ class _History:
     text: RandomJob
     texts: dict[int, RandomJob] = field(default_factory=dict)
     covered: Counter[str] = field(default_factory=Counter)
+    is_wide: bool = False
 
     def __init__(self, seed: int, folder: Path, runner: EpochRunner) -> None:
         self.runner, self.rng, self.texts, self.covered = runner, random.Random(f"edits {seed}"), {}, Counter()
         self.text = _valid(random_job(Draws(seed)), seed)
-        self.job = SqlJob(folder, self.text.sql, self.text.keys)
+        self.job = SqlJob(
+            folder, self.text.sql, self.text.keys, parallelism=1 + (seed % 3 == 0), seed=seed, is_loaded_once=True
+        )
         self.job.land()
-        self._epoch()
         self._epoch()
 
     def step(self, seed: int) -> None:
         """Change the job, or go back, and follow the verdict."""
-        kind, before, keys = self.rng.choice(_STEPS), self.text, dict[str, Any]()
+        self.rng = random.Random(f"edits {seed}")
+        kind, before = self.rng.choice(_STEPS), self.text
         after = before
         self.covered[kind] += 1
         if kind == "rescale":
             self.job.rescale(self.rng.randrange(1, 4))
         elif kind == "wider source":
-            sources = document(before.sql)["sources"]
-            keys = {"sources": sources}
-            sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
+            self.is_wide = True
         elif kind == "undo":
-            after = self.rng.choice([*self.texts.values()])
+            others = [text for text in self.texts.values() if text.sql != before.sql]
+            after = self.rng.choice(others or [before])
         elif kind.startswith("rollback"):
             to = self.rng.choice([*self.texts])
             roll_back(self.job.master, to)
@@ -84,12 +89,21 @@ class _History:
         else:
             after = _edited(before, seed)
             after = _edited(after, seed + 50) if kind == "two edits" else after
-        self._write(after, **keys)
-        self._follow(before)
+        self.covered[EDITS] += (after.sql, after.keys) != (before.sql, before.keys)
+        self._write(after)
+        try:
+            self._follow(before)
+        except InvalidRequest:  # such as a backfill to a table with another key; no table has changed
+            self.covered["refused"] += 1
+            self._write(before)
+            self._epoch()
 
-    def _write(self, text: RandomJob, **keys: Any) -> None:
+    def _write(self, text: RandomJob) -> None:
         self.text = text
-        self.job.write(text.sql, **text.keys, **keys)
+        sources = document(text.sql)["sources"]
+        if self.is_wide:
+            sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
+        self.job.write(text.sql, **text.keys, sources=sources)
 
     def _follow(self, before: RandomJob) -> None:
         """Do what the verdict asks for: an epoch, a backfill, rows from now on, or the former text."""
@@ -113,7 +127,7 @@ class _History:
                 self._write(before)
                 self._epoch()
             assert verdict == "from now on" or not was_complete or not self._incomplete()
-        if self.rng.randrange(2):
+        if not self.rng.randrange(3):
             self._epoch()
 
     def _verdict(self) -> tuple[str, dict[str, bool]]:
@@ -148,11 +162,13 @@ class _History:
         incomplete = self._incomplete()
         for name in self.text.tables:
             if name not in incomplete:
-                self.job.check(name, f"SELECT * FROM {name}")
+                self.job.check(name, f"SELECT * FROM {name}", is_edited=True)
 
 
 def _edited(text: RandomJob, seed: int) -> RandomJob:
-    return _valid(random_job(text.draws.edited(seed)), seed)
+    """Return another job. A draw may have the same result by another seed."""
+    tries = (random_job(text.draws.edited(seed + 10_000_019 * number)) for number in range(50))
+    return _valid(next((job for job in tries if (job.sql, job.keys) != (text.sql, text.keys)), text), seed)
 
 
 def _valid(text: RandomJob, seed: int) -> RandomJob:

@@ -130,6 +130,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "kinds",
         "laws",
         "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
+        "random_tables",
+        "random_jobs",
     ),
     f"{TESTKIT}.jobs": (
         "avro_messages backfills debezium_events lineages postgres_landing rollbacks sql_job stored_figures table_job",

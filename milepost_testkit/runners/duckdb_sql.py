@@ -6,8 +6,9 @@ use where both mean the same: plain arithmetic, comparisons, `explode`. What Spa
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import duckdb
 import pyarrow as pa
@@ -26,19 +27,42 @@ from milepost.spark.wire.task_output import TaskOutput
 def duckdb_schema(spec: JobSpec, output: SqlOutput, inputs: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the columns of an output of SQL, as DuckDB types them; those of a UNION ALL are of its first SELECT."""
     one = selects(spec, output, inputs, {name: (column_of(name),) for name in inputs})[0]
-    struct = pa.struct(list(inputs[one.input]))
-    empty = pa.table({column_of(one.input): pa.array([], struct)})
-    return pa.schema(list(_added(empty, one.expression).schema.field(one.expression.column).type))
+    return _schema(column_of(one.input), inputs[one.input], one.expression)
+
+
+@lru_cache(maxsize=10_000)
+def _schema(column: str, schema: pa.Schema, expression: SqlExpression) -> pa.Schema:
+    empty = pa.table({column: pa.array([], pa.struct(list(schema)))})
+    return pa.schema(list(_added(empty, expression).schema.field(expression.column).type))
 
 
 def projected(step: SqlStep, items: Iterable[TaskOutput]) -> Iterator[TaskOutput]:
     """Yield items behind a projection, which is Spark's otherwise."""
     batches = [*encode_output(items, step.input_schemas)]
     rows = pa.Table.from_batches(batches).combine_chunks()
-    for one in step.expressions:
-        rows = _added(rows, one, step.output_schemas.get(_output_of(step, one)))
+    for group in _independent(step.expressions):
+        if len(group) == 1:
+            rows = _added(rows, group[0], step.output_schemas.get(_output_of(step, group[0])))
+            continue
+        made = _evaluated(rows, *(one.text for one in group))
+        for one, values in zip(group, made, strict=True):
+            rows = rows.append_column(one.column, _cast(one, values, step.output_schemas.get(_output_of(step, one))))
     names = [CONTROL, *(column for columns in step.columns.values() for column in columns)]
     yield from decode_output(rows.select(names).combine_chunks().to_batches(), step.output_schemas, step.columns)
+
+
+def _independent(expressions: Iterable[SqlExpression]) -> Iterator[list[SqlExpression]]:
+    """Yield expressions in order, grouped so that none reads the column of another one of its group."""
+    group: list[SqlExpression] = []
+    for one in expressions:
+        reads = f"{one.text} {one.list_sql}"
+        is_alone = one.list_sql is not None or any(f"`{other.column}`" in reads for other in group)
+        if group and (is_alone or group[0].list_sql is not None):
+            yield group
+            group = []
+        group.append(one)
+    if group:
+        yield group
 
 
 def _output_of(step: SqlStep, one: SqlExpression) -> str:
@@ -46,18 +70,23 @@ def _output_of(step: SqlStep, one: SqlExpression) -> str:
 
 
 def _added(rows: pa.Table, one: SqlExpression, schema: pa.Schema | None = None) -> pa.Table:
-    every = rows if one.list_sql is None else _exploded(rows, _evaluated(rows, one.list_sql))
-    made = _evaluated(every, one.text)
-    wanted = one.union_schema if one.union_schema is not None else schema
-    if wanted is not None:  # by their places, as Spark does it
-        values = [value.cast(field.type) for value, field in zip(made.flatten(), wanted, strict=True)]
-        made = pa.StructArray.from_arrays(values, fields=list(wanted), mask=made.is_null())
+    every = rows if one.list_sql is None else _exploded(rows, _evaluated(rows, one.list_sql)[0])
+    made = _cast(one, _evaluated(every, one.text)[0], schema)
     if one.list_sql is not None:
         first = pc.equal(pc.fill_null(every.column(POSITION), 0), 0)
         columns = [pc.if_else(first, every.column(name), pa.scalar(None, every.schema.field(name).type))
                    for name in rows.column_names]  # fmt: skip
         every = pa.table(columns, schema=rows.schema)
     return every.append_column(one.column, made)
+
+
+def _cast(one: SqlExpression, made: pa.Array, schema: pa.Schema | None) -> pa.Array:
+    """Return rows with the types of a schema, by their places as Spark does it."""
+    wanted = one.union_schema if one.union_schema is not None else schema
+    if wanted is None:
+        return made
+    values = [value.cast(field.type) for value, field in zip(made.flatten(), wanted, strict=True)]
+    return pa.StructArray.from_arrays(values, fields=list(wanted), mask=made.is_null())
 
 
 def _exploded(rows: pa.Table, lists: pa.Array) -> pa.Table:
@@ -75,18 +104,29 @@ def _exploded(rows: pa.Table, lists: pa.Array) -> pa.Table:
     return taken.append_column(ITEM, flat.take(pa.array(items, pa.int64())))
 
 
-def _evaluated(rows: pa.Table, text: str) -> pa.Array:
-    """Return what an expression is of each row."""
-    with _database().cursor() as db:
-        db.execute("SET TimeZone = 'UTC'")
-        db.register("wide", rows)
-        made = db.sql(f"SELECT {_for_duckdb(text)} AS made FROM wide").to_arrow_table().column("made")
-    return made.combine_chunks()
+def _evaluated(rows: pa.Table, *texts: str) -> list[pa.Array]:
+    """Return what each expression is of each row."""
+    columns = ", ".join(f"{_for_duckdb(text)} AS made_{number}" for number, text in enumerate(texts))
+    db = _database()
+    db.register("wide", rows)
+    made = db.sql(f"SELECT {columns} FROM wide").to_arrow_table()
+    return [column.combine_chunks() for column in made.columns]
+
+
+_LOCAL = threading.local()
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return this thread's connection. To open one takes as long as to evaluate an expression."""
+    if not hasattr(_LOCAL, "connection"):
+        _LOCAL.connection = _process_database().cursor()
+        _LOCAL.connection.execute("SET TimeZone = 'UTC'")
+    connection: duckdb.DuckDBPyConnection = _LOCAL.connection
+    return connection
 
 
 @cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """Return this process's database. To open one takes ten times as long as to evaluate an expression."""
+def _process_database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"threads": 1})
 
 

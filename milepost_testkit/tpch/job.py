@@ -27,7 +27,7 @@ _DIVIDED = "CREATE MACRO avg(x) AS CAST(sum(x) / count(x) AS DECIMAL(38, 6))"
 def statements(text: str) -> dict[str, str]:
     """Return the CREATE statements of a file by the name of what they create. No literal has a semicolon."""
     runs = [run.strip() for run in text.split(";")]
-    return {run[: run.index(" AS\n")].split()[-1]: run for run in runs if "CREATE" in run}
+    return {run[run.index("CREATE") :].split()[3]: run for run in runs if "CREATE" in run}
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from milepost.jobspec.sql.flows import FLOW_CLAUSES, REFUSED_FLOW_CLAUSES
 from milepost.jobspec.sql.statements import PROPERTIES, REFUSED_STATEMENTS, STATEMENTS
-from milepost.jobspec.sql.text import AGGREGATES, OVER, REFUSED_CLAUSES
+from milepost.jobspec.sql.text import AGGREGATES, OVER, REFUSED_CLAUSES, REFUSED_PHRASES
 from scripts.reference.markdown import note
 
 _INTRODUCTION = """
@@ -69,7 +69,8 @@ _RULES = """
 """
 _STATEMENT_NOTES = """\
 `CREATE OR REFRESH …` means the same. `PARTITIONED BY (columns)` is `partition_by` of the table of a streaming table.
-`STREAM name` and `STREAM(name)` mean `name`.
+`STREAM name` and `STREAM(name)` mean `name`. A list `(a, b)` after the name of a statement or a common table
+expression, or after the alias of a query in FROM, names the columns of the query.
 """
 _ALSO_REFUSED = """\
 Also refused, each at its line and column: NOT IN
@@ -82,7 +83,9 @@ NATURAL, and an output column that occurs twice.
 
 def sql_page() -> str:
     """Return the page."""
-    refused = {**REFUSED_STATEMENTS, **REFUSED_FLOW_CLAUSES, **REFUSED_CLAUSES}
+    clauses = {one.replace("_", " "): two for one, two in REFUSED_CLAUSES.items()}
+    phrases = {one.replace("#", "3"): two for one, two in REFUSED_PHRASES.items()}
+    refused = {**REFUSED_STATEMENTS, **REFUSED_FLOW_CLAUSES, **clauses, **phrases}
     parts = [
         "# SQL of a job\n",
         note("the tables of the SQL compiler"),
@@ -95,7 +98,7 @@ def sql_page() -> str:
         _RULES,
         _table("Aggregates", "Function", "In the operator", _functions(AGGREGATES)),
         _table("Functions with OVER", "Function", "In the operator", _functions(OVER)),
-        _table("Refused", "SQL", "What to do", _code({one.replace("_", " "): two for one, two in refused.items()})),
+        _table("Refused", "SQL", "What to do", _code(refused)),
         _ALSO_REFUSED,
     ]
     return "\n".join(parts)

@@ -48,8 +48,8 @@ def of_example(name: str) -> dict[str, Any]:
 def of_page(name: str) -> dict[str, Any]:
     """Return the sources of the first spec on a page."""
     text = (HOW_TO / f"{name}.md").read_text("utf-8")
-    spec = next(block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "\nsources:" in block)
-    sources: dict[str, Any] = yaml.safe_load(spec)["sources"]
+    spec = next(block for block in re.findall(r"```(?:yaml|console)\n(.*?)```", text, re.S) if "\nsources:" in block)
+    sources: dict[str, Any] = yaml.safe_load(spec[spec.index("\nname:") if "$" in spec[:2] else 0 :])["sources"]
     return sources
 
 
@@ -86,6 +86,7 @@ PAGES: dict[str, tuple[dict[str, Any], list[str]]] = {
         },
         ["join", "aggregate", "latest", "top"],
     ),
+    "start-from-files": (of_page("start-from-files"), ["latest"]),
     "top": (of_example("top"), ["window", "top"]),
 }
 """Per page with SQL: its sources, and the operators with state or a list, in the order of the statements."""

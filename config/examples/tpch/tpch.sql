@@ -1,9 +1,9 @@
--- The 22 queries of TPC-H with the parameters of its validation: q01 is Q1. Their text is the published one, but for two
--- differences: columns are named with AS, and these queries.
+-- The 22 queries of TPC-H with the parameters of its validation: q01 is Q1. Their text is the published one, but for:
+--   q01       the interval has no precision, `day (3)`
 --   q02, q20  also select s_suppkey, which makes their rows unique
---   q13       names the columns of the derived table in its SELECT
 --   q15       the view `revenue` is a statement of this file
 --   q16       states that both sides of NOT IN are IS NOT NULL
+--   q18       names its last column with AS
 
 CREATE MATERIALIZED VIEW q01 AS
 SELECT l_returnflag, l_linestatus,
@@ -182,10 +182,10 @@ ORDER BY l_shipmode;
 CREATE MATERIALIZED VIEW q13 AS
 SELECT c_count, count(*) AS custdist
 FROM (
-  SELECT c_custkey, count(o_orderkey) AS c_count
+  SELECT c_custkey, count(o_orderkey)
   FROM customer LEFT OUTER JOIN orders ON c_custkey = o_custkey AND o_comment NOT LIKE '%special%requests%'
   GROUP BY c_custkey
-) AS c_orders
+) AS c_orders (c_custkey, c_count)
 GROUP BY c_count
 ORDER BY custdist DESC, c_count DESC;
 
@@ -197,8 +197,8 @@ WHERE l_partkey = p_partkey
   AND l_shipdate >= DATE '1995-09-01'
   AND l_shipdate < DATE '1995-09-01' + INTERVAL '1' MONTH;
 
-CREATE TEMPORARY VIEW revenue AS
-SELECT l_suppkey AS supplier_no, sum(l_extendedprice * (1 - l_discount)) AS total_revenue
+CREATE TEMPORARY VIEW revenue (supplier_no, total_revenue) AS
+SELECT l_suppkey, sum(l_extendedprice * (1 - l_discount))
 FROM lineitem
 WHERE l_shipdate >= DATE '1996-01-01' AND l_shipdate < DATE '1996-01-01' + INTERVAL '3' MONTH
 GROUP BY l_suppkey;

@@ -58,7 +58,7 @@ def show_graph(report: Mapping[str, Any], output: Output) -> None:
         _show_statements(report, output)
     else:
         _show_nodes(report["nodes"], output)
-    states = list(_states(report))
+    states = _shown_states(report)
     if states:
         output.text()
         figures = [_figures(state["size"]) for state in states]
@@ -116,6 +116,13 @@ def _figures(size: Mapping[str, Any] | None) -> dict[str, str]:
         return {}
     figures = {"rows": show_count(size["rows"]), "size": show_bytes(size["bytes"])}
     return figures if size["rows_per_day"] is None else figures | {"rows a day": f"{size['rows_per_day']:+,}"}
+
+
+def _shown_states(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the states statement by statement, in the words of the query, and then those of the spec's operators."""
+    own = {state["name"]: state for one in report["statements"] for state in one["state"]}
+    of_nodes = {state["name"]: state for state in _states(report)}
+    return [of_nodes[name] | own.get(name, {}) for name in [*own, *(name for name in of_nodes if name not in own)]]
 
 
 def _states(report: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

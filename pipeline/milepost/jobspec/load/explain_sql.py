@@ -37,7 +37,10 @@ def _explained(job: LoadedJob, graph: JobGraph, name: str) -> dict[str, Any]:
         "mode": mode_of(node),
         "key": list(node.key),
         "event_time": node.event_time,
-        "state": [{name: _shown(value, labels) for name, value in bound.items()} for bound in state],
+        "state": [
+            {name: value if name in ("name", "table") else _shown(value, labels) for name, value in bound.items()}
+            for bound in state
+        ],
         "sink": any(sink.input == name for sink in job.spec.sinks),
         "warnings": [{**_position(job, line, column), "message": text} for line, column, text in warnings],
     }

@@ -147,7 +147,7 @@ class _JobCompiler:
             column,
             tuple(uid for uid in own if uid == name or uid.startswith(f"{name}__")),
             tuple((*self._position(at.start), text) for at, text in compiler.warnings),
-            self._emitter.labels,
+            dict(self._emitter.labels),
         )
 
     def _compile_flow(self, statement: Statement, flow: Flow, known: Sequence[str]) -> None:
@@ -227,10 +227,12 @@ class _JobCompiler:
 
     def _keyless(self, name: str) -> str:
         """Return which columns to select, as a clause."""
-        operator = next(one for one in self._emitter.operators if one["uid"] == name)
-        unique = self._emitter.unique_of(operator["inputs"][0])
-        if unique:
-            return f"select {', '.join(map(self._shown, unique))}"
+        operators = {one["uid"]: one for one in self._emitter.operators}
+        at = name
+        while at in operators and len(operators[at]["inputs"]) == 1:  # a projection before a ranking drops the key too
+            (at,) = operators[at]["inputs"]
+            if unique := self._emitter.unique_of(at):
+                return f"select {', '.join(map(self._shown, unique))}"
         return (
             "group them, select row_number() OVER (…) as a column, or take the newest row per key on each side of a "
             "join: QUALIFY row_number() OVER (PARTITION BY … ORDER BY … DESC) = 1"

@@ -102,7 +102,7 @@ class QueryCompiler:
 
     def compile(self) -> str:
         """Add the steps of the statement; return the last. Raises SqlProblem."""
-        query = read_query(self.statement.query)
+        query = read_query(self.statement.query, self.statement.columns)
         node = self._query(self.statement.name, query, {})
         if self.statement.kind == VIEW and self.emitter.rows[node].kind == RETRACTIONS:
             self._materialize(node, query.tokens)
@@ -130,22 +130,24 @@ class QueryCompiler:
 
     def _query(self, name: str, query: Query, outer: Names, correlation: Correlation | None = None) -> str:
         names, used = dict(outer), set[str]()
-        for cte, at, body in query.ctes:
-            self._check_cte(cte, at, [other for other, _, _ in query.ctes])
-            names[cte] = self._lazy(f"{self.statement.name}__{cte}", cte, body, dict(names), used)
+        for cte, at, body, columns in query.ctes:
+            self._check_cte(cte, at, [other for other, *_ in query.ctes])
+            names[cte] = self._lazy(f"{self.statement.name}__{cte}", cte, (body, columns), dict(names), used)
         node = self._selects(name, query, names, correlation)
-        for cte, at, _ in query.ctes:
+        for cte, at, *_ in query.ctes:
             if cte not in used:
                 raise at.problem(f"nothing reads {cte}; remove it")
         return node
 
-    def _lazy(self, uid: str, cte: str, body: Tokens, names: Names, used: set[str]) -> Callable[[], Table]:
+    def _lazy(
+        self, uid: str, cte: str, body: tuple[Tokens, Sequence[str]], names: Names, used: set[str]
+    ) -> Callable[[], Table]:
         compiled: list[str] = []
 
         def table() -> Table:
             used.add(cte)
             if not compiled:
-                compiled.append(self._query(uid, read_query(body), names))
+                compiled.append(self._query(uid, read_query(*body), names))
             return Table(compiled[0])
 
         return table
@@ -295,7 +297,7 @@ class QueryCompiler:
             label = f"from_{alias}"
         elif item.is_query:
             self._check_cte(item.name, item.tokens, [])
-            query = read_query(item.tokens)
+            query = read_query(item.tokens, item.columns)
             if item.qualify is not None:
                 query = replace(query, selects=[replace(query.selects[0], qualify=item.qualify)])
             correlation = None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.flows import FLOW, Flow, read_flow
-from milepost.jobspec.sql.text import Tokens, duration_ms, duration_text
+from milepost.jobspec.sql.text import Tokens, check_phrases, column_list, duration_ms, duration_text, named
 from milepost.language import check_node_name, did_you_mean
 from milepost.language.sql import SqlProblem
 from milepost.language.times import format_duration, parse_duration
@@ -32,6 +32,23 @@ REFUSED_STATEMENTS = {
     "CREATE TABLE": "write CREATE STREAMING TABLE or CREATE MATERIALIZED VIEW",
     "CREATE VIEW": "write CREATE MATERIALIZED VIEW, or CREATE TEMPORARY VIEW for a query without a table",
     "CREATE TEMP": "write CREATE TEMPORARY VIEW",
+    "CREATE PRIVATE": "write CREATE TEMPORARY VIEW: it has no table",
+    "CREATE LIVE": "write CREATE MATERIALIZED VIEW, and names without LIVE",
+    "CREATE STREAMING LIVE": "write CREATE STREAMING TABLE, and names without LIVE",
+    "CREATE FUNCTION": "functions of users are not available in SQL; a process function may be an operator of the spec",
+    "APPLY CHANGES": f"write {FLOW} name AS AUTO CDC INTO table FROM feed KEYS (…) SEQUENCE BY …",
+    "SELECT": "a query needs a name: write CREATE MATERIALIZED VIEW name AS before it",
+    "WITH": "a query needs a name: write CREATE MATERIALIZED VIEW name AS before it",
+    "INSERT": "a table has the rows of its query: write CREATE STREAMING TABLE name AS SELECT …",
+    "MERGE": f"write CREATE STREAMING TABLE name, and {FLOW} … AS AUTO CDC INTO name, which replaces and deletes "
+    "rows by key",
+    "UPDATE": "a table has the rows of its query: change the query",
+    "DELETE": "a table has the rows of its query: add WHERE to the query",
+    "TRUNCATE": "a table has the rows of its query: change the query",
+    "DROP": "remove the statement that creates it",
+    "ALTER": "change the statement that creates it",
+    "SET": "settings are keys of the spec, such as `spark`",
+    "USE": "`tables` in the spec decides where tables are",
 }
 """Beginning of a statement -> what to write instead."""
 
@@ -52,6 +69,7 @@ class Statement:
         name: in lower case. kind: TABLE, VIEW or TEMPORARY.
         whole, query: tokens of the statement, and those after AS. flow: what fills a table without AS.
         properties: option -> (value, tokens of the option). partition_by: columns of PARTITIONED BY.
+        columns: names that the list after the name gives the columns of the query.
     """
 
     name: str
@@ -61,6 +79,7 @@ class Statement:
     properties: dict[str, tuple[str, Tokens]] = field(default_factory=dict)
     partition_by: tuple[str, ...] = ()
     flow: Flow | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def tokens_text(self) -> str:
@@ -142,6 +161,7 @@ def _with_flows(statements: Sequence[Statement], flows: Sequence[Flow], problems
 
 
 def _check_tokens(run: Tokens) -> None:
+    check_phrases(run)
     for index, token in enumerate(run.items):
         if "${" in run.sql[token.start : token.end + 2] or token.token_type.name == "PARAMETER":
             raise run.problem("variables are not available in SQL; write the value", index)
@@ -159,17 +179,20 @@ def _statement(run: Tokens) -> Statement:
     if not kind:
         for words, instead in REFUSED_STATEMENTS.items():
             if run.words(0, len(words.split())) == words:
-                raise run.problem(instead)
+                raise run.problem(named(words, instead))
         raise run.problem(f"expected one of {', '.join(STATEMENTS)}")
     name = _name(run, begin + 2)
     at = begin + 3
+    columns: tuple[str, ...] = ()
     if run.words(begin + 2, 3) == "IF NOT EXISTS":
         raise run.problem("remove IF NOT EXISTS: the file always states what the job is", begin + 2)
     if run.kind(at) == "L_PAREN":
         listed = [run.word(index) for index in range(at, run.closing(at))]
         if "CONSTRAINT" in listed and "EXPECT" in listed:
             raise run.problem(_NO_EXPECTATIONS, at + listed.index("CONSTRAINT"))
-        raise run.problem("a list of columns is not available in this version; name the columns in SELECT", at)
+        if kind == TABLE and len(run) == run.closing(at) + 1:
+            raise run.problem("a list of columns needs a query; a flow has COLUMNS (…)", at)
+        columns, at = column_list(run, at)
     properties: dict[str, tuple[str, Tokens]] = {}
     partition_by: tuple[str, ...] = ()
     while run.word(at) != "AS" and not (kind == TABLE and at == len(run)):
@@ -191,7 +214,7 @@ def _statement(run: Tokens) -> Statement:
     query = run.part(min(at + 1, len(run)))
     if not len(query) and at < len(run):
         raise run.problem("expected SELECT … after AS", at)
-    return Statement(name, kind, run, query, properties, partition_by)
+    return Statement(name, kind, run, query, properties, partition_by, columns=columns)
 
 
 def _name(run: Tokens, index: int) -> str:

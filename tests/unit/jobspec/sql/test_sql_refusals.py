@@ -35,7 +35,7 @@ REFUSED = {
     'SELECT customer, median(amount) AS m FROM orders GROUP BY customer':
         '2:18: median is not available in this version; aggregates: count, sum, avg,',
     'SELECT customer, 1 + any_value(id) AS i FROM orders GROUP BY ALL':
-        '2:22: any_value is not available in this version; aggregates: count, sum, avg,',
+        '2:22: any_value is not available in this version; write max(…)',
     'SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING percentile(id, 0.5) > 1':
         '2:69: percentile is not available in this version; aggregates: count, sum, avg,',
     'SELECT id, amount AS a, a * 2 AS twice FROM orders':
@@ -193,7 +193,15 @@ REFUSED = {
     'SELECT id FROM orders TABLESAMPLE (10 PERCENT)':
         '2:23: a sample depends on chance; filter by a hash of a column instead',
     'SELECT id FROM orders AS o (a, b)':
-        '2:28: column aliases are not available in this version; name the columns in SELECT',
+        '2:28: column aliases of a table are not available in this version; write AS in SELECT',
+    'SELECT a FROM (SELECT id, amount FROM orders) AS o (a)':
+        '2:16: this query has 2 columns, the list has 1',
+    'SELECT a FROM (SELECT * FROM orders) AS o (a)':
+        '2:23: the list of columns outside this query needs them by name here, not *',
+    'WITH o (a) AS (SELECT id AS b FROM orders) SELECT a FROM o':
+        '2:23: this column is b here and a in the list; remove AS or the list',
+    'SELECT a FROM (SELECT id FROM orders) AS o (a BIGINT)':
+        '2:45: expected the names of columns alone, such as (a, b)',
     'FROM orders SELECT id':
         '2:1: expected SELECT',
     'SELECT id FROM lake.orders':

@@ -18,7 +18,7 @@ from milepost.operators.base import APPEND, UPDATES, OutputRows, RowWiseSpec, St
 
 _POSITION = re.compile(r"line (\d+), column (\d+): (.*)", re.DOTALL)
 _OPERATOR: TypeAdapter[RowWiseSpec | StatefulSpec] = TypeAdapter(AnyOperator)
-_NAMED = re.compile(r"\b(?:key|arg|where|order|over|bound)_[0-9a-f]{8}\b")
+_NAMED = re.compile(r"\b(?:key|arg|where|order|over|bound)_[0-9a-f]{8}\b|\b[a-z]\w*?__\w+")
 _MAX_UID = 200
 
 
@@ -175,7 +175,7 @@ def _located(problem: Problem, at: Tokens, text: Fragment | None) -> SqlProblem:
 
 def shown_text(text: str, labels: Mapping[str, str]) -> str:
     """Return a text with the user's expressions instead of the columns that the compiler names."""
-    # distinct key_9aa695cd  ->  distinct lower(customer)
+    # distinct key_9aa695cd  ->  distinct lower(customer);  sums__who  ->  s.who
     return _NAMED.sub(lambda match: labels.get(match[0], match[0]), text) if labels else text
 
 

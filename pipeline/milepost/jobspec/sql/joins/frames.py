@@ -192,7 +192,10 @@ class FrameCompiler:
         rows = self.emitter.read(frame.node)
         if rows.kind != APPEND:
             message = f"the rows before this join are {described(rows)}, and a static source joins append rows only"
-            raise keyword.problem(message)
+            instead = (
+                "join it in a common table expression that reads sources, or remove `static: true` from the source"
+            )
+            raise keyword.problem(f"{message}: {instead}")
         keys = self._left_step(
             frame, index, [left_side(self.emitter, self.scope, frame, left, keyword) for left, _ in pairs]
         )

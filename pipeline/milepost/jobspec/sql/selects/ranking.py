@@ -13,7 +13,7 @@ from milepost.operators.base import APPEND
 from milepost.operators.over import RANKS
 from milepost.operators.top import MOST_ROWS
 
-_EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n"
+_EXPECTED = "expected QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= n; a condition on the rows is WHERE"
 
 _TIES: dict[str, bool | str] = {"row_number": False, "rank": True, "dense_rank": "dense"}
 """Function -> `ties` of a `top` operator."""
@@ -54,7 +54,7 @@ def ranked_subquery(select: Select) -> Select:
     if len(select.relations) != 1 or not select.relations[0].is_query or not select.where:
         return select
     item = select.relations[0]
-    inner = read_query(item.tokens)
+    inner = read_query(item.tokens, item.columns)
     if len(inner.selects) != 1 or inner.selects[0].qualify is not None:
         return select
     ranks = {one.alias.casefold() for one in inner.selects[0].items

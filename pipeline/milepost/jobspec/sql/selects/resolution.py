@@ -77,7 +77,8 @@ def columns_outside(scope: Scope) -> set[Reference]:
             read |= scope.references(item.equals)
             scope.used.add((index, relation.columns[0]))
             if len(relation.columns) > 1 + len({column for _, column in relation.pairs}):
-                raise item.tokens.problem(f"IN takes one column, got {len(relation.columns)}")
+                instead = "write EXISTS (SELECT 1 FROM … WHERE inner.a = outer.a AND inner.b = outer.b)"
+                raise item.tokens.problem(f"IN takes one column, got {len(relation.columns)}; {instead}")
         if item.scalar is not None and not item.scalar.is_null_if_empty:
             scope.used |= {(index, column) for column in item.scalar.calls}
         scope.shown = index

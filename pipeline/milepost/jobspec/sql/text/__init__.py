@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from milepost.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from milepost.jobspec.sql.text.clauses import REFUSED_CLAUSES as REFUSED_CLAUSES
     from milepost.jobspec.sql.text.clauses import VALUE as VALUE
     from milepost.jobspec.sql.text.clauses import FromItem as FromItem
     from milepost.jobspec.sql.text.clauses import Item as Item
     from milepost.jobspec.sql.text.clauses import Query as Query
     from milepost.jobspec.sql.text.clauses import Scalar as Scalar
     from milepost.jobspec.sql.text.clauses import Select as Select
+    from milepost.jobspec.sql.text.clauses import column_list as column_list
     from milepost.jobspec.sql.text.clauses import read_query as read_query
     from milepost.jobspec.sql.text.clauses import read_relations as read_relations
     from milepost.jobspec.sql.text.expressions import AGGREGATES as AGGREGATES
@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from milepost.jobspec.sql.text.over_calls import Over as Over
     from milepost.jobspec.sql.text.over_calls import read_order as read_order
     from milepost.jobspec.sql.text.over_calls import read_over as read_over
+    from milepost.jobspec.sql.text.refused import REFUSED_CLAUSES as REFUSED_CLAUSES
+    from milepost.jobspec.sql.text.refused import REFUSED_PHRASES as REFUSED_PHRASES
+    from milepost.jobspec.sql.text.refused import check_phrases as check_phrases
+    from milepost.jobspec.sql.text.refused import named as named
     from milepost.jobspec.sql.text.subqueries import subqueries_joined as subqueries_joined
     from milepost.jobspec.sql.text.tokens import Fragment as Fragment
     from milepost.jobspec.sql.text.tokens import Substitute as Substitute

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from milepost.jobspec.sql.text.expressions import conjuncts
+from milepost.jobspec.sql.text.refused import REFUSED_CLAUSES
 from milepost.jobspec.sql.text.tokens import Tokens
 
 _CLAUSES = ("FROM", "WHERE", "GROUP_BY", "HAVING", "QUALIFY", "ORDER_BY", "LIMIT")
 """Clauses after the SELECT list, in their order."""
 
 SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
-
-REFUSED_CLAUSES = {
-    "OFFSET": "OFFSET is not available in this version",
-    "WINDOW": "a WINDOW clause is not available in this version; write OVER (…) in full",
-    "SORT_BY": "a table has no order; remove SORT BY",
-    "CLUSTER_BY": "a table has no order; remove CLUSTER BY",
-    "DISTRIBUTE_BY": "Milepost decides how rows are distributed; remove DISTRIBUTE BY",
-    "PIVOT": "PIVOT is not available in this version; write an aggregate with FILTER per column",
-    "TABLE_SAMPLE": "a sample depends on chance; filter by a hash of a column instead",
-    "GROUPING_SETS": "GROUPING SETS is not available in this version; write a SELECT per grouping and UNION ALL",
-    "CUBE": "CUBE is not available in this version; write a SELECT per grouping and UNION ALL",
-    "ROLLUP": "ROLLUP is not available in this version; write a SELECT per grouping and UNION ALL",
-    "PIPE_GT": "the pipe `|>` is not available in this version; write SELECT … FROM … WHERE …",
-}
-"""Kind of a token outside brackets -> why it is refused."""
 
 VALUE = "value"
 """Column with the value of a query in an expression."""
@@ -84,7 +70,7 @@ class FromItem:
     Attributes:
         tokens: the name, or the tokens of the subquery. join: "" for the first, "comma", "explode", or as in _JOINS.
         alias: name after AS, in lower case; a query without one has that of its first relation, after `query_`.
-        columns: column aliases of an explode.
+        columns: columns of an explode, or of the list after the alias of a query.
         on, using, match: conditions of the join. keyword: the tokens that begin with the first word of the join.
         qualify: condition on the rank of a subquery, which the query around it states in WHERE.
         equals: expression that the only column of the subquery equals, of `expression IN (SELECT …)`.
@@ -151,32 +137,38 @@ class Query:
     """SELECTs combined by a set operation, with the common table expressions that they read.
 
     Attributes:
-        ctes: (name, its token, body) in order. selects: at least one.
+        ctes: (name, its token, body, columns of the list after the name) in order. selects: at least one.
         operation: UNION, INTERSECT or EXCEPT. distinct: whether it has no ALL.
     """
 
     tokens: Tokens
-    ctes: list[tuple[str, Tokens, Tokens]]
+    ctes: list[tuple[str, Tokens, Tokens, tuple[str, ...]]]
     selects: list[Select]
     distinct: bool = False
     operation: str = "UNION"
 
 
-def read_query(run: Tokens) -> Query:
-    """Return the clauses of a query. Raises SqlProblem."""
+def read_query(run: Tokens, columns: Sequence[str] = ()) -> Query:
+    """Return the clauses of a query. Raises SqlProblem.
+
+    Args:
+        columns: names that a list outside the query gives its columns.
+    """
     run = run.without_brackets()
-    ctes: list[tuple[str, Tokens, Tokens]] = []
+    ctes: list[tuple[str, Tokens, Tokens, tuple[str, ...]]] = []
     at = 0
     if run.kind(0) == "WITH":
         if run.kind(1) == "RECURSIVE":
-            raise run.problem("a recursive query is not available in this version", 1)
+            raise run.problem("a recursive query is not available in this version; write one join per level", 1)
         at = 1
         while True:
-            opened = at + 2 if run.kind(at + 1) == "ALIAS" else at + 1
-            if run.kind(opened) != "L_PAREN" or opened == at + 1:
+            listed, after = column_list(run, at + 1)
+            opened = after + 1
+            if run.kind(after) != "ALIAS" or run.kind(opened) != "L_PAREN":
                 raise run.problem("expected name AS (SELECT …)", at)
             closed = run.closing(opened)
-            ctes.append((str(run.items[at].text).lower(), run.part(at, at + 1), run.part(opened + 1, closed)))
+            name = str(run.items[at].text).lower()
+            ctes.append((name, run.part(at, at + 1), run.part(opened + 1, closed), listed))
             at = closed + 1
             if run.kind(at) != "COMMA":
                 break
@@ -196,6 +188,8 @@ def read_query(run: Tokens) -> Query:
     for begin, end in zip(begins, [*begins[1:], None], strict=True):
         skipped = 0 if not begin else 2 if body.kind(begin + 1) in ("ALL", "DISTINCT") else 1
         selects.append(_select(body.part(begin + skipped, end)))
+    if columns:
+        selects[0] = _with_names(selects[0], columns)
     if len(selects) > 1:
         for select in selects:
             clause = select.order or select.limit
@@ -203,6 +197,31 @@ def read_query(run: Tokens) -> Query:
                 raise clause.problem(f"ORDER BY and LIMIT of {kinds[0][0]}: put it in a common table expression")
     operation, distinct = kinds[0] if kinds else ("UNION", False)
     return Query(run, ctes, selects, distinct, operation)
+
+
+def column_list(run: Tokens, at: int) -> tuple[tuple[str, ...], int]:
+    """Return the names of `(a, b)` at a token, if it is there, and the index of the token after it."""
+    if run.kind(at) != "L_PAREN":
+        return (), at
+    closed = run.closing(at)
+    listed = run.part(at + 1, closed).split("COMMA")
+    for one in listed:
+        if len(one) != 1 or one.kind(0) in ("STRING", "NUMBER"):
+            raise (one if len(one) else run).problem("expected the names of columns alone, such as (a, b)")
+    return tuple(one.name() for one in listed), closed + 1
+
+
+def _with_names(select: Select, columns: Sequence[str]) -> Select:
+    """Give the columns of a SELECT the names of a list, as AS would."""
+    star = next((item for item in select.items if item.is_star), None)
+    if star is not None:
+        raise star.tokens.problem("the list of columns outside this query needs them by name here, not *")
+    if len(select.items) != len(columns):
+        raise select.tokens.problem(f"this query has {len(select.items)} columns, the list has {len(columns)}")
+    for item, name in zip(select.items, columns, strict=True):
+        if item.alias is not None and item.alias.casefold() != name.casefold():
+            raise item.tokens.problem(f"this column is {item.alias} here and {name} in the list; remove AS or the list")
+    return replace(select, items=[Item(item.tokens, name) for item, name in zip(select.items, columns, strict=True)])
 
 
 def _is_named(run: Tokens, index: int) -> bool:
@@ -328,13 +347,15 @@ def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is
     on: Tokens | None = None
     match: Tokens | None = None
     using: tuple[Tokens, ...] = ()
+    columns: tuple[str, ...] = ()
     if run.kind(at) == "ALIAS":
         at += 1
     after_as = run.kind(at - 1) == "ALIAS"
     if at < len(run) and (after_as or (run.kind(at) in ("VAR", "IDENTIFIER") and run.word(at) != "MATCH_CONDITION")):
         alias, at = str(run.items[at].text).lower(), at + 1
-        if run.kind(at) == "L_PAREN":
-            raise run.problem("column aliases are not available in this version; name the columns in SELECT", at)
+        if run.kind(at) == "L_PAREN" and not is_query:
+            raise run.problem("column aliases of a table are not available in this version; write AS in SELECT", at)
+        columns, at = column_list(run, at)
     if run.word(at) == "MATCH_CONDITION":
         if run.kind(at + 1) != "L_PAREN":
             raise run.problem("expected MATCH_CONDITION (left.time >= right.time)", at)
@@ -352,7 +373,7 @@ def _joined(run: Tokens, at: int, join: str, keyword: Tokens, tokens: Tokens, is
         raise run.problem(f"unexpected {run.items[at].text}", at)
     if is_query and alias is None:  # FROM (SELECT id FROM orders)  ->  query_orders
         alias = f"query_{read_query(tokens).selects[0].relations[0].reads}"
-    return FromItem(tokens, join, keyword, alias, is_query, (), on, using, match), at
+    return FromItem(tokens, join, keyword, alias, is_query, columns, on, using, match), at
 
 
 def _begins_relation(run: Tokens, index: int) -> bool:

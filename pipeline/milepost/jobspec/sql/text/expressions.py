@@ -187,6 +187,15 @@ def is_null_with(tree: Any, is_null: Callable[[Any], bool]) -> bool:
     return is_null(tree)
 
 
+_INSTEAD = {
+    "approx_count_distinct": "count(DISTINCT …)",
+    "first_value": "first(…)",
+    "last_value": "last(…)",
+    "any_value": "max(…)",
+}
+"""Aggregate of Spark -> what to write in its place."""
+
+
 def check_aggregates(run: Tokens) -> None:
     """Raise SqlProblem for an aggregate that an `aggregate` operator does not have, or a function without its OVER."""
     for at in range(len(run)):
@@ -197,7 +206,8 @@ def check_aggregates(run: Tokens) -> None:
         if name in WINDOW_FUNCTIONS:
             raise run.problem(f"{name} needs OVER (PARTITION BY … ORDER BY …)", at)
         if name in SPARK_AGGREGATES:
-            raise run.problem(f"{name} is not available in this version; aggregates: {', '.join(AGGREGATES)}", at)
+            instead = f"write {_INSTEAD[name]}" if name in _INSTEAD else f"aggregates: {', '.join(AGGREGATES)}"
+            raise run.problem(f"{name} is not available in this version; {instead}", at)
 
 
 def window_calls(run: Tokens) -> list[tuple[int, int, int]]:
