@@ -47,7 +47,7 @@ class _History:
 
     Attributes:
         text: what the job is now. texts: what each checkpoint was made with.
-        is_wide: whether the spec gives a column of `orders` a wider type than at first.
+        is_wide: whether the spec gives a column of `orders` a wider type than at first. was_wide: before the step.
     """
 
     job: SqlJob
@@ -57,6 +57,7 @@ class _History:
     texts: dict[int, RandomJob] = field(default_factory=dict)
     covered: Counter[str] = field(default_factory=Counter)
     is_wide: bool = False
+    was_wide: bool = False
 
     def __init__(self, seed: int, folder: Path, runner: EpochRunner) -> None:
         self.runner, self.rng, self.texts, self.covered = runner, random.Random(f"edits {seed}"), {}, Counter()
@@ -71,6 +72,7 @@ class _History:
         """Change the job, or go back, and follow the verdict."""
         self.rng = random.Random(f"edits {seed}")
         kind, before = self.rng.choice(_STEPS), self.text
+        self.was_wide = self.is_wide
         after = before
         self.covered[kind] += 1
         if kind == "rescale":
@@ -95,7 +97,7 @@ class _History:
             self._follow(before)
         except InvalidRequest:  # such as a backfill to a table with another key; no table has changed
             self.covered["refused"] += 1
-            self._write(before)
+            self._restore(before)
             self._epoch()
 
     def _write(self, text: RandomJob) -> None:
@@ -105,13 +107,18 @@ class _History:
             sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
         self.job.write(text.sql, **text.keys, sources=sources)
 
+    def _restore(self, before: RandomJob) -> None:
+        """Write the text and the source that the step began with."""
+        self.is_wide = self.was_wide
+        self._write(before)
+
     def _follow(self, before: RandomJob) -> None:
         """Do what the verdict asks for: an epoch, a backfill, rows from now on, or the former text."""
         verdict, options = self._verdict()
         was_complete = not self._incomplete()
         self.covered[verdict] += 1
         if verdict == "another table":
-            self._write(before)
+            self._restore(before)
             self._epoch()
         elif verdict == "backfill":
             back_fill(self.job.master, self.runner, from_checkpoint=0)
@@ -124,7 +131,7 @@ class _History:
             except InvalidRequest as refused:  # a type that only the epoch knows
                 if refused.details.get("reason") != CheckpointFailureReason.SPEC_REFUSED.value:
                     raise
-                self._write(before)
+                self._restore(before)
                 self._epoch()
             assert verdict == "from now on" or not was_complete or not self._incomplete()
         if not self.rng.randrange(3):
