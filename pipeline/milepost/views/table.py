@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from milepost.epoch import counted, lasting
@@ -37,6 +38,9 @@ from milepost.views.tree import (
 _EPOCHS = 10
 """Epochs in the table. Pages also draw them, with more."""
 
+_UNTYPED = ("binary", "large_binary", "list", "large_list", "struct", "map", "fixed_size")
+"""Beginnings of the types whose values `milepost why` does not read."""
+
 _DATA = "_milepost/data/"
 _DIGEST = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
 
@@ -65,6 +69,8 @@ def table_view(
     if report.newest_files:
         sections.append(Section("Newest files", tables=(_files(report),)))
     sections.append(sample_section(report.sample, report.problem, with_values=with_values))
+    if with_values and (commands := trace_commands(report)):
+        sections.append(Section("Trace a row of the sample to its input", source=commands, fold=Fold.CODE))
     sections += [Section(f"Read it with {engine}", source=code, fold=Fold.CODE) for engine, code in report.code.items()]
     return View(f"table {report.sink} of {report.job}", (badge,), tuple(sections))
 
@@ -175,6 +181,35 @@ def _short(key: str) -> str:
     """Return the key of a file without the folder of all files, and with the beginning of its digest."""
     name = key.removeprefix(_DATA)
     return _DIGEST.sub(r"\1…", name)
+
+
+def trace_commands(report: TableReport) -> str:
+    """Return a command per sampled row, which names the row by its key, or by all its values; "" without a sample.
+
+    Values that are cut, or cannot be typed, are left out. Example: `milepost why visits totals city=Bergen`.
+    """
+    sample = report.sample
+    if sample is None:
+        return ""
+    unnamed = {column.name for column in report.columns if column.type.startswith(_UNTYPED)}
+    names = [name for name in report.key or sample.columns if name.isprintable() and name not in unnamed]
+    lines = []
+    for row in sample.rows:
+        values = {name: value for name, value in zip(sample.columns, row, strict=True) if _can_be_typed(value)}
+        words = [f"{name}={_typed(values[name])}" for name in names if name in values]
+        lines += [f"milepost why {report.job} {report.sink} {shlex.join(words)}"] if words else []
+    return "\n".join(dict.fromkeys(lines))
+
+
+def _can_be_typed(value: str | None) -> bool:
+    return value is None or (value.isprintable() and not value.endswith("…"))
+
+
+def _typed(value: str | None) -> str:
+    """Return a value as `why` reads it: text that would be read as null, or that is in quotes, is put in quotes."""
+    if value is None:
+        return "null"
+    return f"'{value}'" if value == "null" or (value[:1] == value[-1:] == "'") else value
 
 
 def sample_section(sample: TableSample | None, problem: str | None, *, with_values: bool) -> Section:

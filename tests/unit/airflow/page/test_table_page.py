@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -12,11 +14,13 @@ import pytest
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs import job_reader
+from milepost.views.table import trace_commands
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
 from milepost_testkit.airflow.page_text import FIGURES, page_text
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
+from milepost_testkit.runners.duckdb_tracer import duckdb_tracer
 from milepost_testkit.specs.spec_edits import edit_spec
 from milepost_testkit.stores.job_stores import hook_stores
 
@@ -146,3 +150,31 @@ def test_the_asset_is_linked_once_airflow_knows_it_for_whom_may_read_it(
     assert address in client.get(f"{TABLES}/seen").text
     monkeypatch.setattr(Rights, "may_read_asset", lambda self, asset_id: False)
     assert address not in client.get(f"{TABLES}/seen").text
+
+
+def test_each_row_of_the_sample_has_the_command_that_traces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = CountedJob.with_epochs(tmp_path / "job", 3).small
+    client = client_of(job, monkeypatch)
+    commands = trace_commands(job.master.reports.table("seen", sample=True)).splitlines()
+    assert len(commands) == 3 and html.escape(commands[0], quote=False) in client.get(f"{TABLES}/seen").text
+    assert "milepost why" not in client.with_role("viewer").get(f"{TABLES}/seen").text
+    for command in commands:
+        milepost_, why, *words = shlex.split(command)
+        assert (milepost_, why, words[:2]) == ("milepost", "why", ["small", "seen"])
+        values = dict(word.split("=", 1) for word in words[2:])
+        origin = job.master.tracing.origin("seen", values, duckdb_tracer())
+        assert origin.is_proven and [item.count for item in origin.inputs] == [1]
+    (of_a_key, *_) = trace_commands(job.master.reports.table("table", sample=True)).splitlines()
+    assert of_a_key.count("=") == 1 and of_a_key.startswith("milepost why small table k=")
+
+
+def test_values_of_a_command_are_quoted_and_those_that_were_cut_are_left_out(tmp_path: Path) -> None:
+    report = CountedJob.with_epochs(tmp_path / "job", 1).master.reports.table("seen", sample=True)
+    assert report.sample is not None
+    rows = (("a b", None), ("null", "it's"), ("cut…", "'x'"), ("cut…", "two\nlines"))
+    sample = replace(report.sample, columns=("k", "v"), rows=rows)
+    assert trace_commands(replace(report, sample=sample)).splitlines() == [
+        "milepost why small seen 'k=a b' v=null",
+        """milepost why small seen 'k='"'"'null'"'"'' 'v=it'"'"'s'""",
+        """milepost why small seen 'v='"'"''"'"'x'"'"''"'"''""",
+    ]
