@@ -214,7 +214,9 @@ def _lookups(rng: Draws, name: str) -> tuple[str, str]:
 
 def _asof(rng: Draws, name: str) -> tuple[str, str]:
     left = rng.choice((True, False))
-    key = rng.choice(("o.quantity = b.quantity", "o.customer = b.customer"))
+    column = rng.choice(("quantity", "customer"))
+    key = f"o.{column} = b.{column}"
+    final = f"o.ordered_at < (SELECT max(ordered_at) FROM orders) OR o.{column} IS NULL"  # a null never finds a row
     side = f"b AS (SELECT id, customer, quantity, ordered_at FROM orders WHERE {rng.choice(_FILTERS)})"
     columns = "o.id, b.id AS other, b.quantity"
     query = (
@@ -223,7 +225,7 @@ def _asof(rng: Draws, name: str) -> tuple[str, str]:
     )
     answer = (
         f"WITH {side} SELECT {columns} FROM orders o ASOF {'LEFT ' * left}JOIN b ON {key} "
-        "AND o.ordered_at >= b.ordered_at WHERE o.ordered_at < (SELECT max(ordered_at) FROM orders)"
+        f"AND o.ordered_at >= b.ordered_at WHERE {final}"
     )
     return _appended(rng, name, query), answer
 
