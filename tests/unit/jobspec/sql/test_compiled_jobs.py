@@ -268,6 +268,14 @@ def test_lint_and_messages_name_the_users_expressions_instead_of_columns_of_the_
         job(view("SELECT count(*) AS n FROM orders GROUP BY lower(customer)"))
 
 
+def test_lint_names_the_columns_of_a_join_as_the_query_does() -> None:
+    newest = "SELECT * FROM orders QUALIFY row_number() OVER (PARTITION BY id ORDER BY ordered_at DESC) = 1"
+    counts = "SELECT o.customer, count(*) AS n FROM payments p JOIN newest o ON p.order_id = o.id GROUP BY o.customer"
+    loaded = job(view(newest, "newest") + view(counts))
+    states = {one["name"]: one for of in lint_report(loaded)["statements"] for one in of["state"]}
+    assert states["v__agg"]["holds"] == "a row per o.customer"
+
+
 def test_late_rows_of_a_window_and_a_join_are_inputs_of_sinks() -> None:
     sql = (
         "CREATE STREAMING TABLE hourly AS SELECT window.start AS b, count(*) AS n FROM orders "

@@ -242,6 +242,8 @@ REFUSED = {
         '2:51: this condition of the left join is not available in this version',
     'SELECT id FROM orders ORDER BY amount LIMIT 3':
         '1:1: the rows of v have no key by which a table could be updated',
+    'WITH s AS (SELECT customer, quantity, max(id) AS m FROM orders GROUP BY 1, 2) SELECT m FROM s ORDER BY m LIMIT 3':
+        '1:1: the rows of v have no key by which a table could be updated: select customer, quantity',
     'SELECT DISTINCT customer FROM orders ORDER BY customer LIMIT 3':
         '2:62: LIMIT of SELECT DISTINCT: put the DISTINCT into a common table expression',
     'SELECT id, row_number() OVER (PARTITION BY customer ORDER BY id) AS rn FROM orders QUALIFY id - rn <= 3':
