@@ -12,7 +12,7 @@ from milepost.protocol.records.ids import CheckpointId
 from milepost.tables.records.table_address import address_of
 from milepost_testkit.compatibility.stored_job import StoredJob
 from milepost_testkit.jobs.backfills import back_fill
-from milepost_testkit.jobs.rollbacks import roll_back
+from milepost_testkit.jobs.rollbacks import decided, roll_back
 
 
 def continue_job(job: StoredJob) -> None:
@@ -33,6 +33,7 @@ def continue_job(job: StoredJob) -> None:
         job.land_later(number)
         assert isinstance(job.run(), CheckpointReport)
         job.assert_tables()
+    _release_all(job)
     *_, start, _ = (0, 0, *(int(done.checkpoint_id) for done in job.lineage()))
     if start in _reachable(job):
         back_fill(job.master, job.runner(), from_checkpoint=start)
@@ -91,6 +92,16 @@ def _run_all(job: StoredJob) -> None:
     while isinstance(job.run(), CheckpointReport):
         pass
     job.assert_tables()
+
+
+def _release_all(job: StoredJob) -> None:
+    """Release the quarantined objects, which the next epochs read."""
+    quarantine = job.master.quarantine
+    for one in job.context.head().state.quarantined:
+        approved = quarantine.plan_release(one.source, one.key).approved
+        assert quarantine.release(Session.cli(), approved, decided("to read it")).outcome == "released"
+        assert isinstance(job.run(), CheckpointReport)
+        job.assert_tables()
 
 
 def _start_from(job: StoredJob, savepoint: str, checkpoint_id: int) -> None:

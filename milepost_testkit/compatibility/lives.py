@@ -156,6 +156,20 @@ def judge(job: StoredJob) -> None:
     edit_spec(job.spec_path, {f"{GATE}": "checkpointing:", REFUSED: ""})  # no later epoch needs the gate
 
 
+def leave_out(job: StoredJob) -> None:
+    """Two objects were quarantined before an epoch read them. One was released, and the other one still waits."""
+    counted.create(job, 4, LATER)
+    job.run()
+    quarantine = job.master.quarantine
+    for key in ("002.csv", "003.csv"):
+        quarantine.quarantine(Session.cli(), quarantine.plan("rows", key).approved, decided("it has wrong rows"))
+    job.run()
+    quarantine.release(
+        Session.cli(), quarantine.plan_release("rows", "003.csv").approved, decided("its rows are right")
+    )
+    job.run()
+
+
 def end(job: StoredJob) -> None:
     """A job whose input has ended."""
     counted.create(job, 2, 0)

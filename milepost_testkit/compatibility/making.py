@@ -17,6 +17,7 @@ JOBS: Mapping[str, Callable[[StoredJob], None]] = {
     "migrated": lives.migrate,
     "aged": lives.grow_old,
     "judged": lives.judge,
+    "quarantined": lives.leave_out,
     "ended": lives.end,
     "begun": lives.begin,
     "unpublished": lives.leave_unpublished,

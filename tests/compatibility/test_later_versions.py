@@ -37,25 +37,6 @@ NOT_IN_A_FIXTURE = {
     "field Refusal.exception": "no expectation fails in the library",
     "value VerdictStatus.error": "no expectation fails in the library",
     "key chk-<id>/t<token>/metrics/<level>-<subtask>-a<attempt>*.json": "Spark's workers write them",
-    **dict.fromkeys(
-        (
-            "field ManifestState.quarantined",
-            "field ObjectQuarantined.at_ms",
-            "field ObjectQuarantined.decided_by",
-            "field ObjectQuarantined.object",
-            "field ObjectQuarantined.session_id",
-            "field ObjectReleased.at_ms",
-            "field ObjectReleased.decided_by",
-            "field ObjectReleased.object",
-            "field ObjectReleased.session_id",
-            "field QuarantinedObject.etag",
-            "field QuarantinedObject.key",
-            "field QuarantinedObject.since_ms",
-            "field QuarantinedObject.size",
-            "field QuarantinedObject.source",
-        ),
-        "quarantine is newer than the newest fixture: the next one gets it",
-    ),
 }
 """Kinds that no fixture has, and why."""
 
