@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from milepost.jobspec.job.sources.iceberg_source import IcebergSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language import FORMAT_KEYS, SINK_FORMATS, Path, Problem, not_available
+
+_S3_TABLES = re.compile(r"^https://s3tables\.|^arn:[^:]+:s3tables:|(^|:)s3tablescatalog(/|$)")
+"""Its address, its buckets as a warehouse, and its catalog in AWS Glue."""
 
 
 def sink_problems(spec: JobSpec) -> list[Problem]:
@@ -15,6 +19,7 @@ def sink_problems(spec: JobSpec) -> list[Problem]:
     for index, sink in enumerate(spec.sinks):
         path: Path = ("sinks", index)
         problems += [*_keys(sink, path), *_mode(sink, path), *_database(sink, path), *_partitions(sink, path)]
+        problems += _s3_tables(sink, path)
         problems += _buckets(sink, path, spec.checkpointing.max_parallelism)
     return [*problems, *_shared_tables(spec)]
 
@@ -52,6 +57,12 @@ def _database(sink: SinkSpec, path: Path) -> Iterator[Problem]:
         yield Problem((*path, "dsn"), message)
     if sink.table is not None and sink.table.count(".") != 1:
         yield Problem((*path, "table"), f"expected SCHEMA.TABLE, got {sink.table!r}")
+
+
+def _s3_tables(sink: SinkSpec, path: Path) -> Iterator[Problem]:
+    if sink.catalog is not None and any(map(_S3_TABLES.search, (sink.catalog.uri, *sink.catalog.options.values()))):
+        reason = "it chooses the location of each table, and a sink has a `path`; use another catalog"
+        yield Problem((*path, "catalog"), f"{not_available('catalog: S3 Tables')}: {reason}")
 
 
 def _buckets(sink: SinkSpec, path: Path, most: int) -> Iterator[Problem]:
