@@ -91,7 +91,7 @@ wording: env ## rewrite the golden files of tests/wording for the tests of ARGS:
 test-all: env ## everything that `make test` leaves out, and property tests with more examples (PART=2/6: a sixth of it)
 	@echo "seed $(SEED) (repeat this run with: make test-all SEED=$(SEED) PART=$(PART))"
 	@$(PY) -m scripts.spark.spark_readers
-	@$(PY) -m scripts.spark.spark_versions
+	@$(PY) -m scripts.older_versions
 	@$(PY) -m scripts.kafka_jars
 	@$(PY) -m scripts.fab
 	@$(PY) -m scripts.browser

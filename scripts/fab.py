@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from scripts.bootstrap import ROOT, Environment, check_disk, make_venv, run, say
-from scripts.spark.spark_versions import link_main_environment, why_unreachable
+from scripts.older_versions import why_unreachable
 
 FAB = Environment(".venv-fab", "requirements-fab.txt", False, 150_000_000, "Airflow's FAB auth manager, 60 MB")
 UNREACHED = ROOT / ".milepost" / "fab-unreached.txt"
@@ -43,10 +43,19 @@ def build_fab() -> None:
     pip = (FAB.python, "-m", "pip", "--no-input")
     run(*pip, "uninstall", "--yes", "--quiet", "setuptools")  # a new environment of Python 3.11 has an old one
     run(*pip, "install", "--progress-bar", "off", "--quiet", "--no-deps", "-r", FAB.requirements)
-    link_main_environment(FAB)
+    _link_main_environment()
     run(*pip, "check")
     FAB.stamp.write_text(FAB.identity() + "\n", encoding="utf-8")
     say(f"{FAB.folder} is built")
+
+
+def _link_main_environment() -> None:
+    """Let the environment import what it lacks from `.venv`. After pip has run, which would treat that as its own.
+
+    `.pth` files of `.venv` count, as its own do not.
+    """
+    (own,), (main,) = ((ROOT / folder).glob("lib/python*/site-packages") for folder in (FAB.folder, ".venv"))
+    (own / "zz_everything_else.pth").write_text(f"import site; site.addsitedir({str(main)!r})\n", encoding="utf-8")
 
 
 def closing_words() -> str | None:

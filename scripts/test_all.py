@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from scripts import fab, kafka_jars
+from scripts import fab, kafka_jars, older_versions
 from scripts.browser import environment
-from scripts.spark import spark_readers, spark_versions
+from scripts.spark import spark_readers
 from scripts.suite.rings import Part
 
 
@@ -16,7 +16,7 @@ def closing_line(part: Part) -> str:
         words
         for words in (
             spark_readers.closing_words(),
-            spark_versions.closing_words(),
+            older_versions.closing_words(),
             kafka_jars.closing_words(),
             fab.closing_words(),
             environment.closing_words(),
@@ -26,8 +26,8 @@ def closing_line(part: Part) -> str:
     if not missing:
         ran = "all" if part.count == 1 else f"part {part.number} of {part.count}"
         return (
-            f"test-all: {ran} ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker, "
-            "Airflow's FAB auth manager and a browser at hand"
+            f"test-all: {ran} ran, older versions of PySpark and Airflow, Spark with Delta's and Iceberg's jars, a "
+            "Kafka broker, Airflow's FAB auth manager and a browser at hand"
         )
     return f"test-all: {'; '.join(missing)}"
 

@@ -11,10 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import httpx
+from packaging.version import Version
 
 from milepost_testkit.airflow.e2e_job import CARRIERS, ON_THE_SERVER, E2eJob
 from milepost_testkit.processes.processes import stop_tree, working_below
@@ -54,6 +56,10 @@ SETTINGS: Settings = {
     "dag_processor": {"refresh_interval": 5, "min_file_process_interval": 3600, "dag_file_processor_timeout": 300},
 }
 
+SERVICES = ("api-server", "scheduler", "dag-processor")
+if Version(version("apache-airflow")) < Version("3.3"):
+    SERVICES += ("triggerer",)  # approvals wait there
+
 STEPS = "steps"
 """As a job's pool: each of its tasks asks for a slot of a pool of its own, which `step_pool` names."""
 
@@ -79,7 +85,7 @@ class AirflowInstance:
         self,
         folder: Path,
         *,
-        services: tuple[str, ...] = ("api-server", "scheduler", "dag-processor"),
+        services: tuple[str, ...] = SERVICES,
         settings: Settings = SETTINGS,
         environ: Mapping[str, str] | None = None,
     ) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
+from packaging.version import Version
+
+from milepost.airflow.compat import states_of_waiting_tasks
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
 from scripts.airflow_home import LOGIN
 from scripts.airflow_rest import AirflowRest
+
+PARSED = "Worker startup parse complete"
+"""What a task logs when it has parsed its DAG file. Airflow 3.1 and 3.2 only log that they begin to."""
+if Version(version("apache-airflow")) < Version("3.3"):
+    PARSED = "Filling up the DagBag"
 
 
 class FormRun:
@@ -47,11 +56,12 @@ class FormRun:
         """
         logs = self.airflow.stack.folder / "airflow" / "logs"
         tries = logs.glob(f"dag_id={self.dag_id}/run_id={self.run_id}/task_id={task_id}/attempt=*.log")
-        return sum("Worker startup parse complete" in log.read_text(errors="replace") for log in tries)
+        return sum(PARSED in log.read_text(errors="replace") for log in tries)
 
     def asked(self, task_id: str = "approve") -> dict[str, Any]:
         """Wait until the run waits for a person. Returns what that person is shown: subject, body, options."""
-        self.airflow.until(lambda: self.states().get(task_id) == "awaiting_input", f"{self.dag_id} asks for approval")
+        waiting = states_of_waiting_tasks()
+        self.airflow.until(lambda: self.states().get(task_id) in waiting, f"{self.dag_id} asks for approval")
         # An answer before the scheduler has heard that the task's process is gone looks to it like a killed task.
         self.airflow.until(lambda: self._parked(task_id), "the scheduler has seen the task park")
         return self.shown_to(self.person, task_id)

@@ -6,11 +6,15 @@ import functools
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import airflow
 import pytest
 from airflow.sdk import DAG
+from packaging.version import Version
 
 from milepost.jobspec.load.load import LoadedJob
 
@@ -26,8 +30,7 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | N
     """
     from airflow import settings
     from airflow.dag_processing.collection import update_dag_parsing_results_in_db
-    from airflow.models.dag import clear_team_name_cache
-    from airflow.serialization.serialized_objects import DagSerialization, LazyDeserializedDAG
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
     from airflow.utils.session import create_session
     from sqlalchemy import create_engine
     from sqlalchemy.orm import scoped_session, sessionmaker
@@ -37,15 +40,40 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | N
     make = sessionmaker(bind=create_engine(f"sqlite:///{database}"), expire_on_commit=False, autoflush=False)
     patch.setattr(settings, "NonScopedSession", make)
     patch.setattr(settings, "Session", scoped_session(make))
-    clear_team_name_cache()
+    _forget_teams()
     allowed = {dag.dag_id for dag in dags} if readable is None else set(readable)
     with create_session() as session:
         for bundle in (OPEN, CLOSED):
             its = [dag for dag in dags if (dag.dag_id in allowed) == (bundle == OPEN)]
-            written = [LazyDeserializedDAG(data=DagSerialization.to_dict(dag)) for dag in its]
+            written = [LazyDeserializedDAG(data=_serialized(dag)) for dag in its]
             errors: dict[tuple[str, str], str] = {}
             update_dag_parsing_results_in_db(bundle, None, written, errors, None, set(), session)
             assert not errors, errors
+
+
+def new_team(name: str, bundle: Any) -> Any:
+    """Return a team with one bundle of DAGs. Before Airflow 3.2 a team also has an id."""
+    from airflow.models.team import Team
+
+    more = {"id": uuid.uuid4()} if Version(airflow.__version__) < Version("3.2") else {}
+    return Team(name=name, dag_bundles=[bundle], **more)
+
+
+def _forget_teams() -> None:
+    """Clear Airflow's cache of the teams of DAGs, which it has since 3.3."""
+    if Version(airflow.__version__) >= Version("3.3"):
+        from airflow.models.dag import clear_team_name_cache
+
+        clear_team_name_cache()
+
+
+def _serialized(dag: DAG) -> dict[str, Any]:
+    if Version(airflow.__version__) >= Version("3.2"):
+        from airflow.serialization.serialized_objects import DagSerialization as Serialization
+    else:
+        from airflow.serialization.serialized_objects import SerializedDAG as Serialization
+    found: dict[str, Any] = Serialization.to_dict(dag)
+    return found
 
 
 @functools.cache
@@ -54,7 +82,6 @@ def _empty_database() -> Path:
     from airflow.models import import_all_models
     from airflow.models.base import Base
     from airflow.models.dagbundle import DagBundleModel
-    from airflow.models.team import Team
     from sqlalchemy import create_engine
     from sqlalchemy.orm import Session
 
@@ -63,7 +90,7 @@ def _empty_database() -> Path:
     engine = create_engine(f"sqlite:///{file}")
     Base.metadata.create_all(engine)
     with Session(engine) as session:
-        session.add_all(Team(name=name, dag_bundles=[DagBundleModel(name=name)]) for name in (OPEN, CLOSED))
+        session.add_all(new_team(name, DagBundleModel(name=name)) for name in (OPEN, CLOSED))
         session.commit()
     engine.dispose()
     return file

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from milepost.acts import ShownPlan
+from milepost.airflow.compat import states_of_waiting_tasks
 from milepost.airflow.operators.dag_ids import operate_dag_id
 from milepost.airflow.operators.shown_plan import digest_of
 
@@ -37,7 +38,7 @@ def keep_run(
     from airflow.utils.state import DagRunState, TaskInstanceState
     from airflow.utils.types import DagRunTriggeredByType, DagRunType
 
-    states = dict(tasks or {}) | ({"approve": "awaiting_input"} if asks is not None else {})
+    states = dict(tasks or {}) | ({"approve": states_of_waiting_tasks()[0]} if asks is not None else {})
     with create_session() as session:
         dag = SerializedDagModel.get_dag(dag_id, session=session)
         assert dag is not None

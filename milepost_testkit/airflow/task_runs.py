@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators import hitl
 from airflow.sdk import DAG, Asset
-from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped, TaskAwaitingInput
 from airflow.sdk.execution_time.context import set_current_context
 
+from milepost.airflow.compat import AirflowSkipException, DownstreamTasksSkipped, TaskParked
 from milepost.airflow.operators import tasks
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.task_output.outcome import FAILURE_KEY
@@ -111,7 +111,7 @@ class InProcessRun:
 
     def ask(self) -> None:
         """Show the plan to a person: the approval's task parks, and Airflow keeps what it parked with."""
-        with pytest.MonkeyPatch.context() as supervisor, pytest.raises(TaskAwaitingInput) as parked:
+        with pytest.MonkeyPatch.context() as supervisor, pytest.raises(TaskParked) as parked:
             supervisor.setattr(hitl, "upsert_hitl_detail", lambda **detail: self.shown.update(detail))
             self.dag.get_task("approve").execute(self._context(TaskInstance("approve", self.pushed)))
         self._parked = parked.value.kwargs or {}

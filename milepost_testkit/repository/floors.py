@@ -76,7 +76,8 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "registry",
     ),
     "airflow": (
-        "connections page_urls spec_cache preload",
+        "compat page_urls spec_cache",
+        "connections preload",
         "task_output",
         "provider",
         "operators",

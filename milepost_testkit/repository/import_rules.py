@@ -233,11 +233,12 @@ def around_the_task_sdk(imports: Iterable[Import]) -> list[Import]:
     """Those of Airflow that a task may not use: it has no metadata database, and these would be a way around that.
 
     The standard provider is made for tasks: its operators use that kit, as ours do, and the kit has no triggers of its
-    own. The pages and the listeners are no tasks: Airflow's own server and scheduler run them.
+    own. The pages and the listeners are no tasks: Airflow's own server and scheduler run them. In an older Airflow the
+    kit lacks some of what tasks need: `compat.py` takes it from where the kit itself does.
     """
     of_tasks = ("airflow.sdk.", "airflow.providers.standard.", "airflow.triggers.")
     airflow = REPOSITORY / FOLDER / "airflow"
-    of_servers = (airflow / "page", airflow / "preload.py", airflow / "runs" / "notes.py")
+    of_servers = (airflow / "page", airflow / "preload.py", airflow / "runs" / "notes.py", airflow / "compat.py")
     return [
         imported
         for imported in imports

@@ -33,7 +33,7 @@ EXTRAS: dict[str, dict[str, str]] = {
 }
 """Extra -> what of it is imported, and the distribution that brings it."""
 
-SUPPORTED: dict[str, tuple[str, str]] = {"apache-airflow": ("3.3", "4"), "pyspark": ("4.0", "5")}
+SUPPORTED: dict[str, tuple[str, str]] = {"apache-airflow": ("3.1", "4"), "pyspark": ("4.0", "5")}
 """Distribution -> the first supported version and the first unsupported one above, as in pyproject.toml.
 
 The other ranges are left to pip. These two are often part of an image that another team builds.

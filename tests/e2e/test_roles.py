@@ -13,6 +13,7 @@ from milepost.jobmaster import Session
 from milepost_testkit.airflow.airflow_instance import ROLES, AirflowInstance
 from milepost_testkit.airflow.e2e_job import E2eJob, has_line
 from milepost_testkit.airflow.form_run import FormRun
+from milepost_testkit.airflow.kept_dags import new_team
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 from scripts.airflow_home import LOCK_S
 from scripts.airflow_rest import AirflowRest
@@ -58,18 +59,18 @@ def team_of_its_own(airflow: AirflowInstance, bundle: str) -> Iterator[None]:
     """
     from airflow.models.dagbundle import DagBundleModel
     from airflow.models.team import Team
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, select
     from sqlalchemy.orm import Session as Database
 
     engine = create_engine(f"sqlite:///{airflow.stack.home / 'airflow.db'}", connect_args={"timeout": LOCK_S})
     with Database(engine) as session:
-        session.add(Team(name=bundle, dag_bundles=[session.get_one(DagBundleModel, bundle)]))
+        session.add(new_team(bundle, session.get_one(DagBundleModel, bundle)))
         session.commit()
     try:
         yield
     finally:
         with Database(engine) as session:
-            session.delete(session.get_one(Team, bundle))
+            session.delete(session.scalars(select(Team).where(Team.name == bundle)).one())
             session.commit()
         engine.dispose()
 
@@ -97,8 +98,8 @@ def test_every_role_reads_each_page_of_a_job_and_the_form(airflow: AirflowInstan
     assert airflow.page("/milepost/runbook/not-found", login=role).status_code == 200
 
 
-def test_users_outside_a_team_do_not_see_its_job(airflow: AirflowInstance, jobs: Jobs) -> None:
-    """Neither on the page of all jobs nor by its address; the admin sees it."""
+def test_users_outside_a_team_neither_see_nor_trigger_its_job(airflow: AirflowInstance, jobs: Jobs) -> None:
+    """Neither on the page of all jobs nor by its address. The admin sees it."""
     for role in ROLES:
         listed = airflow.page("/milepost/jobs", login=role)
         assert listed.status_code == 200 and ">shared</a>" in listed.text
@@ -108,6 +109,8 @@ def test_users_outside_a_team_do_not_see_its_job(airflow: AirflowInstance, jobs:
         else:
             assert "closed" not in listed.text, role
             assert page.status_code == 403 and "closed" not in page.text, role
+            run = {"logical_date": None, "conf": {}}
+            refused(airflow.rest_of(role), "POST", f"/dags/{jobs.closed}/dagRuns", json=run)
 
 
 def test_a_stranger_sees_no_page_and_starts_nothing(airflow: AirflowInstance, jobs: Jobs) -> None:
@@ -159,5 +162,3 @@ def test_a_user_who_may_trigger_acts_and_is_named_in_the_history(
     waiting.answer("Reject")
     assert waiting.wait() == "success"
     assert has_line(waiting.note(), "milepost: shared", "checkpoint 1", role)
-    if role != "admin":
-        refused(airflow.rest_of(role), "POST", f"/dags/{jobs.closed}/dagRuns", json={"logical_date": None, "conf": {}})

@@ -33,7 +33,7 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
     asked = {"dag_id": job.dag_id, "run_backwards": backwards, "max_active_runs": at_once}
 
     # While its DAG is paused, the scheduler reads no run of it. When Airflow's API finds SQLite locked, it deletes the
-    # runs that it has just created, and a scheduler that has read one of them dies of that.
+    # runs that it has just created, and a scheduler that has read one of them dies of that. Before 3.3 it leaves them.
     rest.set_paused(job.dag_id, True)
 
     def created() -> int | None:
@@ -41,12 +41,15 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
             return int(rest.ask("POST", "/backfills", json=asked | span)["id"])
         except httpx.HTTPStatusError as error:
             # Airflow's database of this test is SQLite, which the scheduler may be writing.
-            if error.response.is_server_error:
-                return None
-            if error.response.status_code != httpx.codes.CONFLICT:
+            if not error.response.is_server_error and error.response.status_code != httpx.codes.CONFLICT:
                 raise
-        found = rest.ask("GET", "/backfills", params={"dag_id": job.dag_id})["backfills"]
-        return next((int(one["id"]) for one in found if one["completed_at"] is None), None)
+        for one in rest.ask("GET", "/backfills", params={"dag_id": job.dag_id})["backfills"]:
+            if one["completed_at"] is None:
+                rest.ask("PUT", f"/backfills/{one['id']}/cancel")
+        for run in rest.runs(job.dag_id):
+            if run["dag_run_id"] not in before:
+                rest.ask("DELETE", f"/dags/{job.dag_id}/dagRuns/{run['dag_run_id']}")
+        return None
 
     backfill_id = job.airflow.until(created, "the backfill is created")
     rest.set_paused(job.dag_id, False)

@@ -29,7 +29,7 @@ with DAG("ours", schedule=None, default_args={{"owner": "team"}}):
         print("published:", triggered["checkpoint_id"])
 
     epoch = MilepostTaskGroup(job="among_tasks.yaml", group_id="epoch")
-    land() >> epoch >> report(epoch["trigger_checkpoint"].output)
+    land() >> epoch >> report(epoch.get_child_by_label("trigger_checkpoint").output)
 """
 
 

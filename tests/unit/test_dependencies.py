@@ -66,6 +66,9 @@ COMES_WITH = {
 }
 """What is imported because of another library, and in the version that this one wants."""
 
+HELD_BACK = {"structlog"}
+"""What the lowest versions need, but not in its newest version."""
+
 
 def pins(text: str) -> Iterator[Requirement]:
     for line in text.splitlines():
@@ -127,7 +130,9 @@ def test_the_lowest_that_was_tried_is_the_lower_end_of_every_range() -> None:
         for part in wanted.specifier
         if part.operator == ">="
     }
-    assert {name: version_of(pin) for name, pin in constraints("lowest").items()} == lower
+    tried = {name: version_of(pin) for name, pin in constraints("lowest").items()}
+    assert tried.keys() - lower.keys() == HELD_BACK
+    assert {name: tried[name] for name in lower} == lower
 
 
 def test_the_newest_tested_version_is_within_the_ranges() -> None:

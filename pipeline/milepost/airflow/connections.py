@@ -17,7 +17,8 @@ def airflow_connection(conn_id: str) -> Connection:
     Raises: EnvironmentUnusable: the Connection does not exist, or cannot be read.
     """
     from airflow.sdk import Connection as AirflowConnection
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from milepost.airflow.compat import AirflowNotFoundException
 
     try:
         return from_airflow(AirflowConnection.get(conn_id))
@@ -28,7 +29,8 @@ def airflow_connection(conn_id: str) -> Connection:
 async def async_airflow_connection(conn_id: str) -> Connection:
     """Do the same as `airflow_connection` without blocking the event loop of the triggerer."""
     from airflow.sdk import Connection as AirflowConnection
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from milepost.airflow.compat import AirflowNotFoundException
 
     try:
         return from_airflow(await AirflowConnection.async_get(conn_id))

@@ -18,7 +18,8 @@ from importlib import import_module
 from pathlib import Path
 
 from airflow.listeners import hookimpl
-from airflow.sdk.configuration import conf
+
+from milepost.airflow.compat import conf, load_listeners
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def preload() -> None:
         _attempt(partial(import_module, name))
     _attempt(_warm_up_jobs)
     _attempt(_load_asset_handlers)
-    _attempt(_load_plugins)
+    _attempt(load_listeners)
     _attempt(_prepare_codecs)
 
 
@@ -109,13 +110,6 @@ def _load_asset_handlers() -> None:
     from airflow.sdk import Asset
 
     Asset("s3://bucket/key")
-
-
-def _load_plugins() -> None:
-    """Make Airflow load plugins and their listeners, for which it searches every installed package."""
-    from airflow.sdk.listener import get_listener_manager
-
-    get_listener_manager()
 
 
 def _prepare_codecs() -> None:

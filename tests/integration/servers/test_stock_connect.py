@@ -23,7 +23,7 @@ from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_refer
 from milepost_testkit.repository.distribution import link_libraries
 from milepost_testkit.servers.spark_cluster import python_with, python_without_milepost
 from milepost_testkit.servers.stock_connect_server import StockConnectServer, stock_connect_server
-from scripts.spark.spark_versions import OLDER, interpreter, unreached, version_of
+from scripts.older_versions import OLDER, interpreter, unreached, version_of
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 
@@ -113,7 +113,7 @@ def server_of(minor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     """A server of another version of Spark while the block runs, and this process as its client."""
     if (reason := unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    (spark,) = interpreter(minor).parent.parent.glob("lib/python*/site-packages/pyspark")
+    (spark,) = interpreter("pyspark", minor).parent.parent.glob("lib/python*/site-packages/pyspark")
     python = python_without_milepost(folder / "python")
     with stock_connect_server(folder / "server", python, spark=spark) as server:
         monkeypatch.setenv(TOKEN_VARIABLE, server.token)
@@ -121,7 +121,7 @@ def server_of(minor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("minor", OLDER)
+@pytest.mark.parametrize("minor", OLDER["pyspark"])
 def test_a_server_of_another_minor_version_runs_epochs(
     minor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_server_of_another_minor_version_runs_epochs(
     with server_of(minor, tmp_path / "other", monkeypatch) as other:
         job = flights(tmp_path / "job", other, days=3)
         checks = milepost("doctor", job.spec_path).stdout
-        assert f"ok    spark server: Spark {version_of(minor)} at {other.remote}" in checks
+        assert f"ok    spark server: Spark {version_of('pyspark', minor)} at {other.remote}" in checks
         job.run_until_caught_up()
         assert len(job.epochs()) == 3
         job.assert_tables_equal_the_oracle()

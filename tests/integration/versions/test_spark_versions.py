@@ -19,7 +19,8 @@ from milepost_testkit.commands.milepost_cli import Outcome
 from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.servers.spark_cluster import python_with
 from milepost_testkit.servers.stock_connect_server import stock_connect_server
-from scripts.spark.spark_versions import interpreter, unreached, version_of
+from scripts.older_versions import OLDER, interpreter, unreached, version_of
+from tests.integration.versions.nested_pytest import assert_tests_pass
 
 pytestmark = pytest.mark.deep
 
@@ -139,7 +140,7 @@ def python_of(minor: str) -> Iterator[Path]:
     """The interpreter with an older version of PySpark while the block runs."""
     if (reason := unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    found = interpreter(minor)
+    found = interpreter("pyspark", minor)
     yield found
     for left in found.parent.parent.glob("lib/python*/site-packages/pyspark/work"):
         shutil.rmtree(left)  # what a local cluster leaves in Spark's own folder
@@ -178,21 +179,28 @@ def makes_the_tables_of_duckdb(python: Path, version: str, where: str, folder: P
 @pytest.mark.parametrize("where", WHERE)
 def test_pyspark_4_0_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
     with python_of("4.0") as python:
-        makes_the_tables_of_duckdb(python, version_of("4.0"), where, tmp_path)
+        makes_the_tables_of_duckdb(python, version_of("pyspark", "4.0"), where, tmp_path)
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_pyspark_4_1_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
     with python_of("4.1") as python:
-        makes_the_tables_of_duckdb(python, version_of("4.1"), where, tmp_path)
+        makes_the_tables_of_duckdb(python, version_of("pyspark", "4.1"), where, tmp_path)
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_pyspark_4_2_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
     with python_of("4.2") as python:
-        makes_the_tables_of_duckdb(python, version_of("4.2"), where, tmp_path)
+        makes_the_tables_of_duckdb(python, version_of("pyspark", "4.2"), where, tmp_path)
 
 
 @pytest.mark.parametrize("where", WHERE)
 def test_the_newest_pyspark_makes_the_tables_of_duckdb(where: str, tmp_path: Path) -> None:
     makes_the_tables_of_duckdb(Path(sys.executable), pyspark.__version__, where, tmp_path)
+
+
+def test_the_law_holds_on_the_oldest_pyspark(tmp_path: Path) -> None:
+    """`make test` runs it on the newest. Of the laws, only those of SQL depend on Spark."""
+    oldest = next(iter(OLDER["pyspark"]))
+    with python_of(oldest) as python:
+        assert_tests_pass(python, tmp_path, ["tests/integration/epochs/sql/test_law_on_spark.py"])

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from airflow.models.dag import DagModel
-from airflow.sdk.exceptions import AirflowFailException
 from airflow.utils.session import create_session
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags import dag_factory
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.dag_ids import BROKEN_TAG

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG, Asset, AssetAlias, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk import DAG, Asset, AssetAlias, AssetAny
 
+from milepost.airflow.compat import AirflowFailException, AssetOrTimeSchedule, CronTriggerTimetable
 from milepost.airflow.dags import load_jobs
 from milepost.airflow.dags.dag_factory import BROKEN_TAG, epoch_dag, job_dags
 from milepost.airflow.dags.epoch_tasks import execution_timeout

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import ParamValidationError
 
 from milepost.acts import ACTS
+from milepost.airflow.compat import ParamValidationError
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operate.form import operate_form, parse_form
 from milepost.airflow.operators.approval import as_markdown

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG, TriggerRule
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import epoch_dag
 from milepost.errors import SourceUnreachable
 from milepost.jobmaster import Session

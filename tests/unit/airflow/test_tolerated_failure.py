@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 
+from milepost.airflow.compat import DownstreamTasksSkipped
 from milepost.airflow.operators import skip_leaf, tasks
 from milepost_testkit import wording
 from milepost_testkit.airflow.task_runs import TaskInstance, trigger_vetoed

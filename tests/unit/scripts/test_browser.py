@@ -23,11 +23,11 @@ def test_the_chromium_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch, tm
 def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from scripts import fab, kafka_jars
-    from scripts.spark import spark_readers, spark_versions
+    from scripts import fab, kafka_jars, older_versions
+    from scripts.spark import spark_readers
 
     monkeypatch.setattr(spark_readers, "UNREACHED", tmp_path / "spark.txt")
-    monkeypatch.setattr(spark_versions, "UNREACHED", tmp_path / "versions.txt")
+    monkeypatch.setattr(older_versions, "UNREACHED", tmp_path / "versions.txt")
     monkeypatch.setattr(kafka_jars, "UNREACHED", tmp_path / "kafka.txt")
     monkeypatch.setattr(fab, "UNREACHED", tmp_path / "fab.txt")
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "new" / "browser.txt")
@@ -35,8 +35,8 @@ def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     monkeypatch.setattr(environment, "chromium", lambda: None)
     monkeypatch.setattr(environment, "_why_not_fetched", lambda: "Error: getaddrinfo")
     assert closing_line(Part(1, 1)) == (
-        "test-all: all ran, older versions of PySpark, Spark with Delta's and Iceberg's jars, a Kafka broker, "
-        "Airflow's FAB auth manager and a browser at hand"
+        "test-all: all ran, older versions of PySpark and Airflow, Spark with Delta's and Iceberg's jars, a Kafka "
+        "broker, Airflow's FAB auth manager and a browser at hand"
     )
     assert closing_line(Part(3, 8)).startswith("test-all: part 3 of 8 ran, older versions")
     environment.build_browser()

@@ -18,14 +18,17 @@ from airflow.sdk import (
     DAG,
     Asset,
     AssetAny,
-    AssetOrTimeSchedule,
     AssetWatcher,
     BaseOperator,
-    CronTriggerTimetable,
     get_parsing_context,
 )
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import (
+    AirflowFailException,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    require_shared_streams,
+)
 from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task_defaults
 from milepost.airflow.dags.epoch_tasks import epoch_tasks
 from milepost.airflow.dags.land_dag import land_dag
@@ -277,7 +280,11 @@ def airflow_schedule(
 
 
 def _watched_queue(queue_url: str, conn_id: str | None) -> Asset:
-    """Return the asset of a queue. It is updated when the triggerer receives messages."""
+    """Return the asset of a queue. It is updated when the triggerer receives messages.
+
+    Raises: InvalidRequest: this version of Airflow cannot watch it.
+    """
+    require_shared_streams(queue_url)
     from milepost.airflow.provider.new_objects import NewObjectsTrigger
 
     trigger = NewObjectsTrigger(queue_url=queue_url, conn_id=conn_id)

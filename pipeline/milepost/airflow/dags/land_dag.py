@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, DeltaTriggerTimetable
+from airflow.sdk import DAG
 
+from milepost.airflow.compat import DeltaTriggerTimetable
 from milepost.airflow.dags.dag_settings import START, dag_tags, on_failure, task_defaults
 from milepost.airflow.dags.spec_docs import spec_as_docs
 from milepost.airflow.operators.dag_ids import epoch_dag_id, land_dag_id

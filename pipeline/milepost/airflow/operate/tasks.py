@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
 from milepost.acts import Act, ActContext, ActResult, ShownPlan
+from milepost.airflow.compat import AirflowFailException, DownstreamTasksSkipped
 from milepost.airflow.operate.form import ActRequest, parse_form
 from milepost.airflow.operators.base import RETURN_VALUE, JobOperator
 from milepost.airflow.operators.shown_plan import (
@@ -132,7 +132,7 @@ class ActOperator(PlannedOperator):
 
     def on_kill(self) -> None:
         """Raise when Airflow stops the task, so that the stack unwinds and a runner stops its Spark session."""
-        from airflow.sdk.exceptions import AirflowTaskTerminated
+        from milepost.airflow.compat import AirflowTaskTerminated
 
         raise AirflowTaskTerminated(f"{self.task_id} was stopped; another run with the same form continues it")
 

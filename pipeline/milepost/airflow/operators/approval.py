@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.exceptions import HITLTimeoutError
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
 from milepost.acts import ShownPlan
+from milepost.airflow.compat import AirflowFailException, TaskParked
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.shown_plan import (
     PLAN_DIGEST,
@@ -34,7 +34,7 @@ APPROVAL_WITHIN = timedelta(days=1)
 class PlanApprovalOperator(ApprovalOperator):
     """Shows the plan of another task and waits for a person's answer. A rejection skips all downstream tasks.
 
-    While it waits it occupies neither a worker slot nor the triggerer.
+    While it waits it occupies no worker slot. Before Airflow 3.3 the triggerer waits for it.
 
     Args:
         plan_task: task id of the `PlanOperator`.
@@ -60,10 +60,10 @@ class PlanApprovalOperator(ApprovalOperator):
         log.info("waiting for a person to approve or reject the plan of %s, digest %s", self.plan_task, digest)
         try:
             return super().execute(context)
-        except TaskAwaitingInput as waiting:
-            # Airflow stores these arguments with the deferred task, so that editing an XCom cannot change the digest.
-            kwargs = (waiting.kwargs or {}) | {PLAN_DIGEST: digest}
-            raise TaskAwaitingInput(method_name=waiting.method_name, kwargs=kwargs, timeout=waiting.timeout) from None
+        except TaskParked as parked:
+            # Airflow stores these arguments with the parked task, so that editing an XCom cannot change the digest.
+            parked.kwargs = (parked.kwargs or {}) | {PLAN_DIGEST: digest}
+            raise
 
     def execute_complete(self, context: Context, event: dict[str, Any], plan_digest: str | None = None) -> Any:
         """Process the answer. Returns it with the digest of the plan that was shown."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from milepost.acts import ShownPlan
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.task_output.outcome import error_text
 from milepost.codec import encode, from_json
 from milepost.errors import StateCorrupt

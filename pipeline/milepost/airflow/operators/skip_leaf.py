@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import DownstreamTasksSkipped
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_random_exponential
+
+from milepost.airflow.compat import DownstreamTasksSkipped
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

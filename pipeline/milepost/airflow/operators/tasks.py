@@ -21,15 +21,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import (
+
+from milepost.acts import TAKE_OVER
+from milepost.airflow.compat import (
     AirflowFailException,
     AirflowSkipException,
     AirflowTaskTerminated,
-    DagRunTriggerException,
     DownstreamTasksSkipped,
+    trigger_run,
 )
-
-from milepost.acts import TAKE_OVER
 from milepost.airflow.operators.base import RETURN_VALUE, TRIGGER, JobOperator, format_facts
 from milepost.airflow.operators.checkpoint_link import CheckpointLink
 from milepost.airflow.operators.dag_ids import operate_dag_id
@@ -311,7 +311,7 @@ class SubsumeOperator(EpochOperator):
         if nothing_to_do is None and context["params"].get(UNTIL_CAUGHT_UP, False):
             raise self.next_run_request(context)
 
-    def next_run_request(self, context: Context) -> DagRunTriggerException:
+    def next_run_request(self, context: Context) -> Exception:
         """Return the exception that triggers the next run.
 
         The next run's id is a hash of this run's id, so a cleared task requests the same run, which Airflow skips.
@@ -323,7 +323,7 @@ class SubsumeOperator(EpochOperator):
         if up_to:
             conf[UP_TO] = up_to
         log.info("until caught up: triggering the next epoch")
-        return DagRunTriggerException(
+        return trigger_run(
             trigger_dag_id=run.dag_id,
             dag_run_id=f"until_caught_up__{origin}",
             conf=conf,

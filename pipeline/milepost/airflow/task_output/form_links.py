@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from airflow.sdk.configuration import conf
-
 from milepost.acts import ACTS
+from milepost.airflow.compat import conf
 from milepost.airflow.page_urls import form_url
 
 FIELDS = {

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow.sdk import get_current_context
-from airflow.sdk.configuration import conf
 
+from milepost.airflow.compat import conf
 from milepost.errors import InvalidRequest
 from milepost.openlineage import LineageSettings, ParentRun, is_configured, is_switched_off
 

@@ -13,14 +13,13 @@ from enum import Enum
 from logging import Logger
 from typing import Any
 
-from airflow.sdk.exceptions import (
+from milepost.airflow.compat import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
     AirflowTaskTerminated,
     AirflowTaskTimeout,
 )
-
 from milepost.airflow.task_output.form_links import for_airflow
 from milepost.airflow.task_output.runbook_links import runbook_link
 from milepost.codec import from_json, to_json

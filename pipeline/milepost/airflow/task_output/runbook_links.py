@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from airflow.sdk.configuration import conf
-
+from milepost.airflow.compat import conf
 from milepost.airflow.page_urls import runbook_url
 from milepost.runbook import VARIABLE, address, page_of
 

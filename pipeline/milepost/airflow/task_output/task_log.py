@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 import structlog
-from airflow.sdk.exceptions import AirflowFailException
 from structlog.typing import EventDict
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.task_output.outcome import StopRequested, error_text
 from milepost.errors import CheckpointError, ProtocolViolation
 from milepost.protocol.records import CheckpointFailureReason

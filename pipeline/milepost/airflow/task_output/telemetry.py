@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from milepost.airflow.compat import conf, metrics
+
 if TYPE_CHECKING:
     from milepost.jobmaster import Metric, Telemetry
 
@@ -17,7 +19,6 @@ def telemetry_of_airflow() -> Telemetry | None:
     Airflow's span of a task, a child of the run's span, is the current context. So the spans of an epoch are part of
     the trace of its run.
     """
-    from airflow.sdk.configuration import conf
     from opentelemetry import trace
 
     measured = any(conf.getboolean("metrics", name, fallback=False) for name in _METRICS_ON)
@@ -33,11 +34,7 @@ class AirflowStats:
     """Reports metrics through Airflow's stats."""
 
     def add(self, metric: Metric, amount: float, labels: Mapping[str, str]) -> None:
-        from airflow.sdk.observability import stats
-
-        stats.incr(metric.full_name, round(amount), tags=dict(labels))
+        metrics().incr(metric.full_name, round(amount), tags=dict(labels))
 
     def set(self, metric: Metric, value: float, labels: Mapping[str, str]) -> None:
-        from airflow.sdk.observability import stats
-
-        stats.gauge(metric.full_name, value, tags=dict(labels))
+        metrics().gauge(metric.full_name, value, tags=dict(labels))

@@ -215,6 +215,8 @@ def lint(
     for name, types in report["other_type_names"].items():
         same = ", ".join(f"{column} {written} is {canonical}" for column, (written, canonical) in types.items())
         output.note(f"note: types of source {name}: {same}")
+    for key, version in report["needed_versions"].items():
+        output.note(f"note: {key} needs {version} or later")
     for uid in report["unread"]:
         output.note(f"note: nothing reads {uid}")
     if report["compatibility"]:

@@ -229,7 +229,7 @@ class ScheduleSpec(SpecModel):
         any_of: URIs of several assets. An update of any of them starts an epoch.
         sqs: URL of an SQS queue that receives the event notifications of the source's bucket. Airflow's triggerer
             watches it, with the credentials of `store.conn_id` or the standard AWS chain. Airflow drops events of a
-            paused DAG; the next event, or `cron`, picks up the objects they announced.
+            paused DAG; the next event, or `cron`, picks up the objects they announced. Needs Airflow 3.3.
     """
 
     cron: Cron | None = None

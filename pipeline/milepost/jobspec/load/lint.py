@@ -7,6 +7,7 @@ from typing import Any
 from milepost.jobspec.column_lineage.sink_columns import lineage_document
 from milepost.jobspec.graph.checks import bad_outputs
 from milepost.jobspec.graph.graph import JobGraph
+from milepost.jobspec.job.sources.python_source import PythonSourceSpec
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.document import read_document
 from milepost.jobspec.load.explain import explained_edges, explained_node, explained_row_rules
@@ -14,6 +15,9 @@ from milepost.jobspec.load.explain_sql import explained_statements
 from milepost.jobspec.load.load import LoadedJob
 from milepost.language import parse_type
 from milepost.operators.base import BAD
+
+WATCHED_QUEUES, LIMITED_READERS = ("Airflow", "3.3"), ("PySpark", "4.2")
+"""What some keys need, and its first version that has it. Older supported versions refuse these keys."""
 
 
 def lint_report(job: LoadedJob) -> dict[str, Any]:
@@ -50,6 +54,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
         "row_rules": explained_row_rules(job.spec),
         "lineage": lineage_document(job.spec, graph),
         "other_type_names": _other_type_names(job),
+        "needed_versions": _needed_versions(job.spec),
         "columns_unknown": [node.uid for node in graph.nodes.values() if not node.columns_known],
         "unread": _unread(job.spec, graph),
     }
@@ -68,6 +73,16 @@ def _other_type_names(job: LoadedJob) -> dict[str, dict[str, list[str]]]:
         for name, columns in both.items()
     }
     return {name: columns for name, columns in differ.items() if columns}
+
+
+def _needed_versions(spec: JobSpec) -> dict[str, str]:
+    """Return key -> the version that it needs, if an older supported version refuses it: "Airflow 3.3"."""
+    needed = {} if spec.schedule is None or spec.schedule.sqs is None else {"schedule.sqs": WATCHED_QUEUES}
+    for name, source in spec.sources.items():
+        if isinstance(source, PythonSourceSpec):
+            limits = {"max_rows": source.land.max_rows, "max_bytes": source.land.max_bytes}
+            needed |= {f"sources.{name}.land.{key}": LIMITED_READERS for key, limit in limits.items() if limit}
+    return {key: " ".join(version) for key, version in needed.items()}
 
 
 def _is_same(written: str, canonical: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.protocol.landed.records import Gap
 from milepost.storage.log.source_log import SourceLog

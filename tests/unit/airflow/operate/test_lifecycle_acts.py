@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.jobmaster import Session
 from milepost_testkit import wording

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators import tasks
 from milepost.airflow.runs.facts import run_facts

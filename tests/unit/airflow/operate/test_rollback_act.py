@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.airflow.operators.shown_plan import PLAN_DIGEST, digest_of
 from milepost.errors import StoreUnavailable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from milepost.airflow.compat import AirflowFailException
 from milepost.airflow.dags.dag_factory import job_dags
 from milepost.protocol.records.layout import token_prefix
 from milepost.tables.records.table_heads import HEADS

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
+from milepost.airflow.compat import AirflowFailException, DownstreamTasksSkipped
 from milepost.airflow.operators import tasks
 from milepost.airflow.task_output.outcome import FAILURE_KEY, translate_errors
 from milepost.jobmaster import Session

@@ -6,7 +6,9 @@ import logging
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from milepost import errors
+from milepost.airflow.compat import (
     AirflowException,
     AirflowFailException,
     AirflowSkipException,
@@ -14,8 +16,6 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
     DownstreamTasksSkipped,
 )
-
-from milepost import errors
 from milepost.airflow.operators.tasks import AbortCheckpointOperator
 from milepost.airflow.task_output.outcome import (
     FAILURE_KEY,

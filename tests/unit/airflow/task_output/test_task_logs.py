@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import structlog
 from airflow.sdk._shared.logging.structlog import structlog_processors
-from airflow.sdk.exceptions import AirflowTaskTerminated
 
 from milepost import errors
+from milepost.airflow.compat import AirflowTaskTerminated
 from milepost.airflow.operators.base import TRIGGER, JobOperator
 from milepost.airflow.operators.tasks import TriggerCheckpointOperator
 from milepost_testkit import wording

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import DagRunTriggerException
 
+from milepost.airflow.compat import DagRunTriggerException
 from milepost.airflow.dags.dag_factory import epoch_dag
 from milepost.spark.driver import runner as spark_runner
 from milepost_testkit.airflow.task_runs import InProcessRun

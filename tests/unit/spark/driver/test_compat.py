@@ -1,58 +1,14 @@
-"""Branches for older versions of PySpark: a supported version needs each of them, and both sides do the same."""
+"""Both branches of a difference between versions of PySpark do the same."""
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 import pytest
-from packaging.requirements import Requirement
-from packaging.version import Version
 from pyspark.sql import SparkSession
 
-from milepost.extras import EXTRAS, SUPPORTED, supported_range
 from milepost.jobspec.job.spec import SparkSpec
-from milepost.sources.landed import read_limits
 from milepost.spark.driver import compat
 from milepost.spark.driver.engines.session import open_session
-from scripts.spark.spark_versions import OLDER, version_of
-from tests.unit.test_dependencies import PROJECT
-
-DIFFERENCES = {
-    f"{module.__name__}.{name}": bound
-    for module in (compat, read_limits)
-    for name, bound in vars(module).items()
-    if re.fullmatch("[A-Z_]+", name) and isinstance(bound, tuple)
-}
-"""Declaration of a difference -> first version without it."""
-
-
-def test_every_branch_for_an_older_version_is_needed_by_a_supported_one() -> None:
-    """After the lower bound is raised, this names the branches to delete."""
-    first = tuple(map(int, SUPPORTED["pyspark"][0].split(".")))
-    assert len(DIFFERENCES) == 5
-    assert {name: bound for name, bound in DIFFERENCES.items() if bound <= first} == {}
-
-
-def test_milepost_refuses_the_versions_that_pip_would_not_install() -> None:
-    extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
-    declared = {
-        requirement.name: requirement.specifier
-        for requirement in map(Requirement, (*extras["spark"], *extras["airflow"]))
-    }
-    assert {name: str(declared[name]) for name in SUPPORTED} == {
-        name: ",".join(sorted(supported_range(name).split(","))) for name in SUPPORTED
-    }
-    assert SUPPORTED.keys() <= {name for libraries in EXTRAS.values() for name in libraries.values()}
-
-
-def test_every_older_minor_version_has_an_environment_for_tests() -> None:
-    import pyspark
-
-    pinned = [Version(version_of(minor)) for minor in OLDER]
-    minors = [(version.major, version.minor) for version in [*pinned, Version(pyspark.__version__)]]
-    first = tuple(map(int, SUPPORTED["pyspark"][0].split(".")))
-    assert minors == [(first[0], first[1] + number) for number in range(len(minors))]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_da
 from airflow.models.dag import DagModel
 from fastapi import Depends
 
+from milepost.airflow.compat import teams_of_dags
+
 if TYPE_CHECKING:
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
     from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -78,7 +80,7 @@ class Rights:
     def prefetch(self, dag_ids: Iterable[str]) -> None:
         """Read the teams of many DAGs in one query, so that the checks of each need none."""
         names = list(dag_ids)
-        self._teams.update(dict.fromkeys(names), **DagModel.get_dag_id_to_team_name_mapping(names))
+        self._teams.update(dict.fromkeys(names), **teams_of_dags(names))
 
     def may_trigger(self, dag_id: str) -> bool:
         return self._may("POST", dag_id, DagAccessEntity.RUN)

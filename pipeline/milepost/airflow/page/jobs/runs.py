@@ -14,10 +14,11 @@ from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState, TaskInstanceState
+from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from milepost.acts import ACTS, ActResult, ShownPlan
+from milepost.airflow.compat import states_of_waiting_tasks
 from milepost.airflow.operate.tasks import ACT, PLAN
 from milepost.airflow.operators.base import RETURN_VALUE
 from milepost.airflow.operators.shown_plan import digest_of
@@ -32,7 +33,7 @@ PROCESS_END = timedelta(seconds=2)
 LONGEST_PARKING = timedelta(seconds=60)
 """After this time a parked task can be answered, whatever its scheduler does."""
 
-WAITING_STATES = (TaskInstanceState.AWAITING_INPUT, TaskInstanceState.DEFERRED)
+WAITING_STATES = states_of_waiting_tasks()
 """States of a task that waits for a person's answer."""
 
 _FINISHED = (DagRunState.SUCCESS, DagRunState.FAILED)

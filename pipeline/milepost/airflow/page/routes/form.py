@@ -138,7 +138,7 @@ def _parse_value(param: Param | None, text: str) -> Any:
 
 
 def _is_valid(param: Param, value: Any) -> bool:
-    from airflow.sdk.exceptions import ParamValidationError
+    from milepost.airflow.compat import ParamValidationError
 
     try:
         copy(param).resolve(value)
