@@ -38,6 +38,7 @@ from bench.studies.months.small_job import FORMATS, measure_months
 from bench.studies.months.small_objects import measure_small_objects
 from bench.studies.old_job import grow_old
 from bench.studies.old_job_report import render_old_job
+from bench.studies.page_times import measure_pages, render_pages
 from bench.studies.round_trips import measure_round_trips
 from bench.studies.round_trips_report import draw_round_trips, render_round_trips
 from bench.studies.tables import lacking_here, table_parts
@@ -68,6 +69,7 @@ def main(arguments: list[str]) -> int:
         "old-job": _old_job,
         "months": _months,
         "commands": _commands,
+        "pages": _pages,
         "command-memory": _command_memory,
         "driver": _driver,
         "round-trips": _round_trips,
@@ -239,6 +241,19 @@ def _commands(options: argparse.Namespace, say: Say) -> int:
     (options.results / "results-commands.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
     (options.results / "COMMANDS.md").write_text(render_commands(document), encoding="utf-8")
     say(f"wrote {options.results / 'COMMANDS.md'}")
+    return 0
+
+
+def _pages(options: argparse.Namespace, say: Say) -> int:
+    """Time the pages of many old jobs; write their figures and PAGES.md."""
+    file, folder = options.results / "results-pages.json", options.folder.resolve() / "pages"
+    document = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"pages": {}}
+    for store in options.only:
+        record = measure_pages(store, options.jobs, options.epochs, options.rounds, folder, say)
+        document["pages"][store] = record | {"machine": describe(), "commit": commit()}
+        file.write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (options.results / "PAGES.md").write_text(render_pages(document), encoding="utf-8")
+    say(f"wrote {options.results / 'PAGES.md'}")
     return 0
 
 

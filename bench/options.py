@@ -8,6 +8,7 @@ from pathlib import Path
 from bench.parts import MODES
 from bench.scheduled.parts import PARTS
 from bench.studies.months.small_job import FORMATS
+from bench.studies.page_times import STORES
 from bench.studies.round_trips import DELAYS_MS
 from bench.systems.registry import SYSTEMS
 from bench.workloads.workloads import WORKLOADS
@@ -46,6 +47,11 @@ def parser() -> argparse.ArgumentParser:
     commands_ = commands.add_parser("commands", help="each command in a new process, on a bucket that answers in 20 ms")
     commands_.add_argument("--epochs", type=_positive, default=30)
     commands_.add_argument("--rounds", type=_positive, default=5)
+    pages = commands.add_parser("pages", help="each page of 50 jobs with 10,000 epochs, cold and warm; PAGES.md")
+    pages.add_argument("--jobs", type=_positive, default=50)
+    pages.add_argument("--epochs", type=_positive, default=10_000)
+    pages.add_argument("--rounds", type=_positive, default=3)
+    pages.add_argument("--only", nargs="+", choices=STORES, default=STORES, help="these stores; the others stay")
     memory_ = commands.add_parser("command-memory", help="peak memory of each command over so many keys")
     memory_.add_argument("--keys", type=_positive, nargs="+", default=[1_000_000, 5_000_000], metavar="N")
     memory_.add_argument("--before", metavar="COMMIT", help="keep the figures as those of an earlier commit")
@@ -62,11 +68,11 @@ def parser() -> argparse.ArgumentParser:
     airflow = commands.add_parser("airflow", help="epochs through Airflow beside empty tasks; writes AIRFLOW.md")
     airflow.add_argument("--only", nargs="+", choices=list(PARTS), help="these parts again; the others stay")
     airflow.add_argument("--rounds", type=_positive, help="turns, or minutes, instead of each part's own number")
-    for one in (measure, run, old_job, months, commands_, memory_, driver, trips, tables, kafka, airflow):
+    for one in (measure, run, old_job, months, commands_, pages, memory_, driver, trips, tables, kafka, airflow):
         one.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="for inputs and scratch files")
     for one, modes in ((run, MODES), (report, MODES), (tables, MODES[:2]), (kafka, MODES[:2])):
         one.add_argument("--mode", choices=modes, default="quick")
-    for one in (run, report, old_job, months, commands_, memory_, driver, trips, tables, kafka, airflow):
+    for one in (run, report, old_job, months, commands_, pages, memory_, driver, trips, tables, kafka, airflow):
         one.add_argument("--results", type=Path, default=HOME, help="folder of the raw results and of their report")
     for one in (run, tables, kafka):
         one.add_argument(

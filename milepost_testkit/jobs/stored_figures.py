@@ -43,8 +43,11 @@ def epoch_rows(
 
 
 def store_rows(context: JobContext, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows into the job's store, one object per day, as after the end of each day."""
-    ordered = sorted(rows, key=lambda row: row["end_time"])
+    """Write rows into the job's store, one object per day, as after the end of each day.
+
+    Rows are in descending order, so that those with one `version` are a lineage too.
+    """
+    ordered = sorted(rows, key=lambda row: row["end_time"], reverse=True)
     for day, those in groupby(ordered, key=lambda row: day_of(row["end_time"])):
         own = [dict(row) for row in those]
         key = figures_key(day, max(row["version"] for row in own), uuid.uuid4().hex)

@@ -20,10 +20,14 @@ from milepost.protocol.records.manifest_state import ManifestState
 from milepost.storage.concurrency.thread_pools import parallel_map
 
 
-def prolong_history(context: JobContext, checkpoints: int) -> None:
-    """Let a job have so many retained checkpoints on its one timeline, as if an epoch had made each."""
+def prolong_history(context: JobContext, checkpoints: int, retained: int | None = None) -> None:
+    """Let the newest checkpoint of a job's one timeline have this number, as if an epoch had made each before it.
+
+    Args:
+        retained: how many of the new checkpoints are retained; None: all.
+    """
     state = context.head().state
-    older = list(_older(state, checkpoints))
+    older = list(_older(state, checkpoints, retained))
     entries = [_entry(state, one) for one in older]
     newest = replace(
         state,
@@ -38,9 +42,10 @@ def prolong_history(context: JobContext, checkpoints: int) -> None:
     parallel_map(context.store, lambda one: context.store.put(manifest_key(one.version), encode_entry(one)), entries)
 
 
-def _older(state: ManifestState, checkpoints: int) -> Iterator[CompletedCheckpoint]:
+def _older(state: ManifestState, checkpoints: int, retained: int | None) -> Iterator[CompletedCheckpoint]:
     real = replace(state.checkpoints[-1], unconfirmed=())
-    for version, number in enumerate(range(real.checkpoint_id + 1, checkpoints + 1), state.version + 1):
+    first = max(real.checkpoint_id, 0 if retained is None else checkpoints - retained) + 1
+    for version, number in enumerate(range(first, checkpoints + 1), state.version + 1):
         key = metadata_key(CheckpointId(number), FencingToken(version))
         yield replace(
             real,

@@ -12,13 +12,12 @@ from milepost.airflow.page_urls import form_url, job_url, jobs_url
 from milepost.jobmaster import JobMaster
 from milepost.jobspec.load import load_job
 from milepost_testkit.airflow.airflow_instance import AirflowInstance
+from milepost_testkit.browser.clicks import DONE, PLANNED, ROLLED_BACK, UNDONE
 from milepost_testkit.browser.shown_jobs import FAILED, WELL, shown_airflow
 from milepost_testkit.browser.tours import tour_of
 from scripts.browser.visits import Walked
 
 pytestmark = pytest.mark.deep
-
-PLANNED, DONE = ["see", "waits for an approval"], ["see", "Back to the job"]
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +42,8 @@ def test_a_rollback_takes_three_clicks_and_its_undo_three_in_the_tab_of_airflow(
     walk = walked(
         airflow,
         f"/dags/{epoch_dag_id(WELL)}/plugin/checkpoints",
-        ["click", "Roll back to a checkpoint"],
-        ["click", "Roll back…"],
-        PLANNED,
-        ["click", "Approve"],
-        DONE,
-        ["click", "Undo"],
-        ["click", "Plan"],
-        PLANNED,
-        ["click", "Approve"],
-        DONE,
+        *ROLLED_BACK,
+        *UNDONE,
     )
     assert walk.clicks == 3 + 3
     kinds = [entry for entry in reports.history(20) if entry["event"] == "TimelineSwitched"]

@@ -26,7 +26,7 @@ class EpochRow(NamedTuple):
 
     Attributes:
         refused_by: rules that vetoed it. groups: milliseconds by phase group, in the order of `PHASE_GROUPS`; ():
-            not measured.
+            not measured, or not read.
     """
 
     checkpoint_id: int
@@ -65,21 +65,28 @@ def late_share(late_rows: int, rows_in: int, bad_records: int) -> float:
     return min(1.0, late_rows / read) if read else 0.0
 
 
-_FLAT = EpochRow._fields[:-1]
-COLUMNS = (*_FLAT, "phases")
+COLUMNS = EpochRow._fields[:-1]
+"""Columns of all fields but `groups`, which are read from the column `PHASES`."""
+
+PHASES = "phases"
 
 
 def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
-    """Return the rows of a table with `COLUMNS`. Raises StateCorrupt: a time cannot be represented."""
+    """Return the rows of a table with `COLUMNS` and, if it has them, `PHASES`.
+
+    Raises: StateCorrupt: a time cannot be represented.
+    """
     import pyarrow as pa
 
     for name in TIMES:
         table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
-    values = {name: _values(table.column(name)) for name in _FLAT}
+    values = {name: _values(table.column(name)) for name in COLUMNS}
     for time in (time for name in TIMES for time in values[name]):
         if time is not None and not 0 <= time < MAX_TIME_MS:
             raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
-    rows = zip(*values.values(), _phase_groups(table.column("phases")), strict=True)
+    if PHASES not in table.column_names:
+        return [EpochRow(*row) for row in zip(*values.values(), strict=True)]
+    rows = zip(*values.values(), _phase_groups(table.column(PHASES)), strict=True)
     return [EpochRow._make(row) for row in rows]
 
 

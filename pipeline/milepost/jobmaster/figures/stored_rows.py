@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_objects, read_table
-from milepost.jobmaster.figures.epoch_rows import COLUMNS, MAX_TIME_MS, ROW_BYTES, TIMES, EpochRow, decode_epochs
+from milepost.jobmaster.figures.epoch_rows import (
+    COLUMNS,
+    MAX_TIME_MS,
+    PHASES,
+    ROW_BYTES,
+    TIMES,
+    EpochRow,
+    decode_epochs,
+)
 from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
 from milepost.storage import OBJECT_CACHE
@@ -112,8 +121,12 @@ class StoredRows:
         return self._days(first_day, self._rows)
 
     def epochs(self, first_day: str = "") -> Iterator[list[EpochRow]]:
-        """Yield the completed and aborted epochs of each day, newest first, in a compact form. Reads lazily."""
-        return self._days(first_day, self._epochs)
+        """Yield the completed and aborted epochs of each day, newest first, without their phases. Reads lazily."""
+        return self._days(first_day, partial(self._epochs, COLUMNS))
+
+    def epochs_by_phase(self, first_day: str = "") -> Iterator[list[EpochRow]]:
+        """Yield the same as `epochs`, with their phases, which take as long to read as all other columns."""
+        return self._days(first_day, partial(self._epochs, (*COLUMNS, PHASES)))
 
     def check(self) -> list[str]:
         """Read every object, and return why those that are unreadable are."""
@@ -174,14 +187,14 @@ class StoredRows:
             f"the figures of {day} were merged by an epoch during each of {MAX_LISTINGS} readings. Try again."
         )
 
-    def _epochs(self, item: FiguresObject) -> list[EpochRow] | StateCorrupt:
+    def _epochs(self, columns: Sequence[str], item: FiguresObject) -> list[EpochRow] | StateCorrupt:
         """Return the compact rows of an object, which are cached; or why it is unreadable."""
         try:
             return OBJECT_CACHE.read(
                 self._store,
-                ("epochs", item.stat.key, item.stat.etag),
+                ("epochs by phase" if PHASES in columns else "epochs", item.stat.key, item.stat.etag),
                 item.stat.size // _LEAST_STORED_BYTES * ROW_BYTES,
-                lambda: decode_epochs(read_table(self._store, item, COLUMNS), item.stat.key),
+                lambda: decode_epochs(read_table(self._store, item, columns), item.stat.key),
             )
         except StateCorrupt as error:
             return error

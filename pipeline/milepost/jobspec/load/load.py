@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 CONFIG_FOLDER = "config"
 _SUFFIXES = (".yaml", ".yml")
+_CACHED_SPECS = 256
+"""A page with all jobs of a deployment loads each spec again: with fewer than it has, it would parse all of them."""
+
 _LATER_KEYS = ("sql", "compiled", "tables", "renamed", "statements")
 """Keys that earlier versions did not have."""
 
@@ -255,7 +258,7 @@ def from_text(text: str, path: Path, sql: SqlText | None = None) -> LoadedJob:
     return replace(from_spec(compiled, spec_hash, compiled_text, path), sql=origin)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=_CACHED_SPECS)
 def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, str, SqlOrigin | None, list[Problem]]:
     """Return the compiled spec of a text with its hash, its text and its origin, or the problems."""
     spec, _, _, document = _validated(text)
@@ -285,7 +288,7 @@ def check_placement(job: LoadedJob) -> None:
         raise job.invalid(problems)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=_CACHED_SPECS)
 def _validated(text: str) -> tuple[JobSpec | None, str, list[Problem], Document]:
     """Return the spec of a text with its hash, or its problems. Cached, because commands load the same texts often."""
     try:

@@ -60,7 +60,7 @@ def compare_epochs(context: JobContext, before: int | None, after: int | None) -
     after = after or (int(head.checkpoint_id) if head is not None else 0)
     stored = StoredRows(context.store)
     found: dict[int, EpochRow] = {}
-    for rows in stored.epochs():
+    for rows in stored.epochs_by_phase():
         for row in rows:
             if row.checkpoint_id in (before, after):
                 found.setdefault(row.checkpoint_id, row)

@@ -110,7 +110,7 @@ def time_axis(context: JobContext, span: Span) -> TimeAxis:
     since_ms = now_ms - _SPAN_MS[span] if span in _SPAN_MS else 0
     stored = StoredRows(context.store)
     try:
-        days = [*stored.epochs(day_of(since_ms) if since_ms else "")]
+        days = [*stored.epochs_by_phase(day_of(since_ms) if since_ms else "")]
     except StoreUnavailable as error:  # epochs keep merging these days: show the retained epochs
         days, stored.unreadable = [], [error.message]
     rows = sorted(_with_retained(days, state), key=lambda row: row.version)

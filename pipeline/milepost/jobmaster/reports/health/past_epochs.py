@@ -14,10 +14,11 @@ from milepost.jobmaster.reports.health.verdict import EpochCounts, epoch_counts
 from milepost.protocol.records import NO_CHECKPOINT, ManifestState
 from milepost.protocol.retention import timeline_ancestry
 
-MAX_DAYS, MIN_DAYS, ENOUGH = 3, 2, 1_440
+MAX_DAYS, MIN_DAYS, ENOUGH = 3, 2, 288
 """Days of stored figures to read, newest first: three, or two if they have `ENOUGH` epochs.
 
-An hourly job has 72 epochs in three days. Two days include a whole one, because only the newest is incomplete.
+An hourly job has 72 epochs in three days, one of every five minutes 288 in a day. Two days include a whole one, because
+only the newest is incomplete.
 """
 
 
