@@ -3,7 +3,7 @@
 --   q02, q20  also select s_suppkey, which makes their rows unique
 --   q15       the view `revenue` is a statement of this file
 --   q16       states that both sides of NOT IN are IS NOT NULL
---   q18       names its last column with AS
+--   q18       gives its last column a name
 
 CREATE MATERIALIZED VIEW q01 AS
 SELECT l_returnflag, l_linestatus,

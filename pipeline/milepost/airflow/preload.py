@@ -3,6 +3,8 @@
 A task of an epoch takes tenths of a second, less than its imports. A forked process has the modules already and shares
 their memory. The same holds for other per-process work: the list of plugins, and the codecs of records. Executors that
 start new processes (Celery, Kubernetes) do not benefit, so nothing is imported there.
+
+Every Airflow process imports this module. What only a scheduler needs is imported in functions.
 """
 
 from __future__ import annotations
@@ -18,8 +20,6 @@ from importlib import import_module
 from pathlib import Path
 
 from airflow.listeners import hookimpl
-
-from milepost.airflow.compat import conf, load_listeners
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def preload() -> None:
         _attempt(partial(import_module, name))
     _attempt(_warm_up_jobs)
     _attempt(_load_asset_handlers)
-    _attempt(load_listeners)
+    _attempt(_load_listeners)
     _attempt(_prepare_codecs)
 
 
@@ -112,6 +112,12 @@ def _load_asset_handlers() -> None:
     Asset("s3://bucket/key")
 
 
+def _load_listeners() -> None:
+    from milepost.airflow.compat import load_listeners
+
+    load_listeners()
+
+
 def _prepare_codecs() -> None:
     """Build the codecs of our records from their types, which takes half the time of a short task."""
     from milepost.codec import prepare_codec
@@ -125,6 +131,8 @@ def _prepare_codecs() -> None:
 def _forks() -> bool:
     """Return whether this scheduler forks its task processes."""
     import multiprocessing
+
+    from milepost.airflow.compat import conf
 
     local = any("LocalExecutor" in name for name in conf.get("core", "executor").split(","))
     forked = sys.platform == "linux" and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
