@@ -66,10 +66,10 @@ format: env ## let ruff rewrite what it can
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-check: lint ## lint and the short tests, without Spark and Airflow (4 minutes)
+check: lint ## lint and the short tests, without Spark and Airflow (2 minutes)
 	@$(PYTEST) --ring check $(ARGS)
 
-test: lint ## lint and every test that is not marked deep (12 minutes)
+test: lint ## lint and every test that is not marked deep (11 minutes)
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) --ring test $(ARGS)
 
