@@ -13,6 +13,7 @@ from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.reports.health.source_checks import source_checks
 from milepost.jobmaster.reports.health.sources import LeftOutObjects
 from milepost.protocol.records import CheckpointId, ManifestState
+from milepost.protocol.records.layout import manifest_key
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import decided
 from milepost_testkit.jobs.sparkless.backfill_job import mortal_session
@@ -107,6 +108,14 @@ def test_doctor_and_lint_name_what_is_quarantined(job: CountedJob) -> None:
     (check,) = source_checks(job.small.loaded())
     assert (check.ok, check.suspicious) == (True, True)
     assert check.detail == "4 object(s) match; 2 objects quarantined, such as 0002.csv"
+
+
+def test_a_damaged_head_fails_the_check_of_each_source_and_stops_no_other_check(job: CountedJob) -> None:
+    newest = manifest_key(job.small.context.head().version)
+    job.small.context.store.put(newest, b"{")
+    (check,) = source_checks(job.small.loaded())
+    assert (check.ok, check.suspicious) == (False, True)
+    assert newest in check.detail
 
 
 @pytest.mark.deep

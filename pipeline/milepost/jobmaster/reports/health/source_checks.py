@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from milepost.epoch import SourceSnapshot, counted
 from milepost.errors import CheckpointError
@@ -13,6 +14,7 @@ from milepost.jobmaster.job.input.next_input import plan_stream
 from milepost.jobmaster.reports.health.sources import skipped_at_start
 from milepost.jobspec.load import LoadedJob
 from milepost.sources.planning import SourcePlan
+from milepost.storage.log import Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,15 @@ class SourceCheck:
 def source_checks(job: LoadedJob) -> Iterator[SourceCheck]:
     """Yield one check per source, in name order, including sources that cannot be listed or planned."""
     context = JobContext(job)
-    head = context.log.head()
-    held = () if head is None else head.state.quarantined
+    read_head = cache(context.log.head)
     for name, source in sorted(context.spec.sources.items()):
         if source.is_landed:
             yield SourceCheck(name, True, False, f"landed from {source.location}")
             continue
         try:
-            plan = plan_stream(context, None, name, held)
-            skipped = skipped_at_start(_snapshot(context, name), plan) if source.starts_at_latest else None
+            head = read_head()
+            plan = plan_stream(context, None, name, () if head is None else head.state.quarantined)
+            skipped = skipped_at_start(_snapshot(context, head, name), plan) if source.starts_at_latest else None
         except CheckpointError as error:
             yield SourceCheck(name, False, True, error.full_message())
             continue
@@ -59,8 +61,7 @@ def _quarantined_note(plan: SourcePlan) -> str:
     return f"{counted(len(plan.quarantined), 'object')} quarantined, such as {plan.quarantined[0].key}"
 
 
-def _snapshot(context: JobContext, source: str) -> SourceSnapshot | None:
+def _snapshot(context: JobContext, head: Head | None, source: str) -> SourceSnapshot | None:
     """Return a source at the head of the job; None: no checkpoint has it."""
-    head = context.log.head()
     base = None if head is None else context.base_metadata(head.state, head.state.timeline().head)
     return None if base is None else base.sources.get(source)
