@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from scripts import fab, kafka_jars, older_versions
+from scripts import kafka_jars
 from scripts.browser import environment
+from scripts.fab import FAB
+from scripts.older_versions import VERSIONS
 from scripts.spark import spark_readers
 from scripts.suite.rings import Part
 
@@ -16,9 +18,9 @@ def closing_line(part: Part) -> str:
         words
         for words in (
             spark_readers.closing_words(),
-            older_versions.closing_words(),
+            VERSIONS.closing_words(),
             kafka_jars.closing_words(),
-            fab.closing_words(),
+            FAB.closing_words(),
             environment.closing_words(),
         )
         if words is not None

@@ -14,8 +14,8 @@ from milepost.airflow.page_urls import URL_PREFIX
 from milepost_testkit.airflow.fab_server import ONE_JOB, PASSWORD, USERS
 from milepost_testkit.jobs.sparkless.counted_job import CountedJob
 from milepost_testkit.processes.processes import REPOSITORY, free_ports, stop_tree, wait_until
+from scripts import fab
 from scripts.airflow_home import write_home
-from scripts.fab import interpreter, unreached
 from scripts.processes import PYTHON_PATH, clean_environ
 
 pytestmark = pytest.mark.deep
@@ -66,8 +66,8 @@ class FabAirflow:
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabAirflow]:
     """An API server with the jobs `small` and `other`."""
-    if unreached() is not None:  # the last line of `make test-all` says so
-        pytest.skip(f"no package index was reached: {unreached()}")
+    if fab.FAB.unreached() is not None:  # the last line of `make test-all` says so
+        pytest.skip(f"no package index was reached: {fab.FAB.unreached()}")
     folder = tmp_path_factory.mktemp("fab")
     job = CountedJob.with_epochs(folder / "jobs", 2)
     config = job.spec_path.parent
@@ -75,7 +75,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabAirflow]:
     (port,) = free_ports(1)
     core = {"auth_manager": FAB}
     write_home(folder / "airflow", dags=folder, plugins=folder / "none", port=port, settings={"core": core})
-    command = [str(interpreter()), "-m", "milepost_testkit.airflow.fab_server", str(config), "small", str(port)]
+    python = str(fab.FAB.interpreter(fab.ENVIRONMENT))
+    command = [python, "-m", "milepost_testkit.airflow.fab_server", str(config), "small", str(port)]
     environ = clean_environ({"AIRFLOW_HOME": str(folder / "airflow"), "PYTHONPATH": PYTHON_PATH})
     with (folder / "log.txt").open("w") as log:
         process = psutil.Popen(command, cwd=REPOSITORY, env=environ, stdout=log, stderr=subprocess.STDOUT)

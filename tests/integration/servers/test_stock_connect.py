@@ -23,7 +23,7 @@ from milepost_testkit.jobs.reference_job import NAMED, TOTALS, tables_with_refer
 from milepost_testkit.repository.distribution import link_libraries
 from milepost_testkit.servers.spark_cluster import python_with, python_without_milepost
 from milepost_testkit.servers.stock_connect_server import StockConnectServer, stock_connect_server
-from scripts.older_versions import OLDER, interpreter, unreached, version_of
+from scripts.older_versions import OLDER, VERSIONS, version_of
 
 LOCAL = 'spark: {master: "local[2]", remote: "${env:MILEPOST_SPARK_REMOTE:-}", parallelism: 2}'
 
@@ -111,9 +111,9 @@ def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised
 @contextlib.contextmanager
 def server_of(minor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockConnectServer]:
     """A server of another version of Spark while the block runs, and this process as its client."""
-    if (reason := unreached()) is not None:
+    if (reason := VERSIONS.unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    (spark,) = interpreter("pyspark", minor).parent.parent.glob("lib/python*/site-packages/pyspark")
+    (spark,) = VERSIONS.interpreter(OLDER["pyspark"][minor]).parent.parent.glob("lib/python*/site-packages/pyspark")
     python = python_without_milepost(folder / "python")
     with stock_connect_server(folder / "server", python, spark=spark) as server:
         monkeypatch.setenv(TOKEN_VARIABLE, server.token)

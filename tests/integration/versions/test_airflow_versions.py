@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.older_versions import interpreter, unreached, version_of
+from scripts.older_versions import OLDER, VERSIONS, version_of
 from tests.integration.versions.nested_pytest import assert_tests_pass
 
 pytestmark = pytest.mark.deep
@@ -33,9 +33,9 @@ NOT_ON_3_1 = {
 
 def run_on(minor: str, folder: Path, *tests: str) -> None:
     """Run tests in the environment of a version of Airflow."""
-    if (reason := unreached()) is not None:
+    if (reason := VERSIONS.unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    python = interpreter("apache-airflow", minor)
+    python = VERSIONS.interpreter(OLDER["apache-airflow"][minor])
     shown = subprocess.run([python, "-m", "airflow", "version"], capture_output=True, text=True, check=True).stdout
     assert version_of("apache-airflow", minor) in shown.split()
     assert_tests_pass(python, folder, tests, NOT_ON_3_1 if minor == "3.1" else ())

@@ -19,7 +19,7 @@ from milepost_testkit.commands.milepost_cli import Outcome
 from milepost_testkit.jobs.sql_job import SqlJob
 from milepost_testkit.servers.spark_cluster import python_with
 from milepost_testkit.servers.stock_connect_server import stock_connect_server
-from scripts.older_versions import OLDER, interpreter, unreached, version_of
+from scripts.older_versions import OLDER, VERSIONS, version_of
 from tests.integration.versions.nested_pytest import assert_tests_pass
 
 pytestmark = pytest.mark.deep
@@ -138,9 +138,9 @@ def server_of(python: Path, folder: Path) -> Iterator[tuple[str, Mapping[str, st
 @contextmanager
 def python_of(minor: str) -> Iterator[Path]:
     """The interpreter with an older version of PySpark while the block runs."""
-    if (reason := unreached()) is not None:
+    if (reason := VERSIONS.unreached()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
-    found = interpreter("pyspark", minor)
+    found = VERSIONS.interpreter(OLDER["pyspark"][minor])
     yield found
     for left in found.parent.parent.glob("lib/python*/site-packages/pyspark/work"):
         shutil.rmtree(left)  # what a local cluster leaves in Spark's own folder

@@ -23,13 +23,13 @@ def test_the_chromium_that_is_named_is_taken(monkeypatch: pytest.MonkeyPatch, tm
 def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from scripts import fab, kafka_jars, older_versions
+    from scripts import kafka_jars, test_all
     from scripts.spark import spark_readers
 
     monkeypatch.setattr(spark_readers, "UNREACHED", tmp_path / "spark.txt")
-    monkeypatch.setattr(older_versions, "UNREACHED", tmp_path / "versions.txt")
+    monkeypatch.setattr(test_all, "VERSIONS", replace(test_all.VERSIONS, unreached_file=tmp_path / "versions.txt"))
     monkeypatch.setattr(kafka_jars, "UNREACHED", tmp_path / "kafka.txt")
-    monkeypatch.setattr(fab, "UNREACHED", tmp_path / "fab.txt")
+    monkeypatch.setattr(test_all, "FAB", replace(test_all.FAB, unreached_file=tmp_path / "fab.txt"))
     monkeypatch.setattr(environment, "UNREACHED", tmp_path / "new" / "browser.txt")
     monkeypatch.setattr(type(environment.BROWSER), "is_built", lambda self: True)
     monkeypatch.setattr(environment, "chromium", lambda: None)
