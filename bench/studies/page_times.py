@@ -26,7 +26,7 @@ from milepost_testkit.proxies.delaying_proxy import DelayingProxy
 from milepost_testkit.servers.s3_servers import Seaweed
 from scripts.processes import PYTHON_PATH
 
-DELAY_MS, BOUND_S = 20, 1.0
+DELAY_MS, BOUND_S, LATER = 20, 1.0, 5
 STORES = ("local", "s3")
 REAL_EPOCHS, RETAINED, STEP_MS = 3, 20, 300_000
 _ENDPOINT = "MILEPOST_BENCH_ENDPOINT"
@@ -223,9 +223,6 @@ def _load(folder: Path, address: str) -> dict[str, Any]:
     first, *later = [_timed(client, address) for _ in range(1 + LATER)]
     database.unlink()
     return {"first": first, "later": later}
-
-
-LATER = 5
 
 
 def _timed(client: Any, address: str) -> dict[str, float]:

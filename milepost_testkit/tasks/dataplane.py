@@ -115,7 +115,7 @@ def input_schema(uid: str) -> pa.Schema:
 
 @dataclass
 class KeepingSink:
-    """The first half of a sink: collects what it is asked to stage."""
+    """A sink that only stages: it collects the staged rows and publishes nothing."""
 
     name: str
     staged: list[pa.Table]

@@ -53,7 +53,7 @@ class Facts:
 
     Attributes:
         system_id: of the database cluster; a restored copy has the same. database: oid of the database.
-        timeline: the current one. flushed: the end of what is on disk.
+        timeline: the current one. flushed: the end of the write-ahead log on disk.
         keeps_all_wal: whether a slot that nothing reads can fill the disk. now_us: its clock.
     """
 
