@@ -42,12 +42,19 @@ operators:
   - {uid: valid, kind: sql, inputs: [orders], sql: "SELECT id, k, v, t FROM orders WHERE v >= 0"}
   - {uid: totals, kind: aggregate, inputs: [valid], key: [k], aggregates: {n: count(*), s: sum(v), top: max(v)}}
   - {uid: hourly, kind: window, inputs: [valid], key: [k], window: {tumbling: 1h}, aggregates: {n: count(*), s: sum(v)}}
+  - uid: sliding
+    kind: window
+    inputs: [valid]
+    key: [k]
+    window: {sliding: {size: 2h, slide: 30m}}
+    aggregates: {n: count(*), s: sum(v)}
   - {uid: newest, kind: latest, inputs: [valid], key: [k], sequence_by: [t, id]}
   - {uid: paid, kind: join, inputs: [valid, payments], key: [k], within: [-20m, 20m]}
   - {uid: best, kind: top, inputs: [valid], key: [k], order_by: [{v: desc}, id], n: 3, rank: place}
 sinks:
   - {name: totals, input: totals, format: parquet, path: ../lake/totals, mode: upsert}
   - {name: hourly, input: hourly, format: parquet, path: ../lake/hourly, mode: append}
+  - {name: sliding, input: sliding, format: parquet, path: ../lake/sliding, mode: append}
   - {name: late, input: hourly.late, format: parquet, path: ../lake/late, mode: append}
   - {name: newest, input: newest, format: parquet, path: ../lake/newest, mode: upsert}
   - {name: paid, input: paid, format: parquet, path: ../lake/paid, mode: append}
@@ -60,6 +67,9 @@ QUERIES = {
     "totals": f"SELECT k, count(*) n, sum(v)::BIGINT s, max(v) top FROM {_VALID} GROUP BY k",
     "hourly": "SELECT k, date_trunc('hour', t) window_start, date_trunc('hour', t) + INTERVAL 1 HOUR window_end, "
     f"count(*) n, sum(v)::BIGINT s FROM {_VALID} GROUP BY ALL",
+    "sliding": "SELECT k, b window_start, b + INTERVAL 2 HOUR window_end, count(*) n, sum(v)::BIGINT s FROM "
+    "(SELECT *, unnest([time_bucket(INTERVAL 30 MINUTE, t) - i * INTERVAL 30 MINUTE FOR i IN range(4)]) b "
+    f"FROM {_VALID}) GROUP BY ALL",
     "late": f"SELECT id, k, v, t FROM {_VALID}",
     "newest": f"SELECT id, k, v, t FROM {_VALID} "
     "QUALIFY row_number() OVER (PARTITION BY k ORDER BY t DESC, id DESC) = 1",

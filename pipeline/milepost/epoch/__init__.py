@@ -78,5 +78,7 @@ if TYPE_CHECKING:
     from milepost.epoch.traced import RowFilter as RowFilter
     from milepost.epoch.traced import TracedEpoch as TracedEpoch
     from milepost.epoch.traced import TracedSplit as TracedSplit
+    from milepost.epoch.traced import is_stamp as is_stamp
+    from milepost.epoch.traced import stamp_column as stamp_column
 else:
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -18,6 +18,22 @@ OBJECT, RECORD = "__object", "__record"
 RecordPlace = int | tuple[str, int, int]
 """Where a record is in its object: its line, the number of its row from 1, or topic, partition and offset."""
 
+_STAMP = "\0stamp of "
+
+
+def stamp_column(operator: str) -> str:
+    """Return the column added to rows of a node: the lateness watermark at which an operator reads them.
+
+    It is in microseconds since 1970. No column of a job has a name with a null character.
+    """
+    return _STAMP + operator
+
+
+def is_stamp(column: str) -> bool:
+    """Return whether a column is one of `stamp_column`."""
+    return column.startswith(_STAMP)
+
+
 RowFilter = Callable[[str, pa.Table], pa.Table]
 """Return the rows of a source to retain. Called with the source's name."""
 
@@ -51,7 +67,7 @@ class TracedEpoch:
 
     Attributes:
         rows: output name -> its rows, in the order in which they were emitted. Those of sources have `OBJECT` and
-            `RECORD`.
+            `RECORD`, and those that an operator reads have its `stamp_column`.
     """
 
     answers: EpochAnswers

@@ -18,13 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from milepost.language.times import python_values
+from milepost.epoch import stamp_column
+from milepost.language.times import in_us, python_values
 from milepost.operators.base import RowTrace
 
 _FROM, _BEFORE = "\0from", "\0before"
 """Suffixes of the columns with bounds. No column of a job has a name with a null character."""
 
 _NAN = "\0NaN"
+
+_1970, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None), timedelta(microseconds=1)
 
 Values = tuple[Any, ...]
 
@@ -45,11 +48,17 @@ class KnownValues:
         """The columns with known values or bounds."""
         return list(dict.fromkeys(name.removesuffix(_FROM).removesuffix(_BEFORE) for name in self.columns))
 
-    def through(self, trace: RowTrace, *, picked: bool) -> KnownValues:
+    def through(self, trace: RowTrace, operator: str, *, picked: bool) -> KnownValues:
         """Return the known values of the rows of one input.
 
+        A row that comes late belongs to those windows only that were open when its operator read it::
+
+            windows of 1 h every 30 min, lateness watermark 12:30, a row of 12:10
+            11:30 to 12:30    the row is not in it
+            12:00 to 13:00    the row is in it
+
         Args:
-            picked: whether only the rows that the operator picked are meant.
+            operator: its uid. picked: whether only the rows that the operator picked are meant.
         """
         pairs = {**trace.equal, **(trace.picked if picked else {})}
         known = {}
@@ -57,22 +66,28 @@ class KnownValues:
             for suffix in ("", _FROM, _BEFORE):
                 if shown + suffix in self.columns:
                     known[of_input + suffix] = self.columns[shown + suffix]
-        if trace.span is not None and {trace.span.start, trace.span.end} & self.columns.keys():
-            starts, ends = self.columns.get(trace.span.start), self.columns.get(trace.span.end)
-            known[trace.span.time + _FROM] = starts or _moved(ends or (), -trace.span.within)
-            known[trace.span.time + _BEFORE] = ends or _moved(starts or (), trace.span.within)
+        span = trace.span
+        starts, ends = (None, None) if span is None else (self.columns.get(span.start), self.columns.get(span.end))
+        if span is not None and (starts or ends):
+            within_us = in_us(span.within)
+            known[span.time + _FROM] = _in_us(starts, -math.inf) if starts else _in_us(ends, math.inf, -within_us)
+            known[span.time + _BEFORE] = _in_us(ends, math.inf) if ends else _in_us(starts, -math.inf, within_us)
+            if ends and not span.is_session:
+                known[stamp_column(operator) + _FROM] = [-math.inf] * len(ends)
+                known[stamp_column(operator) + _BEFORE] = _in_us(ends, math.inf, in_us(span.allowed_lateness))
         return KnownValues(known)
 
 
-def _moved(times: Sequence[datetime | None], by: timedelta) -> list[datetime | None]:
-    """Return times moved; None where there is no such time."""
-    moved: list[datetime | None] = []
-    for time in times:
-        try:
-            moved.append(None if time is None else time + by)
-        except OverflowError:
-            moved.append(None)
-    return moved
+def _in_us(times: Sequence[Any] | None, unknown: float, plus_us: int = 0) -> list[float | None]:
+    """Return times without a zone in microseconds since 1970.
+
+    Args:
+        unknown: stands for a time of a year that Python does not represent, which is text.
+    """
+    return [
+        None if time is None else (time - _1970) // _MICROSECOND + plus_us if isinstance(time, datetime) else unknown
+        for time in times or ()
+    ]
 
 
 def selected(rows: pa.Table, alternatives: Iterable[KnownValues]) -> pa.Table:
@@ -97,19 +112,21 @@ def matching(rows: pa.Table, known: KnownValues) -> list[int]:
     if not equal and not timed:
         return [*range(rows.num_rows)]
     bounds: dict[Values, set[Values]] = {}
+    limited = [name + _FROM for name in timed]
     for key, *limits in zip(
         _tuples(known.columns, equal),
-        _tuples(known.columns, [name + _FROM for name in timed]),
+        _tuples(known.columns, limited),
         _tuples(known.columns, [name + _BEFORE for name in timed]),
         strict=True,
     ):
         bounds.setdefault(key, set()).add(tuple(limits))
     places = _candidates(rows, known, equal)
     found = rows.select([*dict.fromkeys((*equal, *timed))]).take(pa.array(places, pa.int64()))
-    values = {name: comparable_values(found.column(name)) for name in found.column_names}
+    values = {name: comparable_values(found.column(name)) for name in equal}
+    values |= {name + _FROM: _microseconds(found.column(name)) for name in timed}
     return [
         place
-        for place, key, times in zip(places, _tuples(values, equal), _tuples(values, timed), strict=True)
+        for place, key, times in zip(places, _tuples(values, equal), _tuples(values, limited), strict=True)
         if any(_within(times, *limits) for limits in bounds.get(key, ()))
     ]
 
@@ -146,6 +163,12 @@ def _within(times: Values, start: Values, end: Values) -> bool:
         time is not None and low is not None and high is not None and low <= time < high
         for time, low, high in zip(times, start, end, strict=True)
     )
+
+
+def _microseconds(times: pa.ChunkedArray) -> list[int | None]:
+    unit = pa.timestamp("us", times.type.tz) if pa.types.is_timestamp(times.type) else times.type
+    microseconds: list[int | None] = times.cast(unit, safe=False).cast(pa.int64()).to_pylist()
+    return microseconds
 
 
 def _tuples(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Iterator[Values]:

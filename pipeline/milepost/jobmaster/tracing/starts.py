@@ -177,7 +177,7 @@ def _known_keys(
         KnownValues({name: values for name, values in known.items() if name in key} | _known_window(one, trace))
         for one in needed[uid]
         for trace in of_side
-        for known in (one.through(trace, picked=False).columns,)
+        for known in (one.through(trace, uid, picked=False).columns,)
     ]
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from milepost.epoch import OBJECT, RECORD, EpochTracer, RowFilter, counted
+from milepost.epoch import OBJECT, RECORD, EpochTracer, RowFilter, counted, is_stamp
 from milepost.errors import CheckpointExpired, InvalidRequest, NotFound
 from milepost.jobmaster.compatibility.spec_check import check_compatible
 from milepost.jobmaster.job.code import read_code
@@ -319,7 +319,8 @@ class _Trace:
         rows = found.rows.sort_by(order) if found.rows.num_rows else found.rows
         listed = rows.slice(0, min(self._limits.rows, rows.num_rows))  # Arrow makes rows of a table without columns
         places = find_places(self._context, found.uid, listed, epochs)
-        names = [name for name in listed.column_names if name not in (EPOCH, OBJECT, RECORD)]
+        added = (EPOCH, OBJECT, RECORD)
+        names = [name for name in listed.column_names if name not in added and not is_stamp(name)]
         return OriginInput(found.uid, rows.num_rows, listed.select(names), places)
 
 

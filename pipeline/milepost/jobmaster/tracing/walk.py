@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from milepost.epoch import is_stamp
 from milepost.jobmaster.tracing.selection import KnownValues, matching, selected, value_tuples
 from milepost.jobspec.graph import JobGraph, Node, late_outputs
 from milepost.jobspec.job import JobSpec
@@ -74,9 +75,10 @@ class _Needed:
         if not tables or not places:  # without places, `rows` may have no columns
             return places
         late = pa.concat_tables(tables)
-        left_out = Counter(value_tuples(late, late.column_names))
+        names = [name for name in late.column_names if not is_stamp(name)]
+        left_out = Counter(value_tuples(late, names))
         on_time = []
-        found = value_tuples(rows.take(pa.array(places, pa.int64())), late.column_names)
+        found = value_tuples(rows.take(pa.array(places, pa.int64())), names)
         for place, values in reversed([*zip(places, found, strict=True)]):
             if left_out[values]:
                 left_out[values] -= 1
@@ -119,7 +121,9 @@ class Walk:
         for output, (uid, position) in late_outputs(self.spec).items():
             node = self.graph.nodes[uid]
             traces = [trace for trace in self._traces(node) if trace.position == position]
-            alternatives = [known.through(trace, picked=False) for known in needed.get(uid, ()) for trace in traces]
+            alternatives = [
+                known.through(trace, uid, picked=False) for known in needed.get(uid, ()) for trace in traces
+            ]
             if alternatives:
                 yield LateRows(uid, output, node.inputs[position], alternatives)
 
@@ -138,7 +142,7 @@ class Walk:
             every = _emitted(node, emitted)
             places = set[int]().union(*(one.places(every, emitted) for one in needed[node.uid]))
             rows = every.take(pa.array(sorted(places), pa.int64()))
-            names = dict.fromkeys(name for one in needed[node.uid] for name in one.known.names)
+            names = dict.fromkeys(name for one in needed[node.uid] for name in one.known.names if not is_stamp(name))
             found.append(NodeRows(node.uid, rows, tuple(name for name in names if name in every.column_names)))
             if rows.num_rows:
                 for trace, known in self._known(node, KnownValues.of(rows), picked=picked):
@@ -156,7 +160,7 @@ class Walk:
 
     def _known(self, node: Node, known: KnownValues, *, picked: bool) -> Iterator[tuple[RowTrace, KnownValues]]:
         for trace in self._traces(node):
-            yield trace, known.through(trace, picked=picked)
+            yield trace, known.through(trace, node.uid, picked=picked)
 
     def _traces(self, node: Node) -> tuple[RowTrace, ...]:
         if not node.inputs:

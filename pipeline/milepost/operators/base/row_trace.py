@@ -21,6 +21,8 @@ class TimeSpan:
         time: event time column of the input. start, end: output columns; the end is exclusive.
         within: where only one of them is known, how far from it the rows are at most.
         is_session: whether a window grows with its rows.
+        allowed_lateness: a row is not among them if the operator read it when the lateness watermark was as far behind
+            the end, or farther.
     """
 
     time: str
@@ -28,6 +30,7 @@ class TimeSpan:
     end: str
     within: timedelta
     is_session: bool = False
+    allowed_lateness: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,9 @@ class WindowOperator(KeyedOperator):
     def row_traces(self, inputs: Sequence[Sequence[str]], times: Sequence[str | None]) -> tuple[RowTrace, ...]:
         (time,) = times
         is_session = self.window.session is not None
-        span = None if time is None else TimeSpan(time, WINDOW_START, WINDOW_END, self.window.longest, is_session)
+        if time is None:
+            return (RowTrace(0, same_names(self.key)),)
+        span = TimeSpan(time, WINDOW_START, WINDOW_END, self.window.longest, is_session, self.allowed_lateness)
         return (RowTrace(0, same_names(self.key), span=span),)
 
     @property

@@ -14,9 +14,19 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from milepost.epoch import OBJECT, RECORD, EpochAnswers, EpochPlan, RecordPlace, RowFilter, TracedEpoch, TracedSplit
+from milepost.epoch import (
+    OBJECT,
+    RECORD,
+    EpochAnswers,
+    EpochPlan,
+    RecordPlace,
+    RowFilter,
+    TracedEpoch,
+    TracedSplit,
+    stamp_column,
+)
 from milepost.operators.base import BAD
-from milepost.protocol.exchange import verify
+from milepost.protocol.exchange import BEGINNING_OF_TIME_US, verify
 from milepost.protocol.records import ObjectStore, StoreConfig, cached_property
 from milepost.sources import ObjectPart
 from milepost.spark.local.local_levels import LocalEnvironment, Tasks, run_levels
@@ -27,6 +37,7 @@ from milepost.spark.task.outputs import SqlOutput
 from milepost.spark.task.planning.levels import EpochLevels, plan_levels
 from milepost.spark.task.row_steps.row_wise import SqlStep
 from milepost.spark.task.source_task import SourceSplit
+from milepost.spark.wire.exchange import Edge
 from milepost.spark.wire.task_output import Declined, OperatorStageEnd, Rows, RowsDone, SnapshotStarted, TaskOutput
 from milepost.spark.worker.task_memory import Memory, task_memory
 from milepost.storage import open_store, with_fallback
@@ -74,14 +85,17 @@ class LocalTracer:
 
     def run(self, plan: EpochPlan, splits: Sequence[TracedSplit], restored: StoreConfig | None) -> TracedEpoch:
         """Run the operators of an epoch. Raises as `EpochTracer.run`."""
+        epoch = self._levels(plan)
+        edges = [edge for level in epoch.levels for edge in level.output.edges]
         captured: dict[str, list[pa.Table]] = {}
         for split in splits:  # a projection would drop the columns that number them
-            captured.setdefault(split.source, []).extend([] if split.rows is None else [split.rows])
+            rows = [] if split.rows is None else [_stamped(Rows(split.source, split.rows), edges)]
+            captured.setdefault(split.source, []).extend(rows)
         sources = {split.source for split in splits}
 
         def capture(item: Rows) -> None:
             if item.node not in sources:
-                captured.setdefault(item.node, []).append(item.rows)
+                captured.setdefault(item.node, []).append(_stamped(item, edges))
 
         def project(step: SqlStep | None, items: Iterable[TaskOutput]) -> Iterable[TaskOutput]:
             if step is None:
@@ -89,11 +103,21 @@ class LocalTracer:
             ended = _captured(items, capture, lambda node: node not in step.output_schemas)
             return self._sql.project(plan, step, ended)
 
-        epoch = self._levels(plan)
         with self._sql.refusals(plan, epoch) if epoch.sql else nullcontext():
             environment = LocalEnvironment(partial(_open, plan.job_store, restored))
             answers = run_levels(plan, _replayed(plan, epoch, splits, capture), project, environment)
         return TracedEpoch(EpochAnswers(answers, epoch.operators, epoch.schemas, session_ms=0, job_ms=0), captured)
+
+
+def _stamped(item: Rows, edges: Iterable[Edge]) -> pa.Table:
+    """Return rows with the lateness watermark at which each operator reads them."""
+    rows = item.rows
+    for edge in edges:
+        if edge.producer == item.node and stamp_column(edge.operator) not in rows.column_names:
+            stamp_us = edge.stamp.of(item.lateness_us)
+            stamp = pa.scalar(BEGINNING_OF_TIME_US if stamp_us is None else stamp_us, pa.int64())
+            rows = rows.append_column(stamp_column(edge.operator), pa.repeat(stamp, rows.num_rows))
+    return rows
 
 
 def _open(job_store: StoreConfig, restored: StoreConfig | None, config: StoreConfig) -> ObjectStore:

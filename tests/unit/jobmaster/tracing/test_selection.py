@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from milepost.epoch import stamp_column
 from milepost.jobmaster.tracing.selection import KnownValues, selected
 from milepost.operators.base.row_trace import RowTrace, TimeSpan, same_names
 
@@ -55,5 +56,25 @@ def test_a_span_is_that_of_its_own_key_and_without_its_end() -> None:
     )
     times = [NOON, NOON + timedelta(minutes=59), NOON + timedelta(hours=1)]
     rows = pa.table({"k": ["a", "a", "a"], "t": times})
-    found = selected(rows, [KnownValues.of(windows).through(trace, picked=False)])
+    found = selected(rows, [KnownValues.of(windows).through(trace, "hourly", picked=False)])
     assert found.column("t").to_pylist() == times[:2]
+
+
+@pytest.mark.parametrize(("allowed", "listed"), [(0, [0]), (10, [0, 1]), (11, [0, 1, 2])])
+def test_a_row_that_was_read_when_a_window_was_closed_is_not_in_it(allowed: int, listed: list[int]) -> None:
+    span = TimeSpan("t", "start", "end", timedelta(hours=1), allowed_lateness=timedelta(microseconds=allowed))
+    window = pa.table({"start": [NOON], "end": [NOON + timedelta(hours=1)]})
+    end_us = int((NOON + timedelta(hours=1)).timestamp()) * 10**6
+    stamps = pa.array([end_us - 1, end_us, end_us + 10], pa.int64())
+    rows = pa.table({"n": [0, 1, 2], "t": [NOON] * 3, stamp_column("hourly"): stamps})
+    found = selected(rows, [KnownValues.of(window).through(RowTrace(0, {}, span=span), "hourly", picked=False)])
+    assert found.column("n").to_pylist() == listed
+
+
+def test_a_window_in_a_year_that_python_cannot_represent_selects_by_its_other_bound() -> None:
+    trace = RowTrace(0, {}, span=TimeSpan("t", "start", "end", timedelta(hours=1)))
+    last = int(datetime(9999, 12, 31, 23, 59, tzinfo=UTC).timestamp()) * 10**6
+    times = pa.schema([(name, pa.timestamp("us", "UTC")) for name in ("start", "end", "t")])
+    rows = pa.table({"t": [last - 1, last, last + 1]}).cast(pa.schema([times.field("t")]))
+    window = KnownValues.of(pa.table({"start": [last], "end": [last + 3_600_000_000]}).cast(pa.schema([*times][:2])))
+    assert selected(rows, [window.through(trace, "hourly", picked=False)]).num_rows == 2
