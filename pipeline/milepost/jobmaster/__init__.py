@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.axis.comparison import ComparedFigure as ComparedFigure
     from milepost.jobmaster.reports.axis.comparison import EpochComparison as EpochComparison
     from milepost.jobmaster.reports.axis.recent import RecentEpoch as RecentEpoch
+    from milepost.jobmaster.reports.axis.recent import usual_duration_ms as usual_duration_ms
     from milepost.jobmaster.reports.axis.time_axis import AxisFlag as AxisFlag
     from milepost.jobmaster.reports.axis.time_axis import AxisLane as AxisLane
     from milepost.jobmaster.reports.axis.time_axis import FlagKind as FlagKind

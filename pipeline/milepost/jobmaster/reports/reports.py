@@ -323,11 +323,12 @@ class Reports:
 
         return compare_epochs(self._context, before, after)
 
-    def recent_epochs(self, limit: int) -> tuple[RecentEpoch, ...]:
-        """Return rows, duration and late share of the newest completed epochs, oldest first."""
+    def recent_epochs(self) -> tuple[RecentEpoch, ...]:
+        """Return rows, duration and late share of the newest 30 completed epochs, oldest first."""
         from milepost.jobmaster.reports.axis.recent import recent_epochs
 
-        return recent_epochs(self._context, limit)
+        head = self._context.log.head()
+        return () if head is None else recent_epochs(self._context.store, head.state)
 
     def verify(self, checkpoint_id: int | None = None, deep: bool = False) -> VerifiedObjects:
         """Check everything that a checkpoint refers to. Raises StateCorrupt, with the command to recover."""

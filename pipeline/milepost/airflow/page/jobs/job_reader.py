@@ -24,7 +24,7 @@ from milepost.airflow.page.jobs.suggested_action import (
     suggested_action,
 )
 from milepost.errors import CheckpointError, StateCorrupt, StoreUnavailable
-from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure, percentile
+from milepost.jobmaster import Condition, JobMaster, JobState, RecentEpoch, Status, hide_failure, usual_duration_ms
 from milepost.protocol.records import JobStatus, StoreConfig
 from milepost.runbook import page_of
 from milepost.views import JobBadge, Meaning, job_badge
@@ -38,9 +38,6 @@ TIMEOUT_S = 5.0
 
 STORE_AWAY, HEAD_UNREADABLE = "The store does not answer", "The head cannot be read: no epoch can continue it"
 """What pages say first of a job without a status; the message of the error follows."""
-
-RECENT_EPOCHS = 30
-"""Epochs of each job in the list of jobs."""
 
 _MAX_CONCURRENT_READS = 8
 """Number of jobs of one storage to read the health of at a time."""
@@ -89,11 +86,10 @@ class JobReading:
     @property
     def runs_long(self) -> bool:
         """Whether an epoch has been running for longer than nine of ten recent ones took."""
-        took = sorted(epoch.duration_ms for epoch in self.recent if epoch.duration_ms is not None)
-        status = self.status
-        if status is None or status.condition is not Condition.RUNNING or status.since is None or not took:
+        usual_ms, status = usual_duration_ms(self.recent), self.status
+        if status is None or status.condition is not Condition.RUNNING or status.since is None or usual_ms is None:
             return False
-        return (status.since.age_ms or 0) > percentile(took, 0.9)
+        return (status.since.age_ms or 0) > usual_ms
 
     @property
     def has_stopped(self) -> bool:
@@ -195,7 +191,7 @@ def _read(reading: JobReading) -> None:
     try:
         master = JobMaster(reading.job.loaded)
         reading.state = master.reports.job_state()
-        reading.recent = master.reports.recent_epochs(RECENT_EPOCHS)
+        reading.recent = master.reports.recent_epochs()
         reading.status = master.reports.status(month=False)
     except CheckpointError as error:
         reading.error = error

@@ -6,14 +6,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
 
 from milepost.epoch import iso_ms
 from milepost.epoch.timing import COMPLETE
-from milepost.errors import StoreUnavailable
-from milepost.jobmaster.figures.stored_rows import StoredRows, completed_lineage
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.history.percentiles import percentile
+from milepost.jobmaster.reports.axis.recent import recent_epochs, usual_duration_ms
 from milepost.protocol.records import (
     METRICS_NAME,
     CompletedCheckpoint,
@@ -24,9 +21,6 @@ from milepost.protocol.records import (
     metadata_key,
     token_prefix,
 )
-
-USUAL_EPOCHS = 100
-"""Number of past epochs for the usual time, which is their 90th percentile."""
 
 _MAX_OBJECTS = 5_000
 """Objects of a running epoch that are listed. An epoch with more of them has its state counted in part."""
@@ -61,7 +55,7 @@ class EpochProgress:
 
     Attributes:
         began: when it was triggered. elapsed_ms: since then, by the store's clock.
-        usual_ms: 90th percentile of the durations of the newest `usual_epochs` epochs; None: there are none.
+        usual_ms: how long nine of ten of the newest `usual_epochs` epochs took at most; None: there are none.
         tries: how many processes have begun it. heartbeat_ms: age of the driver's heartbeat; None: there is none.
         tasks_done: tasks that have stored their measurements, or sinks that show the checkpoint. tasks: of how many.
             Tasks of the last level report to the driver: the store shows them only once all have ended.
@@ -119,7 +113,7 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
     else:
         stage = Stage.STARTING if beat is not None else Stage.WAITING
     works = stage in (Stage.READING, Stage.PROCESSING)
-    usual_ms, usual_epochs = _usual(context, state)
+    recent = recent_epochs(context.store, state)
     return EpochProgress(
         checkpoint_id=int(pending.checkpoint_id),
         epoch=int(pending.epoch),
@@ -127,8 +121,8 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
         stage=stage,
         began=iso_ms(pending.trigger_time_ms),
         elapsed_ms=max(0, now_ms - pending.trigger_time_ms),
-        usual_ms=usual_ms,
-        usual_epochs=usual_epochs,
+        usual_ms=usual_duration_ms(recent),
+        usual_epochs=sum(epoch.duration_ms is not None for epoch in recent),
         tries=max(1, len(pending.prefixes)),
         heartbeat_ms=None if beat is None else max(0, now_ms - beat.last_modified_ms),
         tasks_done=len(pending.expected)
@@ -142,7 +136,7 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
 
 
 def _publishing(context: JobContext, state: ManifestState, newest: CompletedCheckpoint, now_ms: int) -> EpochProgress:
-    usual_ms, usual_epochs = _usual(context, state)
+    recent = recent_epochs(context.store, state)
     return EpochProgress(
         checkpoint_id=int(newest.checkpoint_id),
         epoch=int(newest.epoch),
@@ -150,8 +144,8 @@ def _publishing(context: JobContext, state: ManifestState, newest: CompletedChec
         stage=Stage.PUBLISHING,
         began=iso_ms(newest.trigger_time_ms),
         elapsed_ms=max(0, now_ms - newest.trigger_time_ms),
-        usual_ms=usual_ms,
-        usual_epochs=usual_epochs,
+        usual_ms=usual_duration_ms(recent),
+        usual_epochs=sum(epoch.duration_ms is not None for epoch in recent),
         tries=1,
         heartbeat_ms=None,
         tasks_done=len(newest.sinks) - len(newest.unconfirmed),
@@ -170,17 +164,3 @@ def _ended_tasks(names: Collection[str]) -> Mapping[int, set[int]]:
         if match is not None:
             ended.setdefault(int(match[1]), set()).add(int(match[2]))
     return ended
-
-
-def _usual(context: JobContext, state: ManifestState) -> tuple[int | None, int]:
-    """Return the 90th percentile of the durations of past epochs, and of how many."""
-    head = state.head()
-    if head is None:
-        return None, 0
-    try:
-        lineage = completed_lineage(StoredRows(context.store).epochs(), int(head.checkpoint_id), state.live)
-        rows = [*islice(lineage, USUAL_EPOCHS)]
-    except StoreUnavailable:  # epochs merge these rows
-        return None, 0
-    known = sorted(row.duration_ms for row in rows if row.duration_ms is not None)
-    return (round(percentile(known, 0.9)), len(known)) if known else (None, 0)
