@@ -133,6 +133,30 @@ def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkey
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
 
 
+def test_a_store_that_failed_and_now_hangs_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that only hangs may be slow, or the server busy."""
+    from milepost.airflow.page.jobs import job_reader
+
+    down = job_named(tmp_path, "down", epochs=1)
+    client, answers = client_of(monkeypatch, down), Event()
+
+    def refuse(operation: str, key: str) -> None:
+        raise StoreUnavailable("the store is down")
+
+    def hold(operation: str, key: str) -> None:
+        assert answers.wait(60)
+
+    pages = []
+    for before, timeout_s in ((refuse, 60.0), (hold, 0.1)):
+        with pytest.MonkeyPatch.context() as hooked:
+            hook_stores(hooked, before=before, only=str(down.folder / "store"))
+            hooked.setattr(job_reader, "TIMEOUT_S", timeout_s)
+            pages.append(page_text(client.get("/jobs").text, "#main"))
+    answers.set()
+    wait([reading.running for reading in job_reader.JOB_READER._newest_readings.values()], timeout=60)
+    assert all("down | unreachable The store does not answer" in page for page in pages), pages
+
+
 @pytest.mark.deep
 def test_an_outage_shows_in_the_line_of_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     down, up = job_named(tmp_path, "down", epochs=1), job_named(tmp_path, "up", epochs=1)

@@ -54,6 +54,7 @@ class JobReading:
         state: from the manifest alone. status: with the sources, which takes longer to read.
         recent: the newest epochs, oldest first; () if they are not known.
         error: why the rest is missing. problem: the same as text, or that the read timed out; "" if nothing is missing.
+        before: the error of the read before this one.
     """
 
     job: DagJob
@@ -62,6 +63,7 @@ class JobReading:
     recent: tuple[RecentEpoch, ...] = ()
     error: CheckpointError | None = None
     problem: str = ""
+    before: CheckpointError | None = None
     running: Future[None] = field(default_factory=Future)
 
     def shown_to(self, rights: Rights) -> JobReading:
@@ -81,6 +83,8 @@ class JobReading:
             return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}")
         if isinstance(self.error, StateCorrupt) and self.state is not None:
             return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. {self.problem}")
+        if not self.running.done():
+            return JobBadge(Meaning.WARN, "no answer", self.problem)
         return JobBadge(Meaning.BAD, "unreadable", self.problem)
 
     @property
@@ -117,7 +121,7 @@ class JobReader:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._newest_readings: dict[tuple[str, str], JobReading] = {}
+        self._newest_readings: dict[tuple[str, str, StoreConfig | None], JobReading] = {}
         self._health_pools: dict[StoreConfig | None, ThreadPoolExecutor] = {}
         self._query_pools: dict[StoreConfig | None, ThreadPoolExecutor] = {}
 
@@ -153,12 +157,12 @@ class JobReader:
         return await_result
 
     def _start_reading(self, job: DagJob) -> JobReading:
-        key = (job.dag_id, job.loaded.spec.name)
+        storage = _storage_of(job)
+        key = (job.dag_id, job.loaded.spec.name, storage)
         newest = self._newest_readings.get(key)
         if newest is not None and not newest.running.done():
             return newest
-        reading = JobReading(job)
-        storage = _storage_of(job)
+        reading = JobReading(job, before=None if newest is None else newest.error)
         if storage not in self._health_pools:
             self._health_pools[storage] = ThreadPoolExecutor(_MAX_CONCURRENT_READS, thread_name_prefix="milepost-page")
         reading.running = self._health_pools[storage].submit(_read, reading)
@@ -169,8 +173,10 @@ class JobReader:
         """Return a copy of a reading with its problem: its thread may still change the original."""
         snapshot = replace(reading)
         if not reading.running.done():
+            if snapshot.state is None and isinstance(reading.before, StoreUnavailable):
+                snapshot.error = reading.before
             late = "store" if snapshot.state is None else "sources"
-            snapshot.problem = f"Its {late} did not answer within {TIMEOUT_S:g} s."
+            snapshot.problem = f"Its {late} did not answer within {TIMEOUT_S:g} s, or this server is busy."
         elif reading.error is not None:
             snapshot.problem = reading.error.message
         elif (error := reading.running.exception()) is not None:
