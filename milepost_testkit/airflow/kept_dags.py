@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import os
 import shutil
 import tempfile
@@ -42,7 +44,7 @@ def keep_dags(patch: pytest.MonkeyPatch, *dags: DAG, readable: Iterable[str] | N
     patch.setattr(settings, "Session", scoped_session(make))
     _forget_teams()
     allowed = {dag.dag_id for dag in dags} if readable is None else set(readable)
-    with create_session() as session:
+    with create_session() as session, contextlib.redirect_stdout(io.StringIO()):  # it reports each DAG that it writes
         for bundle in (OPEN, CLOSED):
             its = [dag for dag in dags if (dag.dag_id in allowed) == (bundle == OPEN)]
             written = [LazyDeserializedDAG(data=_serialized(dag)) for dag in its]
