@@ -37,7 +37,7 @@ MINUTES ?= 10
 # How many rows `make examples` gives each job.
 ROWS ?= 1000000
 MILEPOST_DAYS ?= 28
-# Of the benchmark: quick, full or language; BENCH_ARGS="--resume", or "--only workload/window".
+# Of the benchmark: quick, full, language or sql; BENCH_ARGS="--resume", or "--only workload/window".
 MODE ?= quick
 # Which part of its tests `make test-all` runs: 2/6 is the second of six shares.
 PART ?= 1/1
@@ -121,7 +121,7 @@ chaos: env ## random jobs, faults, kills and commands for MINUTES=10; nothing ma
 examples: env ## run the example jobs over ROWS=1000000 generated rows, with rollback and backfill (minutes)
 	@$(PY) -m milepost_testkit.example_jobs.run --rows $(ROWS) --seed $(SEED)
 
-bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12)
+bench: env ## side by side with Structured Streaming and PyFlink; writes bench/RESULTS.md (12 minutes; MODE=full: 75; language: 12; sql: 30)
 	@$(PY) -m bench.environments
 	@$(PY) -m bench run --mode $(MODE) $(BENCH_ARGS)
 

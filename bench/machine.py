@@ -33,7 +33,8 @@ def describe() -> dict[str, Any]:
     }
 
 
-_RESULTS = (":!bench/RESULTS.md", ":!bench/TABLES.md", ":!bench/AIRFLOW.md", ":!bench/results-*.json", ":!bench/plots")
+_REPORTS = ("RESULTS", "LANGUAGE", "SQL", "TABLES", "AIRFLOW")
+_RESULTS = (*(f":!bench/{name}.md" for name in _REPORTS), ":!bench/results-*.json", ":!bench/plots")
 
 
 @cache

@@ -28,8 +28,9 @@ EXECUTORS = ("milepost-executor", "milepost-executors")
 STREAMING, FLINK = (("milepost", *(name for name in LONG if name.startswith(kind))) for kind in ("spark-", "flink-"))
 KEYED = ("keyed-10k", "keyed-1m", "keyed-5m")
 FUNCTION = "keyed-100k"
-LANGUAGE = tuple(name for name, workload in WORKLOADS.items() if workload.statement is not None)
-OTHERS = tuple(name for name in WORKLOADS if name not in (*KEYED, *LANGUAGE, FUNCTION))
+SQL = ("updates-join", "hot-key")
+LANGUAGE = tuple(name for name, one in WORKLOADS.items() if one.statement is not None and name not in SQL)
+OTHERS = tuple(name for name in WORKLOADS if name not in (*KEYED, *LANGUAGE, *SQL, FUNCTION))
 """Workloads that are compared with Structured Streaming alone."""
 AGED_EPOCHS = 45
 MOST_KEYS = 100_000_000
@@ -49,16 +50,16 @@ class Part:
     measure: Callable[[Path, Say], dict[str, Any]]
 
 
-MODES = ("quick", "full", "language")
+MODES = ("quick", "full", "language", "sql")
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (12 minutes on two calm cores), `full` (75) or `language` (12), in order.
+    """The parts of `quick` (12 minutes on two calm cores), `full` (75), `language` (12) or `sql` (30), in order.
 
     Raises:
         KeyError: there is no such mode.
     """
-    return {"quick": _quick, "full": _full, "language": _language}[mode]()
+    return {"quick": _quick, "full": _full, "language": _language, "sql": _sql}[mode]()
 
 
 def present(systems: Sequence[str]) -> list[str]:
@@ -135,6 +136,11 @@ def _language() -> list[Part]:
         ours = ("milepost", "milepost-plain") if WORKLOADS[name].static else ("milepost",)
         parts.append(_side_by_side(name, (*ours, *spark, "flink-hashmap"), plan, group="language"))
     return [*parts, _side_by_side(FUNCTION, ("milepost", "milepost-function"), plan, group="language")]
+
+
+def _sql() -> list[Part]:
+    """Joins over updates, and what is stated in SQL, beside PyFlink SQL."""
+    return [_side_by_side(name, ("milepost", "flink-hashmap"), Plan(warmups=2, rounds=3), group="sql") for name in SQL]
 
 
 def _process(workload: Workload, systems: Sequence[str], plan: Plan) -> Part:

@@ -98,13 +98,22 @@ class Worker:
             yield
 
     def memory(self) -> dict[str, int]:
-        """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly."""
-        sizes = []
+        """Resident bytes of the tree, and of the largest process below the first; shared pages are divided fairly.
+
+        `peak_task_bytes` is the most that a Python process below the first has ever held, shared pages included.
+        """
+        sizes, peaks = [], [0]
         for process in self._tree():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 sizes.append((process.memory_full_info().pss, process.name()))
+                if process.pid != self._process.pid and process.name().startswith("python"):
+                    peaks.append(_peak_bytes(process.pid))
         pythons = [size for size, name in sizes[1:] if name.startswith("python")]
-        return {"memory_bytes": sum(size for size, _ in sizes), "largest_task_bytes": max(pythons, default=0)}
+        return {
+            "memory_bytes": sum(size for size, _ in sizes),
+            "largest_task_bytes": max(pythons, default=0),
+            "peak_task_bytes": max(peaks),
+        }
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
@@ -141,6 +150,15 @@ class Worker:
 
     def _tree(self) -> list[psutil.Process]:
         return tree_of(self._process)
+
+
+def _peak_bytes(pid: int) -> int:
+    """Return the most resident bytes that a process has had; 0: it has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def python_of(system: str) -> Path:

@@ -1,4 +1,4 @@
-"""`RESULTS.md`, or `LANGUAGE.md`, from the raw results: a pure function of them, so that it can be built again."""
+"""The report of a mode from its raw results: a pure function of them, so that it can be built again."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from bench.systems.registry import entry_of
 
 LOADED_CORES = 0.1
 """Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""
+
+
+_TITLES = {"language": "The language beside its peers", "sql": "Joins over updates and SQL beside PyFlink"}
+"""Mode -> the title of its report. Only these modes have a report of their own."""
 
 
 def render(document: dict[str, Any]) -> str:
@@ -36,7 +40,7 @@ def render(document: dict[str, Any]) -> str:
 
 def report_name(mode: str) -> str:
     """Return the name of a mode's report."""
-    return "LANGUAGE.md" if mode == "language" else "RESULTS.md"
+    return f"{mode.upper()}.md" if mode in _TITLES else "RESULTS.md"
 
 
 def _head(document: dict[str, Any], measured: Parts) -> str:
@@ -48,7 +52,7 @@ def _head(document: dict[str, Any], measured: Parts) -> str:
     commits = list(dict.fromkeys(one["commit"] or "unknown" for one in document["parts"].values()))
     several = "; when each part was taken and of which commit is said [below](#parts)" if len(commits) > 1 else ""
     at = f" at commit {commits[0]}" if len(commits) == 1 else f" at {len(commits)} commits{several}" if commits else ""
-    title = "The language beside its peers" if mode == "language" else "Results of the benchmark"
+    title = _TITLES.get(mode, "Results of the benchmark")
     lines = [f"# {title}", "", made, "", f"Measured on {where}{at}."]
     return "\n".join([*lines, *smoke(measured)])
 
@@ -78,7 +82,12 @@ def failures(document: dict[str, Any]) -> str:
 
 
 def _targets(mode: str, parts: Parts) -> str:
-    own = [target for target in TARGETS if target.part.startswith("language/") == (mode == "language")]
+    others = tuple(f"{name}/" for name in _TITLES)
+    own = [
+        one
+        for one in TARGETS
+        if (one.part.startswith(f"{mode}/") if mode in _TITLES else not one.part.startswith(others))
+    ]
     rows = judged(own, parts, REASONS, {part.name for part in parts_of(mode)}, "make bench MODE=full")
     text = (
         "Ratios are medians over rounds of (their wall time / our wall time), against the better of the other system's "
@@ -112,7 +121,9 @@ def judged(
 
 
 def _workloads(parts: Parts) -> str:
-    names = [name for name in parts if name.startswith(("workload/", "flink/", "process/", "aged/", "language/"))]
+    names = [
+        name for name in parts if name.startswith(("workload/", "flink/", "process/", "aged/", "language/", "sql/"))
+    ]
     return "\n\n".join(["## Side by side", *(_side_by_side(name, parts[name]) for name in names)]) if names else ""
 
 

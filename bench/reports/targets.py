@@ -153,6 +153,14 @@ def _overhead(record: Record) -> Spread:
     return Spread.of([100 * overhead(epoch) for epoch in counted(record, "milepost")])
 
 
+def _wall_s(record: Record) -> Spread:
+    return Spread.of(walls(record, "milepost"))
+
+
+def _peak_task_gb(record: Record) -> Spread:
+    return Spread.of([max(epoch["peak_task_bytes"] for epoch in counted(record, "milepost")) / 1e9])
+
+
 def _all() -> Sequence[Target]:
     keyed = (("10 k", "keyed-10k", 3.5, 4), ("1 M", "keyed-1m", 8, 10), ("5 M", "keyed-5m", 15, 18))
     store, backend = "Structured Streaming's better store", "PyFlink SQL's better backend"
@@ -184,12 +192,17 @@ def _all() -> Sequence[Target]:
         ("latest of 1 M changes, 1 M keys", "latest"),
         ("aggregate over an aggregate", "retract"),
         ("as-of join", "asof"),
-        ("join of 1 M bids with 5 M auctions, no time bound", "join-all"),
         ("highest bid per auction", "winning"),
         ("sums of the highest bids by category", "by-category"),
     ):
         what = f"{says}: the better of Structured Streaming and PyFlink SQL"
         found.append(Target(what, f"language/{name}", 4, faster(("spark-", "flink-"))))
+    what = "join over updates, 1 M changes against 5 M rows: PyFlink SQL"
+    found.append(Target(what, "sql/updates-join", 4, faster("flink-")))
+    what = "join over updates, 1 M changes against 5 M rows: an epoch"
+    found.append(Target(what, "sql/updates-join", 5, _wall_s, at_most=True, unit=" s"))
+    what = "join over updates, one key of 1 M rows: peak memory of a task"
+    found.append(Target(what, "sql/hot-key", 2, _peak_task_gb, at_most=True, unit=" GB"))
     what = "lookup of 1 M rows in 100 k, against the job without it"
     found.append(Target(what, "language/lookup", 1.3, against("milepost", "milepost-plain"), at_most=True))
     what = "100 k keys by a class with `on_batch`, against the operator"

@@ -248,32 +248,62 @@ def _in_duckdb(bids: str) -> str:
 _IN_FLINK = _opened_join("bids", f"MOD(auction, {CATEGORIES})", f"TIMESTAMP '{_OPENED_UNTIL}'")
 
 
-def _join_all_of_spark(opens: Opens) -> Any:
-    from pyspark.sql import functions as f
-
-    until = f"TIMESTAMP '{_OPENED_UNTIL}Z'"
-    later = opens("bids").where(f.expr(f"event_time >= {until}")).alias("l")
-    opened = opens("bids").where(f.expr(f"event_time < {until}")).alias("o")
-    return later.join(opened, f.expr("l.auction = o.auction")).select(
-        "l.auction", "l.price", f.col("o.price").alias("opening")
-    )
-
-
-JOIN_ALL = Statement(
+UPDATES_JOIN = Statement(
     columns=("auction", "price", "event_time"),
-    result=("auction", "price", "opening"),
+    result=("category_id", "auctions", "total"),
     operators=(
-        *_OPENED,
-        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"]},
-        {"uid": "result", "kind": "sql", "inputs": ["joined"], "sql": "SELECT auction, price, opening FROM joined"},
+        _OPENED[0],
+        {"uid": "current", "kind": "latest", "inputs": ["bids"], "key": ["auction"],
+         "sequence_by": ["event_time", "price"], "columns": ["auction", "price"]},
+        {"uid": "joined", "kind": "join", "inputs": ["current", "opened"], "key": ["auction"]},
+        {"uid": "result", "kind": "aggregate", "inputs": ["joined"], "key": ["category_id"],
+         "aggregates": {"auctions": "count(*)", "total": "sum(price)"}},
     ),
-    key=(),
-    answer=lambda bids: f"SELECT l.auction, l.price, o.opening {_in_duckdb(bids)}",
-    flink=f"SELECT l.auction, l.price, o.opening {_IN_FLINK}",
-    spark=_join_all_of_spark,
+    key=("category_id",),
+    answer=lambda bids: f"""SELECT auction % {CATEGORIES} AS category_id, count(*) AS auctions,
+            sum(price)::BIGINT AS total
+        FROM (SELECT * FROM {bids} QUALIFY row_number() OVER (
+            PARTITION BY auction ORDER BY event_time DESC, price DESC) = 1)
+        GROUP BY category_id""",
+    flink=f"""SELECT category_id, count(*) AS auctions, sum(price) AS total
+        FROM (SELECT l.price, o.category_id FROM (SELECT * FROM (SELECT auction, price, ROW_NUMBER() OVER (
+                PARTITION BY auction ORDER BY event_time DESC, price DESC) AS place FROM bids) WHERE place = 1) l
+            JOIN (SELECT auction, MOD(auction, {CATEGORIES}) AS category_id FROM bids
+                WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}') o ON l.auction = o.auction)
+        GROUP BY category_id""",
+    order=_NEWEST_FILE,
     timed=False,
-)
-"""The join of Nexmark's q20, without a bound in time."""
+)  # fmt: skip
+"""A bid replaces the last one of its auction, and is joined with the row that opened that auction."""
+
+HOT_KEY = Statement(
+    columns=("auction", "price", "event_time"),
+    result=("auction", "price", "bids", "total"),
+    operators=(
+        {"uid": "opened", "kind": "sql", "inputs": ["bids"],
+         "sql": f"SELECT auction % 1 AS hot, auction, price FROM bids WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}Z'"},
+        {"uid": "later", "kind": "sql", "inputs": ["bids"],
+         "sql": f"SELECT auction % 1 AS hot, price FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}Z'"},
+        {"uid": "totals", "kind": "aggregate", "inputs": ["later"], "key": ["hot"],
+         "aggregates": {"bids": "count(*)", "total": "sum(price)"}},
+        {"uid": "joined", "kind": "join", "inputs": ["opened", "totals"], "key": ["hot"]},
+        {"uid": "result", "kind": "materialize", "inputs": ["joined"], "key": ["auction"]},
+    ),
+    key=("auction",),
+    answer=lambda bids: f"""SELECT auction, price, t.bids, t.total FROM {bids}
+        CROSS JOIN (SELECT count(*) AS bids, sum(price)::BIGINT AS total FROM {bids}
+            WHERE event_time >= TIMESTAMPTZ '{_OPENED_UNTIL}Z') t
+        WHERE event_time < TIMESTAMPTZ '{_OPENED_UNTIL}Z'""",
+    flink=f"""SELECT o.auction, o.price, t.bids, t.total
+        FROM (SELECT MOD(auction, 1) AS hot, auction, price FROM bids
+            WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}') o
+        JOIN (SELECT hot, count(*) AS bids, sum(price) AS total
+            FROM (SELECT MOD(auction, 1) AS hot, price FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}')
+            GROUP BY hot) t ON o.hot = t.hot""",
+    order=_NEWEST_FILE,
+    timed=False,
+)  # fmt: skip
+"""One key has all rows of epoch 0. Each later epoch changes the row that they are joined with."""
 
 WINNING = Statement(
     columns=("auction", "price", "event_time"),

@@ -13,12 +13,13 @@ from bench.workloads.language import (
     ASOF,
     BY_CATEGORY,
     DELAY_MS,
+    HOT_KEY,
     JOIN,
-    JOIN_ALL,
     LATEST,
     LOOKUP,
     RETRACT,
     SESSION,
+    UPDATES_JOIN,
     WINNING,
     Statement,
 )
@@ -44,7 +45,8 @@ class Query(Enum):
     RETRACT = "retract"
     ASOF = "asof"
     LOOKUP = "lookup"
-    JOIN_ALL = "join-all"
+    UPDATES_JOIN = "updates-join"
+    HOT_KEY = "hot-key"
     WINNING = "winning"
     BY_CATEGORY = "by-category"
 
@@ -184,7 +186,8 @@ STATEMENTS = {
     Query.RETRACT: RETRACT,
     Query.ASOF: ASOF,
     Query.LOOKUP: LOOKUP,
-    Query.JOIN_ALL: JOIN_ALL,
+    Query.UPDATES_JOIN: UPDATES_JOIN,
+    Query.HOT_KEY: HOT_KEY,
     Query.WINNING: WINNING,
     Query.BY_CATEGORY: BY_CATEGORY,
 }
@@ -259,12 +262,19 @@ WORKLOADS = {
             Shape(100_000, prefill=False),
         ),
         Workload(
-            "join-all",
-            "1 M bids joined with 5 M auctions, without a time bound (Nexmark q20)",
-            Query.JOIN_ALL,
-            ("auction",),
-            Shape(5_000_000),
+            "updates-join",
+            "join over updates: 1 M changes against 5 M rows",
+            Query.UPDATES_JOIN,
+            ("category_id",),
+            Shape(5_000_000, coarse=True),
             memory="6g",
+        ),
+        Workload(
+            "hot-key",
+            "join over updates: one key has 1 M rows, and each epoch changes all of them",
+            Query.HOT_KEY,
+            ("auction",),
+            Shape(1_000_000, rows=10_000),
         ),
         Workload(
             "winning",

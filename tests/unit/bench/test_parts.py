@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.parts import MODES, parts_of
 from bench.reports.targets import TARGETS
 
-NEEDED = {target.part for target in TARGETS if not target.part.startswith("language/")}
+OWN_REPORTS = ("language/", "sql/")
+NEEDED = {target.part for target in TARGETS if not target.part.startswith(OWN_REPORTS)}
 
 
 def names(mode: str) -> list[str]:
@@ -22,8 +25,9 @@ def test_the_quick_mode_leaves_out_what_needs_many_epochs_a_cluster_or_a_far_sto
     assert set(names("quick")) <= set(names("full"))
 
 
-def test_the_language_has_a_mode_of_its_own() -> None:
-    assert set(names("language")) == {target.part for target in TARGETS} - NEEDED
+@pytest.mark.parametrize("mode", ["language", "sql"])
+def test_the_language_and_sql_have_modes_of_their_own(mode: str) -> None:
+    assert set(names(mode)) == {target.part for target in TARGETS if target.part.startswith(f"{mode}/")}
 
 
 def test_a_part_is_named_once() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.parts import FUNCTION, LANGUAGE, MOST_KEYS
+from bench.parts import FUNCTION, LANGUAGE, MOST_KEYS, SQL
 from bench.reports.plots import PLOTS, series_of
 from bench.reports.reasons import REASONS
 from bench.reports.report import render
@@ -25,6 +25,7 @@ def epochs(walls: list[float], **figures: object) -> dict[str, Any]:
             "cpu_s": 2 * wall,
             "memory_bytes": 1e9,
             "largest_task_bytes": 2e8,
+            "peak_task_bytes": 3e8,
             "figures": {"state_bytes": 600, "output_bytes": 10**6, **figures},
             "counted": number > 0,
         }
@@ -117,7 +118,7 @@ def test_parts_of_several_runs_are_distinguished() -> None:
 
 def test_an_unmeasured_target_is_no_success() -> None:
     assert set(judged({}).values()) == {Verdict.UNKNOWN}
-    reports = [render(document(mode)) for mode in ("full", "language")]
+    reports = [render(document(mode)) for mode in ("full", "language", "sql")]
     assert sum(report.count("| – | – | not measured |") for report in reports) == len(TARGETS)
 
 
@@ -147,6 +148,7 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
     }
     beside = every | {"milepost-function": ours([1.5]), "milepost-plain": ours([0.9])}
     parts |= {f"language/{name}": record(name, beside) for name in (*LANGUAGE, FUNCTION)}
+    parts |= {f"sql/{name}": record(name, every) for name in SQL}
     far = {"milepost-far": ours([1.0]), "spark-hdfs-far": epochs([20.0])}
     parts |= {f"far/{name}": record(name, far) for name in ("keyed-10k", "keyed-1m")}
     executors = {"milepost-executor": ours([2.0]), "milepost-executors": ours([1.0])}
@@ -163,6 +165,15 @@ def test_every_target_of_a_whole_run_is_judged() -> None:
     text = render(document(**{name.replace("/", "__").replace("-", "_"): one for name, one in parts.items()}))
     assert "an epoch of 2.00 s instead of 1.00 s (`show` names 70 ms" in text and "| sync | 10 | 10 |" in text
     assert "0 Spark jobs, 6 store requests (4 get, 2 list)" in text
+
+
+def test_targets_in_seconds_and_bytes_are_judged_by_our_figure_alone() -> None:
+    systems = {"milepost": ours([4.0, 5.1, 5.2]), "flink-hashmap": epochs([30.0] * 3)}
+    parts = {"sql__updates_join": record("updates-join", systems), "sql__hot_key": record("hot-key", systems)}
+    text = render(document("sql", **parts))
+    assert "| ≤ 5 s | 5.10 s | 4.55–5.15 | **missed**" in line(text, "1 M changes against 5 M rows: an epoch")
+    assert "| ≤ 2 GB | 0.30 GB | 0.30–0.30 | met |" in line(text, "one key of 1 M rows: peak memory")
+    assert text.startswith("# Joins over updates and SQL beside PyFlink") and "### sql/hot-key: join over" in text
 
 
 def test_an_epoch_that_rewrites_the_base_is_recognized_by_its_state() -> None:
