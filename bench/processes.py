@@ -71,7 +71,7 @@ class Worker:
             )
         self._clock = CpuClock(self._process)
 
-    def tell(self, do: str, *, within_s: float = 600.0, **arguments: Any) -> dict[str, Any]:
+    def tell(self, do: str, *, within_s: float = 1800.0, **arguments: Any) -> dict[str, Any]:
         """Have the worker do one thing. Raises WorkerFailed when it says so, ends, or takes longer than `within_s`."""
         try:
             self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")

@@ -50,7 +50,7 @@ _TYPES = {
 }
 _STATIC = ("auction", "seller", "category")
 _POLL_S = 0.01
-_WITHIN_S = 300.0
+_WITHIN_S = 1200.0
 
 
 class Flink:
