@@ -28,7 +28,7 @@ EXECUTORS = ("milepost-executor", "milepost-executors")
 STREAMING, FLINK = (("milepost", *(name for name in LONG if name.startswith(kind))) for kind in ("spark-", "flink-"))
 KEYED = ("keyed-10k", "keyed-1m", "keyed-5m")
 FUNCTION = "keyed-100k"
-SQL = ("updates-join", "hot-key")
+SQL = ("updates-join", "hot-key", *(name for name in WORKLOADS if name.startswith(("nexmark-", "tpch-"))))
 LANGUAGE = tuple(name for name, one in WORKLOADS.items() if one.statement is not None and name not in SQL)
 OTHERS = tuple(name for name in WORKLOADS if name not in (*KEYED, *LANGUAGE, *SQL, FUNCTION))
 """Workloads that are compared with Structured Streaming alone."""
@@ -54,7 +54,7 @@ MODES = ("quick", "full", "language", "sql")
 
 
 def parts_of(mode: str) -> list[Part]:
-    """The parts of `quick` (12 minutes on two calm cores), `full` (75), `language` (12) or `sql` (10), in order.
+    """The parts of `quick` (12 minutes on two calm cores), `full` (75), `language` (12) or `sql` (30), in order.
 
     Raises:
         KeyError: there is no such mode.

@@ -12,7 +12,7 @@ from typing import Any, Self
 from bench.machine import OthersMeter
 from bench.processes import Worker
 from bench.workloads.equality import Answer, changed_keys
-from bench.workloads.generate import write_epoch
+from bench.workloads.feeds import write_epochs
 from bench.workloads.workloads import Workload
 
 Say = Callable[[str], None]
@@ -46,15 +46,10 @@ class Plan:
 
 def input_of(workload: Workload, epochs: range, folder: Path, say: Say) -> list[Path]:
     """Write the epochs' files, each once for all systems; one that is there is kept."""
-    paths = []
-    for number in epochs:
-        path = folder / workload.shape.name / f"epoch-{number:05d}"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            say(f"{workload.name}: writing epoch {number}")
-            write_epoch(workload.shape, number, path)
-        paths.append(path)
-    return paths
+    paths = {number: folder / workload.shape.name / f"epoch-{number:05d}" for number in epochs}
+    missing = {number: path for number, path in paths.items() if not path.exists()}
+    write_epochs(workload.shape, missing, lambda number: say(f"{workload.name}: writing epoch {number}"))
+    return list(paths.values())
 
 
 class Field:

@@ -11,6 +11,7 @@ from bench.reports.reasons import REASONS
 from bench.reports.statistics import Spread, ratio
 from bench.reports.targets import TARGETS, Parts, Record, Target, Verdict, counted, state_bytes_per_key, walls
 from bench.systems.registry import entry_of
+from bench.workloads.workloads import Workload
 
 LOADED_CORES = 0.1
 """Above so many cores kept busy by other processes, a part is marked: its wall times mean little."""
@@ -151,8 +152,7 @@ def _side_by_side(name: str, record: dict[str, Any]) -> str:
         )
     workload = record["workload"]
     says = (
-        f"{workload['rows']:,} rows per epoch in {workload['files']} Parquet files, {workload['keys']:,} keys "
-        f"({workload['skew']}), seed {workload['seed']}; {len(counted(record, ours))} rounds; all published the same "
+        f"{Workload.from_json(workload).shape.says}; {len(counted(record, ours))} rounds; all published the same "
         f"{record['rows']:,} rows."
     )
     head = ("system", "wall s", "25–75 %", "CPU s", "25–75 %", "× ours", "state B/key", "published MB", "memory MB")

@@ -192,8 +192,6 @@ def _all() -> Sequence[Target]:
         ("latest of 1 M changes, 1 M keys", "latest"),
         ("aggregate over an aggregate", "retract"),
         ("as-of join", "asof"),
-        ("highest bid per auction", "winning"),
-        ("sums of the highest bids by category", "by-category"),
     ):
         what = f"{says}: the better of Structured Streaming and PyFlink SQL"
         found.append(Target(what, f"language/{name}", 4, faster(("spark-", "flink-"))))
@@ -203,6 +201,10 @@ def _all() -> Sequence[Target]:
     found.append(Target(what, "sql/updates-join", 5, _wall_s, at_most=True, unit=" s"))
     what = "join over updates, one key of 1 M rows: peak memory of a task"
     found.append(Target(what, "sql/hot-key", 2, _peak_task_gb, at_most=True, unit=" GB"))
+    for name, queries, bound in (("Nexmark", "q3 q4 q9 q20", 4), ("TPC-H", "q3 q5 q10 q18", 2)):
+        for query in queries.split():
+            part = f"sql/{name.lower().replace('-', '')}-{query}"
+            found.append(Target(f"{name} {query}: PyFlink SQL", part, bound, faster("flink-")))
     what = "lookup of 1 M rows in 100 k, against the job without it"
     found.append(Target(what, "language/lookup", 1.3, against("milepost", "milepost-plain"), at_most=True))
     what = "100 k keys by a class with `on_batch`, against the operator"

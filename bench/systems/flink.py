@@ -13,6 +13,7 @@ import os
 import socket
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,28 +27,17 @@ import pyarrow.parquet as pq
 from bench.systems.contract import PARALLELISM, Folders, NotAsked, Volumes
 from bench.systems.static_tables import write_static
 from bench.systems.topics import KafkaTopic, jars, rows_of, stage_nothing
-from bench.workloads.workloads import WINDOW_S, Query, Workload
+from bench.workloads.workloads import BIDS, WINDOW_S, Query, Workload
 
 _TYPES = {
-    "auction": "BIGINT",
-    "bidder": "BIGINT",
-    "price": "BIGINT",
-    "channel": "STRING",
-    "url": "STRING",
-    "event_time": "TIMESTAMP(3)",
-    "window_start": "TIMESTAMP(3)",
-    "window_end": "TIMESTAMP(3)",
-    "bids": "BIGINT",
-    "total": "BIGINT",
-    "highest": "BIGINT",
-    "next_price": "BIGINT",
-    "offered_ms": "BIGINT",
-    "auctions": "BIGINT",
-    "seller": "BIGINT",
-    "category": "STRING",
-    "category_id": "BIGINT",
-    "opening": "BIGINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float64": "DOUBLE",
+    "string": "STRING",
+    "date": "DATE",
+    "timestamp[us, UTC]": "TIMESTAMP(3)",
 }
+"""Types of columns in Flink's words; that of a decimal is its own."""
 _STATIC = ("auction", "seller", "category")
 _POLL_S = 0.01
 _WITHIN_S = 1200.0
@@ -59,7 +49,7 @@ class Flink:
     def __init__(self, backend: str, *, kafka: bool = False) -> None:
         """Args: kafka: whether rows come from a topic, as JSON."""
         self._backend, self._reads_kafka = backend, kafka
-        self._rows = 0
+        self._rows: Counter[str] = Counter()
 
     def prepare(self, workload: Workload, folders: Folders) -> None:
         self._workload, self._folders = workload, folders
@@ -91,7 +81,7 @@ class Flink:
             "heartbeat.interval": "600000",
             "pekko.ask.timeout": "1 h",
         }
-        if workload.replaces:
+        if workload.replaces or (workload.statement is not None and workload.statement.sql):
             settings |= {
                 "table.exec.mini-batch.enabled": "true",
                 "table.exec.mini-batch.allow-latency": "10 s",
@@ -114,11 +104,15 @@ class Flink:
         files, and files that follow one another in time would have it run ahead of rows that are still to come.
         """
         if self._reads_kafka:
-            self._rows += rows_of(source)
+            self._rows[BIDS] += rows_of(source)
             return stage_nothing(target)
         target.mkdir()
-        tables = [pq.read_table(file, columns=list(self._workload.columns)) for file in sorted(source.iterdir())]
-        self._rows += sum(table.num_rows for table in tables)
+        for stream, columns in self._workload.streams.items():
+            files = sorted(source.glob(f"{stream}-*.parquet"))
+            self._stage_stream(stream, [pq.read_table(file, columns=list(columns)) for file in files], target)
+
+    def _stage_stream(self, stream: str, tables: list[pa.Table], target: Path) -> None:
+        self._rows[stream] += sum(table.num_rows for table in tables)
         if self._workload.is_timed:
             whole = pa.concat_tables(tables)
             tables = [whole.take(np.arange(first, whole.num_rows, PARALLELISM)) for first in range(PARALLELISM)]
@@ -126,16 +120,16 @@ class Flink:
             self._watermark_ms = newest // 1000 - self._workload.delay_ms
         options = pcsv.WriteOptions(include_header=False, quoting_style="none")
         for part, table in enumerate(tables):
-            if "event_time" in table.column_names:
-                at = table.column_names.index("event_time")
-                milliseconds = table["event_time"].cast(
-                    pa.timestamp("ms"), safe=False
-                )  # Flink's watermarks have no finer
-                table = table.set_column(at, "event_time", milliseconds)
-            pcsv.write_csv(table, target / f"bids-{part:05d}.csv", options)
+            for at, field in enumerate(table.schema):
+                if pa.types.is_timestamp(field.type):  # Flink's watermarks have no finer ones
+                    milliseconds = table[field.name].cast(pa.timestamp("ms"), safe=False)
+                    table = table.set_column(at, field.name, milliseconds)
+            pcsv.write_csv(table, target / f"{stream}-{part:05d}.csv", options)
 
     def epoch(self, number: int) -> None:
-        self._wait(lambda: self._read_rows(self._sources) >= self._rows, f"reading {self._rows:,} rows")
+        for stream, path in self._sources:
+            rows = self._rows[stream]
+            self._wait(lambda path=path, rows=rows: self._read_rows([path]) >= rows, f"reading {rows:,} {stream}")
         if self._workload.fires:
             self._wait(lambda: self._watermark() >= self._watermark_ms, f"the watermark {self._watermark_ms}")
         self._checkpoint()
@@ -148,7 +142,7 @@ class Flink:
 
     def result_sql(self) -> str:
         names = _published(self._workload)
-        columns = ", ".join(f"'{name}': '{_duckdb_type(name)}'" for name in names)
+        columns = ", ".join(f"'{name}': '{_duckdb_type(self._workload, name)}'" for name in names)
         rows = f"read_csv('{self._folders.output}/[!._]*', header = false, filename = true, columns = {{{columns}}})"
         wanted = ", ".join(self._workload.result_columns)
         if not self._workload.replaces:
@@ -182,7 +176,12 @@ class Flink:
         sources = {name: f"{path}?get={self._source_metric(path)}&agg=sum" for name, path in paths.items()}
         static = self._workload.static
         once = [path for name, path in sources.items() if static and name.startswith(f"Source: {static}")]
-        self._sources = [path for path in sources.values() if path not in once]
+        self._sources = [
+            (stream, path)
+            for name, path in sources.items()
+            for stream in self._workload.streams
+            if name.startswith(f"Source: {stream}[")
+        ]
         self._wait(lambda: self._read_rows(once) >= self._workload.shape.keys * len(once), "reading what is static")
         self._last = f"/jobs/{self._job}/vertices/{vertices[-1]['id']}/watermarks"
 
@@ -230,33 +229,42 @@ class Flink:
 def _statements(workload: Workload, folders: Folders, topic: KafkaTopic | None) -> list[str]:
     """The source, the query as a view, the sink, and the job. Args: topic: of the source; None: it is files."""
     versioned = workload.query is Query.ASOF  # whose key is a primary one
-    columns = [f"{name} {_TYPES[name]}{' NOT NULL' if versioned else ''}" for name in workload.columns]
-    if workload.is_timed:
-        columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{workload.delay_ms / 1000}' SECOND")
-    files = f"'connector' = 'filesystem', 'path' = '{folders.landing.as_uri()}', 'format' = 'csv'"
-    watched = f"{files}, 'source.monitor-interval' = '50 ms'" if topic is None else _of_topic(topic)
-    source = f"CREATE TABLE bids ({', '.join(columns)}) WITH ({watched})"
+    not_null = " NOT NULL" if versioned else ""
+    sources = []
+    for stream, names in workload.streams.items():
+        columns = [f"{name} {_type(workload, name)}{not_null}" for name in names]
+        if workload.is_timed:
+            columns.append(f"WATERMARK FOR event_time AS event_time - INTERVAL '{workload.delay_ms / 1000}' SECOND")
+        files = f"'connector' = 'filesystem', 'path' = '{folders.landing.as_uri()}', 'format' = 'csv'"
+        files += ", 'csv.null-literal' = ''" if stream != BIDS else ""
+        files += f", 'source.path.regex-pattern' = '.*/{stream}-[^/]*', 'source.monitor-interval' = '50 ms'"
+        watched = files if topic is None else _of_topic(topic)
+        sources.append(f"CREATE TABLE {stream} ({', '.join(columns)}) WITH ({watched})")
     key = ", ".join(workload.key)
     figures = "count(*) AS bids, sum(price) AS total, max(price) AS highest"
-    published = ", ".join(f"{name} {_TYPES.get(name, 'STRING')}" for name in _published(workload))
+    published = ", ".join(f"{name} {_type(workload, name)}" for name in _published(workload))
+    # Rows that come and go under one key are in order in one file alone.
+    one = ", 'sink.parallelism' = '1'" if workload.statement is not None and workload.statement.is_limited else ""
     sink = (
         f"CREATE TABLE published ({published}) WITH "
-        f"('connector' = 'filesystem', 'path' = '{folders.output.as_uri()}', 'format' = 'csv')"
+        f"('connector' = 'filesystem', 'path' = '{folders.output.as_uri()}', 'format' = 'csv'{one})"
     )
     if (statement := workload.statement) is not None:
-        sources = [source] + ([_static(workload, folders)] if statement.static else [])
+        sources += [_static(workload, folders)] if statement.static else []
         if not statement.key:
             return [*sources, *statement.views, sink, f"INSERT INTO published {statement.flink}"]
-        return [source, f"CREATE VIEW found AS {statement.flink}", sink, _changelog_of("found", workload)]
+        view = f"CREATE VIEW found AS {statement.flink}"
+        return [*sources, *statement.views, view, sink, _changelog_of("found", workload)]
     if workload.query is Query.AGGREGATE:
         view = f"CREATE VIEW totals AS SELECT {key}, {figures} FROM bids GROUP BY {key}"
-        return [source, view, sink, _changelog_of("totals", workload)]
+        return [*sources, view, sink, _changelog_of("totals", workload)]
     if workload.query is Query.WINDOW:
         windows = f"TUMBLE(TABLE bids, DESCRIPTOR(event_time), INTERVAL '{WINDOW_S}' SECOND)"
         rows = f"SELECT {key}, window_start, window_end, {figures} FROM TABLE({windows})"
-        return [source, sink, f"INSERT INTO published {rows} GROUP BY {key}, window_start, window_end"]
+        return [*sources, sink, f"INSERT INTO published {rows} GROUP BY {key}, window_start, window_end"]
     first = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY {key} ORDER BY arrival) AS place FROM ({_ARRIVAL})"
-    return [source, sink, f"INSERT INTO published SELECT {', '.join(workload.columns)} FROM ({first}) WHERE place = 1"]
+    rows = f"SELECT {', '.join(workload.columns)} FROM ({first}) WHERE place = 1"
+    return [*sources, sink, f"INSERT INTO published {rows}"]
 
 
 def _of_topic(topic: KafkaTopic) -> str:
@@ -267,14 +275,16 @@ def _of_topic(topic: KafkaTopic) -> str:
 
 
 def _static(workload: Workload, folders: Folders) -> str:
-    columns = ", ".join(f"{name} {_TYPES[name]}" for name in _STATIC)
+    columns = ", ".join(f"{name} {_type(workload, name)}" for name in _STATIC)
     files = f"'connector' = 'filesystem', 'path' = '{folders.static(workload.static).as_uri()}', 'format' = 'csv'"
     return f"CREATE TABLE {workload.static} ({columns}) WITH ({files})"
 
 
 def _changelog_of(view: str, workload: Workload) -> str:
     """The job that publishes each change of a view as a row."""
-    changes = f"TO_CHANGELOG(input => TABLE {view}, op_mapping => MAP['INSERT, UPDATE_AFTER', 'U', 'DELETE', 'D'])"
+    limited = workload.statement is not None and workload.statement.is_limited
+    deletes = "DELETE, UPDATE_BEFORE" if limited else "DELETE"
+    changes = f"TO_CHANGELOG(input => TABLE {view}, op_mapping => MAP['INSERT, UPDATE_AFTER', 'U', '{deletes}', 'D'])"
     return f"INSERT INTO published SELECT {', '.join(_published(workload))} FROM {changes}"
 
 
@@ -292,8 +302,15 @@ def _published(workload: Workload) -> tuple[str, ...]:
     return workload.result_columns
 
 
-def _duckdb_type(name: str) -> str:
-    return {"STRING": "VARCHAR", "BIGINT": "BIGINT"}.get(_TYPES.get(name, "STRING"), "TIMESTAMP")
+def _type(workload: Workload, name: str) -> str:
+    """Return a column's type in Flink's words. What Flink adds is text."""
+    of_spec = workload.types.get(name, "string")
+    return _TYPES.get(of_spec, of_spec.upper())
+
+
+def _duckdb_type(workload: Workload, name: str) -> str:
+    type_ = _type(workload, name)
+    return {"STRING": "VARCHAR", "TIMESTAMP(3)": "TIMESTAMP"}.get(type_, type_)
 
 
 def _free_port() -> int:

@@ -23,14 +23,6 @@ from bench.systems.topics import KafkaTopic, stage_nothing
 from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
 from milepost_testkit.servers.spark_cluster import SparkCluster
 
-_TYPES = {
-    "auction": "int64",
-    "bidder": "int64",
-    "price": "int64",
-    "channel": "string",
-    "url": "string",
-    "event_time": "timestamp[us, UTC]",
-}
 _STATIC = {"auction": "int64", "seller": "int64", "category": "string"}
 
 
@@ -79,24 +71,20 @@ def write_spec(
         plain: whether the sink takes the bids as they are. far: where state and table are, if not in its folders.
         topic: where rows come from, if not from its folder.
     """
-    source: dict[str, Any] = {"schema": {name: _TYPES[name] for name in workload.columns}}
-    if topic is None:  # what is in the folder is whole
-        source |= {"format": "parquet", "path": f"{folders.landing.as_uri()}/**/*.parquet", "settle": "0s"}
-    else:
-        source |= {"format": "kafka", "bootstrap_servers": topic.servers, "topics": [topic.name]}
-        source["value"] = {"format": "json"}
-    if workload.is_timed:
-        source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
     operators = [_FUNCTION | {"key": list(workload.key)}] if function else [] if plain else _operators(workload)
-    spec = {
+    spec: dict[str, Any] = {
         "name": "bench",
         "storage": folders.checkpoints.as_uri(),
-        "sources": {"bids": source} | ({} if plain else _static(workload, folders)),
+        "sources": _sources(workload, folders, topic) | ({} if plain else _static(workload, folders)),
         "operators": operators,
-        "sinks": [{"name": "result", "input": "bids" if plain else "result", **table.sink(workload, folders)}],
         "spark": spark,
         "checkpointing": {"retained": {"last": retained}},
     }
+    if workload.statement is not None and workload.statement.sql:
+        (folders.work / "bench.sql").write_text(workload.statement.sql, encoding="utf-8")
+        spec |= {"sql": "bench.sql", "tables": {"format": "parquet", "path": f"{folders.output.as_uri()}/{{name}}"}}
+    else:
+        spec["sinks"] = [{"name": "result", "input": "bids" if plain else "result", **table.sink(workload, folders)}]
     if far is not None:
         spec["storage"], spec["sinks"][0]["path"] = (f"{far.place(folders, 's3')}/{name}" for name in ("jobs", "table"))
         spec["store"] = {"endpoint_url": far.endpoint_url, "region": "us-east-1"}
@@ -104,6 +92,23 @@ def write_spec(
     file = folders.work / "bench.yaml"
     file.write_text(json.dumps(spec, indent=1) + "\n", encoding="utf-8")
     return file
+
+
+def _sources(workload: Workload, folders: Folders, topic: KafkaTopic | None) -> dict[str, Any]:
+    """Return the sources of the streams that a workload reads. Args: topic: where rows come from; None: files."""
+    sources: dict[str, Any] = {}
+    for stream, columns in workload.streams.items():
+        source: dict[str, Any] = {"schema": {name: workload.types[name] for name in columns}}
+        if topic is None:  # what is in the folder is whole
+            path = f"{folders.landing.as_uri()}/**/{stream}-*.parquet"
+            source |= {"format": "parquet", "path": path, "settle": "0s"}
+        else:
+            source |= {"format": "kafka", "bootstrap_servers": topic.servers, "topics": [topic.name]}
+            source["value"] = {"format": "json"}
+        if workload.is_timed:
+            source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
+        sources[stream] = source
+    return sources
 
 
 def _static(workload: Workload, folders: Folders) -> dict[str, Any]:
@@ -307,7 +312,8 @@ class Milepost:
             return self._table.result_sql(self._workload, self._folders)
         file = self._folders.work / "published.parquet"
         file.unlink(missing_ok=True)
-        self._command("read", "result", "--format", "parquet", "--output", str(file))
+        table = self._workload.statement.table if self._workload.statement is not None else "result"
+        self._command("read", table, "--format", "parquet", "--output", str(file))
         published = f"read_parquet('{file}')"
         if self._plain:  # what it left out is looked up now, to be compared
             published += f" JOIN '{self._folders.static(self._workload.static)}/*.parquet' USING (auction)"

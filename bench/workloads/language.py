@@ -1,12 +1,13 @@
 """Queries beyond one grouping, each as every system that can say it says it.
 
-All but one read bids alone. Where they have times, these are whole 10 ms: Flink's have no finer ones than milliseconds.
+All but one of those here read bids alone. Where they have times, these are whole 10 ms: Flink's have no finer ones
+than milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 DELAY_MS = 5_000
@@ -33,6 +34,9 @@ class Statement:
         order: of the rows that Flink has published of a key, the one that comes first is the newest.
         timed: whether rows have event time. fires: whether what is published waits for the watermark.
         delay_ms: of the watermark.
+        streams: columns that it reads, by stream; {}: it reads bids. types: of columns that are not those of bids.
+        sql: Milepost's statements, of which the last one publishes. table: what it publishes. Their `views` are
+            DuckDB's too.
     """
 
     columns: tuple[str, ...]
@@ -48,6 +52,15 @@ class Statement:
     timed: bool = True
     fires: bool = False
     delay_ms: int = DELAY_MS
+    streams: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    sql: str = ""
+    table: str = "result"
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it publishes the first rows alone, so that a key's rows come and go."""
+        return "\nLIMIT " in self.sql
 
 
 def _join_of_spark(opens: Opens) -> Any:
@@ -142,7 +155,7 @@ LATEST = Statement(
     timed=False,
 )  # fmt: skip
 
-_NEWEST_FILE = "regexp_extract(filename, '([0-9]+)$', 1)::BIGINT DESC, place DESC"
+NEWEST_FILE = "regexp_extract(filename, '([0-9]+)$', 1)::BIGINT DESC, place DESC"
 """Of the rows that Flink has published of a key: the one that it wrote last."""
 
 RETRACT = Statement(
@@ -159,7 +172,7 @@ RETRACT = Statement(
         FROM (SELECT auction, count(*) AS bids FROM {bids} GROUP BY auction) GROUP BY bids""",
     flink="""SELECT bids, count(*) AS auctions
         FROM (SELECT auction, count(*) AS bids FROM bids GROUP BY auction) GROUP BY bids""",
-    order=_NEWEST_FILE,
+    order=NEWEST_FILE,
     timed=False,
 )  # fmt: skip
 
@@ -225,34 +238,15 @@ LOOKUP = Statement(
 _OPENED_UNTIL = "2023-11-14 22:15:00"
 """The end of epoch 0, in which every auction has one row: that opens it, and later rows are bids."""
 
-_OPENED = (
-    {"uid": "opened", "kind": "sql", "inputs": ["bids"],
-     "sql": f"SELECT auction, price AS opening, auction % {CATEGORIES} AS category_id FROM bids "
-            f"WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}Z'"},
-    {"uid": "later", "kind": "sql", "inputs": ["bids"],
-     "sql": f"SELECT auction, price, event_time FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}Z'"},
-)  # fmt: skip
-
-
-def _opened_join(bids: str, remainder: str, until: str) -> str:
-    """Return FROM with each bid `l` and its opened auction `o`, in SQL of DuckDB and Flink."""
-    opened = f"SELECT auction, price AS opening, {remainder} AS category_id FROM {bids} WHERE event_time < {until}"
-    return f"""FROM (SELECT auction, price, event_time FROM {bids} WHERE event_time >= {until}) l
-        JOIN ({opened}) o ON l.auction = o.auction"""
-
-
-def _in_duckdb(bids: str) -> str:
-    return _opened_join(bids, f"auction % {CATEGORIES}", f"TIMESTAMPTZ '{_OPENED_UNTIL}Z'")
-
-
-_IN_FLINK = _opened_join("bids", f"MOD(auction, {CATEGORIES})", f"TIMESTAMP '{_OPENED_UNTIL}'")
-
+_IN_SPARK, _IN_FLINK = f"TIMESTAMP '{_OPENED_UNTIL}Z'", f"TIMESTAMP '{_OPENED_UNTIL}'"
+_IN_DUCKDB = f"TIMESTAMPTZ '{_OPENED_UNTIL}Z'"
 
 UPDATES_JOIN = Statement(
     columns=("auction", "price", "event_time"),
     result=("category_id", "auctions", "total"),
     operators=(
-        _OPENED[0],
+        {"uid": "opened", "kind": "sql", "inputs": ["bids"],
+         "sql": f"SELECT auction, auction % {CATEGORIES} AS category_id FROM bids WHERE event_time < {_IN_SPARK}"},
         {"uid": "current", "kind": "latest", "inputs": ["bids"], "key": ["auction"],
          "sequence_by": ["event_time", "price"], "columns": ["auction", "price"]},
         {"uid": "joined", "kind": "join", "inputs": ["current", "opened"], "key": ["auction"]},
@@ -269,9 +263,9 @@ UPDATES_JOIN = Statement(
         FROM (SELECT l.price, o.category_id FROM (SELECT * FROM (SELECT auction, price, ROW_NUMBER() OVER (
                 PARTITION BY auction ORDER BY event_time DESC, price DESC) AS place FROM bids) WHERE place = 1) l
             JOIN (SELECT auction, MOD(auction, {CATEGORIES}) AS category_id FROM bids
-                WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}') o ON l.auction = o.auction)
+                WHERE event_time < {_IN_FLINK}) o ON l.auction = o.auction)
         GROUP BY category_id""",
-    order=_NEWEST_FILE,
+    order=NEWEST_FILE,
     timed=False,
 )  # fmt: skip
 """A bid replaces the last one of its auction, and is joined with the row that opened that auction."""
@@ -281,9 +275,9 @@ HOT_KEY = Statement(
     result=("auction", "price", "bids", "total"),
     operators=(
         {"uid": "opened", "kind": "sql", "inputs": ["bids"],
-         "sql": f"SELECT auction % 1 AS hot, auction, price FROM bids WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}Z'"},
+         "sql": f"SELECT auction % 1 AS hot, auction, price FROM bids WHERE event_time < {_IN_SPARK}"},
         {"uid": "later", "kind": "sql", "inputs": ["bids"],
-         "sql": f"SELECT auction % 1 AS hot, price FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}Z'"},
+         "sql": f"SELECT auction % 1 AS hot, price FROM bids WHERE event_time >= {_IN_SPARK}"},
         {"uid": "totals", "kind": "aggregate", "inputs": ["later"], "key": ["hot"],
          "aggregates": {"bids": "count(*)", "total": "sum(price)"}},
         {"uid": "joined", "kind": "join", "inputs": ["opened", "totals"], "key": ["hot"]},
@@ -292,62 +286,15 @@ HOT_KEY = Statement(
     key=("auction",),
     answer=lambda bids: f"""SELECT auction, price, t.bids, t.total FROM {bids}
         CROSS JOIN (SELECT count(*) AS bids, sum(price)::BIGINT AS total FROM {bids}
-            WHERE event_time >= TIMESTAMPTZ '{_OPENED_UNTIL}Z') t
-        WHERE event_time < TIMESTAMPTZ '{_OPENED_UNTIL}Z'""",
+            WHERE event_time >= {_IN_DUCKDB}) t
+        WHERE event_time < {_IN_DUCKDB}""",
     flink=f"""SELECT o.auction, o.price, t.bids, t.total
         FROM (SELECT MOD(auction, 1) AS hot, auction, price FROM bids
-            WHERE event_time < TIMESTAMP '{_OPENED_UNTIL}') o
+            WHERE event_time < {_IN_FLINK}) o
         JOIN (SELECT hot, count(*) AS bids, sum(price) AS total
-            FROM (SELECT MOD(auction, 1) AS hot, price FROM bids WHERE event_time >= TIMESTAMP '{_OPENED_UNTIL}')
+            FROM (SELECT MOD(auction, 1) AS hot, price FROM bids WHERE event_time >= {_IN_FLINK})
             GROUP BY hot) t ON o.hot = t.hot""",
-    order=_NEWEST_FILE,
+    order=NEWEST_FILE,
     timed=False,
 )  # fmt: skip
 """One key has all rows of epoch 0. Each later epoch changes the row that they are joined with."""
-
-WINNING = Statement(
-    columns=("auction", "price", "event_time"),
-    result=("auction", "price", "opening"),
-    operators=(
-        *_OPENED,
-        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"],
-         "condition": ["price >= right.opening"]},
-        {"uid": "result", "kind": "top", "inputs": ["joined"], "key": ["auction"],
-         "order_by": [{"price": "desc"}, "event_time"], "n": 1},
-    ),
-    key=("auction",),
-    answer=lambda bids: f"""SELECT l.auction, l.price, o.opening {_in_duckdb(bids)} AND l.price >= o.opening
-        QUALIFY row_number() OVER (PARTITION BY l.auction ORDER BY l.price DESC, l.event_time) = 1""",
-    flink=f"""SELECT auction, price, opening FROM (SELECT *, ROW_NUMBER() OVER (
-        PARTITION BY auction ORDER BY price DESC, event_time) AS place
-        FROM (SELECT l.auction, l.price, l.event_time, o.opening {_IN_FLINK} AND l.price >= o.opening))
-        WHERE place = 1""",
-    order=_NEWEST_FILE,
-    timed=False,
-)  # fmt: skip
-"""The winning bids of Nexmark's q9."""
-
-BY_CATEGORY = Statement(
-    columns=("auction", "price", "event_time"),
-    result=("category_id", "auctions", "total"),
-    operators=(
-        *_OPENED,
-        {"uid": "joined", "kind": "join", "inputs": ["later", "opened"], "key": ["auction"],
-         "condition": ["price >= right.opening"]},
-        {"uid": "highest", "kind": "aggregate", "inputs": ["joined"], "key": ["auction", "category_id"],
-         "aggregates": {"price": "max(price)"}},
-        {"uid": "result", "kind": "aggregate", "inputs": ["highest"], "key": ["category_id"],
-         "aggregates": {"auctions": "count(*)", "total": "sum(price)"}},
-    ),
-    key=("category_id",),
-    answer=lambda bids: f"""SELECT category_id, count(*) AS auctions, sum(price)::BIGINT AS total
-        FROM (SELECT l.auction, o.category_id, max(l.price) AS price {_in_duckdb(bids)} AND l.price >= o.opening
-            GROUP BY ALL)
-        GROUP BY category_id""",
-    flink=f"""SELECT category_id, count(*) AS auctions, sum(price) AS total
-        FROM (SELECT l.auction, o.category_id, max(l.price) AS price {_IN_FLINK} AND l.price >= o.opening
-        GROUP BY l.auction, o.category_id) GROUP BY category_id""",
-    order=_NEWEST_FILE,
-    timed=False,
-)  # fmt: skip
-"""Nexmark's q4: the highest bid of each auction, by category."""

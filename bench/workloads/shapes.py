@@ -20,13 +20,26 @@ class Skew(Enum):
     CLUSTERED = "clustered"
 
 
+ORDERS = 1_500_000
+"""Of TPC-H at scale factor 1."""
+
+
+class Family(Enum):
+    """The benchmark that rows are of: bids alone, the three streams of Nexmark, or changes of TPC-H's tables."""
+
+    BIDS = "bids"
+    NEXMARK = "nexmark"
+    TPCH = "tpch"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the bids look like.
+    """What the rows of a workload look like.
 
     Attributes:
-        keys: number of distinct auctions; (bidder, channel) and url are as many.
-        rows: per epoch.
+        keys: number of distinct auctions; (bidder, channel) and url are as many. Of TPC-H: of orders. Not of Nexmark,
+            which has new ones.
+        rows: per epoch; of Nexmark, of all three streams. Of TPC-H: orders that an epoch inserts, and deletes.
         files: Parquet files per epoch.
         prefill: whether epoch 0 holds every key exactly once, instead of `rows` drawn ones.
         string_bytes: whether `url` is filled; it is most of a file's bytes. Else it is empty text.
@@ -41,6 +54,7 @@ class Shape:
     prefill: bool = True
     string_bytes: bool = False
     coarse: bool = False
+    family: Family = Family.BIDS
 
     def __post_init__(self) -> None:
         if not 1 <= self.keys < SCATTER:
@@ -53,7 +67,23 @@ class Shape:
         """A folder's name that no other shape has."""
         parts = (self.keys, self.rows, self.files, self.skew.value, self.seed)
         flags = {"-prefill": self.prefill, "-strings": self.string_bytes, "-coarse": self.coarse}
-        return f"bids-{'-'.join(map(str, parts))}{''.join(name for name, there in flags.items() if there)}"
+        flag = "".join(name for name, there in flags.items() if there)
+        return f"{self.family.value}-{'-'.join(map(str, parts))}{flag}"
+
+    @property
+    def says(self) -> str:
+        """For people: what an epoch has."""
+        if self.family is Family.NEXMARK:
+            return f"{self.rows:,} events per epoch, of which 2 % are persons and 6 % auctions, seed {self.seed}"
+        if self.family is Family.TPCH:
+            return (
+                f"scale factor {self.keys / ORDERS:g}: {self.keys:,} orders; each later epoch inserts {self.rows:,} "
+                f"orders with their lines, deletes as many and updates 1 % of the customers, seed {self.seed}"
+            )
+        return (
+            f"{self.rows:,} rows per epoch in {self.files} Parquet files, {self.keys:,} keys ({self.skew.value}), "
+            f"seed {self.seed}"
+        )
 
     def rows_of(self, epoch: int) -> int:
         """How many rows an epoch has."""

@@ -5,13 +5,24 @@ A query is stated once here, in SQL's words; the systems translate it. All of th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from bench.workloads.columns import TYPES
+from bench.workloads.examples import (
+    NEXMARK_Q3,
+    NEXMARK_Q4,
+    NEXMARK_Q9,
+    NEXMARK_Q20,
+    TPCH_Q3,
+    TPCH_Q5,
+    TPCH_Q10,
+    TPCH_Q18,
+)
 from bench.workloads.language import (
     ASOF,
-    BY_CATEGORY,
     DELAY_MS,
     HOT_KEY,
     JOIN,
@@ -20,11 +31,12 @@ from bench.workloads.language import (
     RETRACT,
     SESSION,
     UPDATES_JOIN,
-    WINNING,
     Statement,
 )
-from bench.workloads.shapes import Shape, Skew
+from bench.workloads.shapes import Family, Shape, Skew
 
+BIDS = "bids"
+"""The stream that most workloads read."""
 WINDOW_S = 10
 
 _WINDOW_US = WINDOW_S * 1_000_000
@@ -47,8 +59,14 @@ class Query(Enum):
     LOOKUP = "lookup"
     UPDATES_JOIN = "updates-join"
     HOT_KEY = "hot-key"
-    WINNING = "winning"
-    BY_CATEGORY = "by-category"
+    NEXMARK_Q3 = "nexmark-q3"
+    NEXMARK_Q4 = "nexmark-q4"
+    NEXMARK_Q9 = "nexmark-q9"
+    NEXMARK_Q20 = "nexmark-q20"
+    TPCH_Q3 = "tpch-q3"
+    TPCH_Q5 = "tpch-q5"
+    TPCH_Q10 = "tpch-q10"
+    TPCH_Q18 = "tpch-q18"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +116,16 @@ class Workload:
         return "" if self.statement is None else self.statement.static
 
     @property
+    def streams(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns that the query reads, in the order of the files, by stream."""
+        return (self.statement.streams if self.statement is not None else {}) or {BIDS: self.columns}
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The types of columns, those that the query publishes included."""
+        return TYPES | (self.statement.types if self.statement is not None else {})
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the query reads, in the order of the files."""
         if self.statement is not None:
@@ -136,7 +164,10 @@ class Workload:
         )
 
     def changed_sql(self, bids: str, before: str) -> str:
-        """DuckDB SQL that counts the keys of state that one epoch's `bids` change after those of `before`."""
+        """DuckDB SQL that counts the keys of state that one epoch's `bids` change after those of `before`.
+
+        Each row of another stream has a key of its own.
+        """
         key = "auction" if self.statement is not None else ", ".join(self.key)
         if self.query is Query.DEDUPLICATE:
             return f"SELECT count(*) FROM (SELECT {key} FROM {bids} EXCEPT SELECT {key} FROM {before})"
@@ -159,6 +190,7 @@ class Workload:
             "prefill": shape.prefill,
             "string_bytes": shape.string_bytes,
             "coarse": shape.coarse,
+            "family": shape.family.value,
             "memory": self.memory,
         }
 
@@ -174,6 +206,7 @@ class Workload:
             document["prefill"],
             document["string_bytes"],
             document.get("coarse", False),
+            Family(document.get("family", Family.BIDS.value)),
         )
         query, key = Query(document["query"]), tuple(document["key"])
         return cls(document["name"], document["says"], query, key, shape, document["memory"])
@@ -188,10 +221,27 @@ STATEMENTS = {
     Query.LOOKUP: LOOKUP,
     Query.UPDATES_JOIN: UPDATES_JOIN,
     Query.HOT_KEY: HOT_KEY,
-    Query.WINNING: WINNING,
-    Query.BY_CATEGORY: BY_CATEGORY,
+    Query.NEXMARK_Q3: NEXMARK_Q3,
+    Query.NEXMARK_Q4: NEXMARK_Q4,
+    Query.NEXMARK_Q9: NEXMARK_Q9,
+    Query.NEXMARK_Q20: NEXMARK_Q20,
+    Query.TPCH_Q3: TPCH_Q3,
+    Query.TPCH_Q5: TPCH_Q5,
+    Query.TPCH_Q10: TPCH_Q10,
+    Query.TPCH_Q18: TPCH_Q18,
 }
 """Queries beyond one grouping."""
+
+
+_EVENTS = Shape(1, family=Family.NEXMARK)
+_CHANGES = Shape(150_000, rows=1_500, seed=4, family=Family.TPCH)
+
+
+def _stated(query: Query, says: str) -> Workload:
+    """Return the workload of an example's query."""
+    benchmark, _, number = query.value.partition("-")
+    of, shape = {"nexmark": ("Nexmark", _EVENTS), "tpch": ("TPC-H", _CHANGES)}[benchmark]
+    return Workload(query.value, f"{of} {number}: {says}", query, STATEMENTS[query].key, shape)
 
 
 def _keyed(name: str, says: str, key: tuple[str, ...], shape: Shape) -> Workload:
@@ -276,19 +326,13 @@ WORKLOADS = {
             ("auction",),
             Shape(1_000_000, rows=10_000),
         ),
-        Workload(
-            "winning",
-            "the highest of 1 M bids per auction, of 1 M auctions (Nexmark q9)",
-            Query.WINNING,
-            ("auction",),
-            Shape(1_000_000, coarse=True),
-        ),
-        Workload(
-            "by-category",
-            "the sum of the highest bids of 1 M auctions, by category (Nexmark q4)",
-            Query.BY_CATEGORY,
-            ("category_id",),
-            Shape(1_000_000),
-        ),
+        _stated(Query.NEXMARK_Q3, "persons who sell in a category"),
+        _stated(Query.NEXMARK_Q4, "the mean closing price of each category"),
+        _stated(Query.NEXMARK_Q9, "the winning bid of each auction"),
+        _stated(Query.NEXMARK_Q20, "bids with their auction, of one category"),
+        _stated(Query.TPCH_Q3, "the ten orders that were not shipped with the highest revenue"),
+        _stated(Query.TPCH_Q5, "the revenue of each nation of a region by its own suppliers"),
+        _stated(Query.TPCH_Q10, "the twenty customers who returned most"),
+        _stated(Query.TPCH_Q18, "the hundred largest orders"),
     )
 }

@@ -16,18 +16,13 @@ from milepost.epoch.answers import EpochRunner
 from milepost.jobmaster import JobMaster, Session
 from milepost.jobspec.load.load import load_job
 from milepost_testkit.processes.processes import REPOSITORY
+from milepost_testkit.specs.sql_statements import query_of
 from milepost_testkit.tpch.changes import ChangeFeed
 from milepost_testkit.tpch.tables import Tpch
 
 EXAMPLE = REPOSITORY / "config/examples/tpch"
 _DIVIDED = "CREATE MACRO avg(x) AS CAST(sum(x) / count(x) AS DECIMAL(38, 6))"
 """Spark's avg of a decimal is a decimal. DuckDB's is a double, and 0.2 * 15 is above 3."""
-
-
-def statements(text: str) -> dict[str, str]:
-    """Return the CREATE statements of a file by the name of what they create. No literal has a semicolon."""
-    runs = [run.strip() for run in text.split(";")]
-    return {run[run.index("CREATE") :].split()[3]: run for run in runs if "CREATE" in run}
 
 
 @dataclass
@@ -78,11 +73,10 @@ class TpchJob:
         database = oracle(self.feed.tables)
         counts = {}
         for name, statement in self.statements.items():
-            header, query = statement.split(" AS\n", 1)
-            if "TEMPORARY" in header:
+            if statement.startswith("CREATE TEMPORARY"):
                 database.execute(statement)
                 continue
-            shown, expected = self.master.reports.read(name), database.sql(query).to_arrow_table()
+            shown, expected = self.master.reports.read(name), database.sql(query_of(statement)).to_arrow_table()
             differences = compare(shown, expected)
             assert not differences, f"{name}: {differences}"
             counts[name] = shown.num_rows

@@ -6,8 +6,9 @@ import duckdb
 import pyarrow.compute as pc
 import pytest
 
+from milepost_testkit.specs.sql_statements import statements
 from milepost_testkit.tpch.changes import ChangeFeed
-from milepost_testkit.tpch.job import EXAMPLE, oracle, statements
+from milepost_testkit.tpch.job import EXAMPLE, oracle
 from milepost_testkit.tpch.tables import KEYS, Tpch
 
 QUERIES = statements((EXAMPLE / "tpch.sql").read_text())

@@ -8,8 +8,9 @@ import pytest
 
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.runners.planes import Plane, spark_runner
+from milepost_testkit.specs.sql_statements import statements
 from milepost_testkit.tpch.changes import ChangeFeed
-from milepost_testkit.tpch.job import EXAMPLE, TpchJob, statements
+from milepost_testkit.tpch.job import EXAMPLE, TpchJob
 from milepost_testkit.tpch.tables import Tpch
 
 QUERIES = statements((EXAMPLE / "tpch.sql").read_text())
