@@ -20,7 +20,7 @@ from bench.systems.milepost_tables import OWN, TableKind
 from bench.systems.servers import Server
 from bench.systems.static_tables import write_static
 from bench.systems.topics import KafkaTopic, stage_nothing
-from bench.workloads.workloads import AGGREGATES, WINDOW_S, Query, Workload
+from bench.workloads.workloads import AGGREGATES, BIDS, WINDOW_S, Query, Workload
 from milepost_testkit.servers.spark_cluster import SparkCluster
 
 _STATIC = {"auction": "int64", "seller": "int64", "category": "string"}
@@ -107,6 +107,8 @@ def _sources(workload: Workload, folders: Folders, topic: KafkaTopic | None) -> 
             source["value"] = {"format": "json"}
         if workload.is_timed:
             source |= {"event_time": "event_time", "watermark_delay": f"{workload.delay_ms}ms"}
+        elif stream != BIDS and "event_time" in columns:  # as in the example
+            source["event_time"] = "event_time"
         sources[stream] = source
     return sources
 

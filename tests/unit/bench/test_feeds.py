@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -58,8 +59,10 @@ def test_each_query_has_an_answer_over_its_streams(workload: Workload, epochs: d
 @pytest.mark.parametrize("workload", STATED, ids=lambda workload: workload.name)
 def test_each_query_is_a_job_of_milepost_and_of_flink(workload: Workload, tmp_path: Path) -> None:
     folders = Folders(tmp_path)
-    spec = load_job(str(write_spec(workload, folders, spark={"master": "local[2]"}, retained=10)))
-    (sink,) = spec.graph().sink_inputs
+    file = write_spec(workload, folders, spark={"master": "local[2]"}, retained=10)
+    sources = json.loads(file.read_text())["sources"].values()
+    assert {"event_time" in source for source in sources} == {workload.shape.family is Family.NEXMARK}
+    (sink,) = load_job(str(file)).graph().sink_inputs
     assert workload.statement is not None and sink == workload.statement.table
     statements = _statements(workload, folders, None)
     created = [one.split()[2] for one in statements if one.startswith("CREATE TABLE")]
