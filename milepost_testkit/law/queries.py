@@ -18,10 +18,20 @@ from milepost.protocol.records import CheckpointFailureReason
 from milepost_testkit.jobs.backfills import back_fill
 from milepost_testkit.jobs.rollbacks import roll_back
 from milepost_testkit.jobs.sql_job import SqlJob, document
-from milepost_testkit.models.data.random_jobs import RandomJob, random_job
+from milepost_testkit.models.data.changed_jobs import CHANGES, RENAMES, ChangedJob
 from milepost_testkit.models.data.random_sql import Draws
 
-_STEPS = (*["edit"] * 6, "two edits", "undo", "rollback", "rollback and edit", "rescale", "wider source")
+_STEPS = (
+    *["edit"] * 6,
+    *CHANGES,
+    *RENAMES,
+    "two edits",
+    "undo",
+    "rollback",
+    "rollback and edit",
+    "rescale",
+    "wider source",
+)
 EDITS = "changed texts"
 """In what is covered: how many steps changed the SQL, or the operators of the spec."""
 
@@ -53,17 +63,22 @@ class _History:
     job: SqlJob
     runner: EpochRunner
     rng: random.Random
-    text: RandomJob
-    texts: dict[int, RandomJob] = field(default_factory=dict)
+    text: ChangedJob
+    texts: dict[int, ChangedJob] = field(default_factory=dict)
     covered: Counter[str] = field(default_factory=Counter)
     is_wide: bool = False
     was_wide: bool = False
 
     def __init__(self, seed: int, folder: Path, runner: EpochRunner) -> None:
         self.runner, self.rng, self.texts, self.covered = runner, random.Random(f"edits {seed}"), {}, Counter()
-        self.text = _valid(random_job(Draws(seed)), seed)
+        self.text = _valid(ChangedJob(Draws(seed)), seed)
         self.job = SqlJob(
-            folder, self.text.sql, self.text.keys, parallelism=1 + (seed % 3 == 0), seed=seed, is_loaded_once=True
+            folder,
+            self.text.job.sql,
+            self.text.job.keys,
+            parallelism=1 + (seed % 3 == 0),
+            seed=seed,
+            is_loaded_once=True,
         )
         self.job.land()
         self._epoch()
@@ -74,13 +89,12 @@ class _History:
         kind, before = self.rng.choice(_STEPS), self.text
         self.was_wide = self.is_wide
         after = before
-        self.covered[kind] += 1
         if kind == "rescale":
             self.job.rescale(self.rng.randrange(1, 4))
         elif kind == "wider source":
             self.is_wide = True
         elif kind == "undo":
-            others = [text for text in self.texts.values() if text.sql != before.sql]
+            others = [text for text in self.texts.values() if text.job != before.job]
             after = self.rng.choice(others or [before])
         elif kind.startswith("rollback"):
             to = self.rng.choice([*self.texts])
@@ -88,34 +102,40 @@ class _History:
             before = self.texts[to]
             after = before if kind == "rollback" else _edited(before, seed)
             self.texts = {number: text for number, text in self.texts.items() if number <= to}
+        elif kind in CHANGES:
+            changed = before.changed(kind, seed)
+            after = changed if _is_valid(changed) else before
         else:
             after = _edited(before, seed)
             after = _edited(after, seed + 50) if kind == "two edits" else after
-        self.covered[EDITS] += (after.sql, after.keys) != (before.sql, before.keys)
+        is_changed = not _is_same(before, after)
+        self.covered[EDITS] += is_changed
+        self.covered[kind] += is_changed or kind not in CHANGES
         self._write(after)
         try:
-            self._follow(before)
+            self._follow(before, is_renamed=kind in RENAMES)
         except InvalidRequest:  # such as a backfill to a table with another key; no table has changed
             self.covered["refused"] += 1
             self._restore(before)
             self._epoch()
 
-    def _write(self, text: RandomJob) -> None:
+    def _write(self, text: ChangedJob) -> None:
         self.text = text
-        sources = document(text.sql)["sources"]
+        sources = document(text.job.sql)["sources"]
         if self.is_wide:
             sources["orders"]["schema"] = sources["orders"]["schema"] | {"quantity": "int64"}
-        self.job.write(text.sql, **text.keys, sources=sources)
+        self.job.write(text.job.sql, **text.job.keys, sources=sources)
 
-    def _restore(self, before: RandomJob) -> None:
+    def _restore(self, before: ChangedJob) -> None:
         """Write the text and the source that the step began with."""
         self.is_wide = self.was_wide
         self._write(before)
 
-    def _follow(self, before: RandomJob) -> None:
+    def _follow(self, before: ChangedJob, *, is_renamed: bool) -> None:
         """Do what the verdict asks for: an epoch, a backfill, rows from now on, or the former text."""
         verdict, options = self._verdict()
         was_complete = not self._incomplete()
+        assert not is_renamed or verdict == "unchanged" or not was_complete, f"a new name is no {verdict}"
         self.covered[verdict] += 1
         if verdict == "another table":
             self._restore(before)
@@ -164,26 +184,33 @@ class _History:
         return self.job.master.reports.status().incomplete or {}
 
     def _check(self) -> None:
-        for name, query in self.text.queries.items():
+        for name, query in self.text.job.queries.items():
             self.job.database.execute(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
         incomplete = self._incomplete()
-        for name in self.text.tables:
+        for name, table in self.text.job.tables.items():
             if name not in incomplete:
-                self.job.check(name, f"SELECT * FROM {name}", is_edited=True)
+                self.job.check(table, f"SELECT * FROM {name}", is_edited=True)
 
 
-def _edited(text: RandomJob, seed: int) -> RandomJob:
+def _edited(text: ChangedJob, seed: int) -> ChangedJob:
     """Return another job. A draw may have the same result by another seed."""
-    tries = (random_job(text.draws.edited(seed + 10_000_019 * number)) for number in range(50))
-    return _valid(next((job for job in tries if (job.sql, job.keys) != (text.sql, text.keys)), text), seed)
+    tries = (text.edited(seed + 10_000_019 * number) for number in range(50))
+    return _valid(next((job for job in tries if not _is_same(job, text)), text), seed)
 
 
-def _valid(text: RandomJob, seed: int) -> RandomJob:
+def _valid(text: ChangedJob, seed: int) -> ChangedJob:
     """Return the job, edited until it is valid: some joins have no key."""
+    return text if _is_valid(text) else _edited(text, seed + 1_000_003)
+
+
+def _is_valid(text: ChangedJob) -> bool:
+    sql = text.job.sql
     try:
-        from_text(
-            json.dumps(document(text.sql, **text.keys)), Path("shop.yaml"), SqlText.of("shop.sql", text.sql)
-        ).graph()
+        from_text(json.dumps(document(sql, **text.job.keys)), Path("shop.yaml"), SqlText.of("shop.sql", sql)).graph()
     except InvalidRequest:
-        return _edited(text, seed + 1_000_003)
-    return text
+        return False
+    return True
+
+
+def _is_same(text: ChangedJob, other: ChangedJob) -> bool:
+    return (text.job.sql, text.job.keys) == (other.job.sql, other.job.keys)

@@ -20,36 +20,46 @@ class RandomJob:
         operators: operators of the spec; each of those that a sink shows has its name in `queries`.
         hidden: entries of `queries` without a table. draws: those that the job was made of.
         created: statement -> its text, of those that DuckDB's query does not state.
+        renamed: statement, or statement.name of a common table expression -> its former name.
     """
 
-    draws: Draws
+    draws: Draws = field(compare=False)
     queries: dict[str, str]
     operators: tuple[dict[str, Any], ...] = ()
     views: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
     created: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
 
     @property
     def sql(self) -> str:
-        own = {operator["uid"] for operator in self.operators}
         return ";\n".join(
             self.created.get(name)
             or f"CREATE {'TEMPORARY' if name in self.views else 'MATERIALIZED'} VIEW {name} AS {query}"
             for name, query in self.queries.items()
-            if name not in own
+            if name not in self.own
         )
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The operators and sinks of the spec itself."""
+        """The operators and sinks of the spec itself, and its former names."""
         shown = [one["uid"] for one in self.operators if one["uid"] not in self.hidden]
         sinks = [{"name": name, "input": name, "format": "parquet", "path": f"lake/{name}", "mode": "upsert"}
                  for name in shown]  # fmt: skip
-        return {"operators": list(self.operators), "sinks": sinks}
+        return {"operators": list(self.operators), "sinks": sinks, "renamed": self.renamed}
 
     @property
-    def tables(self) -> list[str]:
-        return [name for name in self.queries if name not in self.views | self.hidden]
+    def tables(self) -> dict[str, str]:
+        """Entry of `queries` -> its table, which keeps the first name of a renamed statement."""
+        return {name: self._first_name(name) for name in self.queries if name not in self.views | self.hidden}
+
+    @property
+    def own(self) -> frozenset[str]:
+        """The operators of the spec itself."""
+        return frozenset(operator["uid"] for operator in self.operators)
+
+    def _first_name(self, name: str) -> str:
+        return self._first_name(self.renamed[name]) if name in self.renamed else name
 
 
 def random_job(rng: Draws) -> RandomJob:
@@ -80,7 +90,7 @@ def random_job(rng: Draws) -> RandomJob:
     hidden |= {"cut"} & queries.keys()
     created = {}
     if rng.choice((True, False)):
-        created["alone"], queries["alone"] = KINDS[rng.choice(_ALONE)](rng, "alone")
+        created["alone"], queries["alone"] = KINDS[rng.choice(ALONE)](rng, "alone")
     return RandomJob(rng, queries, tuple(operators), frozenset(views), frozenset(hidden), created)
 
 
@@ -224,6 +234,11 @@ def _all_sums(rng: Draws) -> str:
     return f"SELECT {rng.choice(('count(*)', 'max(n)', 'sum(total)'))} AS x, min(last) AS m FROM sums{_filter(rng)}"
 
 
+def random_reader(rng: Draws) -> str:
+    """Return a query over `sums`, and perhaps `newest`."""
+    return rng.choice(_READERS)(rng)
+
+
 _READERS = (
     _shown_sums,
     _counts,
@@ -239,13 +254,15 @@ _READERS = (
     _distinct_sums,
     _all_sums,
 )
-_ALONE = (
+ALONE = (
     "windows",
     "sessions",
     "joins with bounds",
     "lookups",
     "as-of joins",
     "flows",
+    "flows of some columns",
+    "joins with bounds of rows",
     "explode",
     "set operations",
     "aggregates",

@@ -79,6 +79,10 @@ class Draws:
         number = rng.randrange(self.count)
         return Draws(self._seed, self._edits | {number: rng.randrange(1, 1_000)})
 
+    def again(self) -> Draws:
+        """Return the same draws, from the first on."""
+        return Draws(self._seed, self._edits)
+
     def choice(self, options: Sequence[_T]) -> _T:
         return self._next().choice(options)
 

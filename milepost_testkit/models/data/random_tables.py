@@ -323,6 +323,83 @@ def _flows(rng: Draws, name: str) -> tuple[str, str]:
     )
 
 
+def _row_bounds(rng: Draws, name: str) -> tuple[str, str]:
+    """Return a join whose upper bound is a time of the left row, perhaps next to a constant one."""
+    how = rng.choice(("LEFT", "FULL", "RIGHT", "INNER", "LEFT SEMI", "LEFT ANTI"))
+    minutes, other = rng.choice((10, 35)), rng.choice((20, 50))
+    due = (
+        f"CASE WHEN quantity > 2 THEN ordered_at + INTERVAL {minutes} MINUTES "
+        f"WHEN quantity IS NOT NULL THEN ordered_at + INTERVAL {other} MINUTES END"
+    )
+    side = f"o AS (SELECT id, customer, ordered_at, {due} AS due FROM orders{rng.choice(_WHERE)})"
+    constant = rng.choice((None, None, 15, 40))
+    lower = rng.choice((0, 0, 4))
+    on = f"o.id = p.order_id AND p.paid_at >= o.ordered_at + INTERVAL {lower} MINUTES AND p.paid_at <= o.due"
+    ends = "o.due"
+    if constant is not None:
+        on += f" AND p.paid_at <= o.ordered_at + INTERVAL {constant} MINUTES"
+        ends = f"least(o.due, o.ordered_at + INTERVAL {constant} MINUTES)"
+    mark = "least((SELECT max(ordered_at) FROM orders), (SELECT max(paid_at) FROM payments))"
+    left_is_final = f"o.due IS NULL OR {ends} < {mark}"
+    right_is_final = f"p.paid_at - INTERVAL {lower} MINUTES < {mark}"
+    left = "o.id, o.customer, o.due"
+    columns = left if how in ("LEFT SEMI", "LEFT ANTI") else f"{left}, p.order_id, p.amount, p.paid_at"
+    query = f"WITH {side} SELECT {columns} FROM o {how} JOIN payments p ON {on}"
+    answer = query.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
+    if how == "LEFT ANTI":
+        answer += f" WHERE {left_is_final}"
+    elif how in ("LEFT", "FULL", "RIGHT"):
+        answer += (
+            f" WHERE (o.id IS NOT NULL AND p.order_id IS NOT NULL) OR (p.order_id IS NULL AND ({left_is_final})) "
+            f"OR (o.id IS NULL AND {right_is_final})"
+        )
+    return _appended(rng, name, query), answer
+
+
+def _partial_flows(rng: Draws, name: str) -> tuple[str, str]:
+    """Return a flow that a null leaves as it is, or whose versions begin with changes in some columns.
+
+    The changes of a key may arrive in another order than that of their sequence.
+    """
+    order = rng.choice(("ordered_at", "id * 37 % 997", "id * 37 % 997"))  # each value once
+    gone = f"quantity = {rng.choice((0, 4))}"
+    feed = (
+        "SELECT customer, quantity, CASE WHEN id % 3 > 0 THEN amount END AS amount, "
+        f"CASE WHEN id % 4 > 1 THEN id END AS seen, {order} AS place FROM orders"
+    )
+    begin = (
+        f"CREATE TEMPORARY VIEW feed_of_{name} AS {feed}; CREATE STREAMING TABLE {name}; "
+        f"CREATE FLOW changes_of_{name} AS AUTO CDC INTO {name} FROM feed_of_{name} KEYS (customer) SEQUENCE BY place "
+    )
+    deletes = rng.choice((True, True, False))
+    begin += f"APPLY AS DELETE WHEN {gone} " if deletes else ""
+    feed = f"feed AS (SELECT *, {f'coalesce({gone}, false)' if deletes else 'false'} AS gone FROM ({feed}))"
+    if rng.choice((True, False)):
+        shown = rng.choice((("amount",), ("amount", "seen"), ("quantity", "amount", "seen")))
+        newest = ", ".join(f"arg_max({one}, place) FILTER ({one} IS NOT NULL) AS {one}" for one in shown)
+        answer = (
+            f"WITH {feed}, live AS (SELECT * FROM (SELECT *, max(CASE WHEN gone THEN place END) OVER "
+            "(PARTITION BY customer) AS ended FROM feed) WHERE ended IS NULL OR place > ended) "
+            f"SELECT customer, {newest} FROM live GROUP BY customer"
+        )
+        return f"{begin}IGNORE NULL UPDATES COLUMNS (customer, {', '.join(shown)})", answer
+    tracked = rng.choice((("quantity",), ("quantity", "amount"), ("amount", "seen")))
+    others = [one for one in ("quantity", "amount", "seen") if one not in tracked]
+    listed = rng.choice((f"({', '.join(tracked)})", f"* EXCEPT ({', '.join(others)})"))
+    same = " AND ".join(f"lag({one}) OVER keys IS NOT DISTINCT FROM {one}" for one in tracked)
+    answer = (
+        f"WITH {feed}, begun AS (SELECT *, gone OR coalesce(lag(gone) OVER keys, true) OR NOT ({same}) AS begins "
+        "FROM feed WINDOW keys AS (PARTITION BY customer ORDER BY place)), numbered AS (SELECT *, count(*) FILTER "
+        "(begins) OVER (PARTITION BY customer ORDER BY place) AS version FROM begun), versions AS (SELECT customer, "
+        "last(quantity ORDER BY place) AS quantity, last(amount ORDER BY place) AS amount, last(seen ORDER BY place) "
+        "AS seen, min(place) AS valid_from, bool_or(gone) AS gone FROM numbered GROUP BY customer, version) "
+        "SELECT * EXCLUDE (gone) FROM (SELECT *, lead(valid_from) OVER (PARTITION BY customer ORDER BY valid_from) "
+        "AS valid_to, valid_to IS NULL AS is_current FROM versions) WHERE NOT gone"
+    )
+    flow = f"{begin}COLUMNS (customer, quantity, amount, seen) STORED AS SCD TYPE 2 TRACK HISTORY ON {listed}"
+    return flow, answer
+
+
 KINDS: dict[str, Callable[[Draws, str], tuple[str, str]]] = {
     "values": _values,
     "aggregates": _aggregates,
@@ -338,5 +415,7 @@ KINDS: dict[str, Callable[[Draws, str], tuple[str, str]]] = {
     "rankings": _ranks,
     "explode": _exploded,
     "flows": _flows,
+    "flows of some columns": _partial_flows,
+    "joins with bounds of rows": _row_bounds,
 }
 """Kind of a statement -> makes the statement, and DuckDB's query."""
