@@ -20,7 +20,7 @@ from milepost.extras import install_command, missing_libraries
 from milepost.views import price_text
 
 if TYPE_CHECKING:
-    from milepost.jobmaster import StateSize, UpsertPrice
+    from milepost.jobmaster import JobMaster, StateSize, UpsertPrice
     from milepost.jobspec.load import LoadedJob
 
 
@@ -180,9 +180,10 @@ def lint(
     if as_yaml:
         loaded.graph()
         return _print_spec(loaded, output)
-    report = lint_report(loaded)
-    unasked = JobMaster(loaded).reports.check_sink_columns()
-    with_head = _compared(loaded)
+    master = JobMaster(loaded)
+    report = lint_report(loaded, master.context.graph)
+    unasked = master.reports.check_sink_columns()
+    with_head = _compared(master)
     report["compatibility"], report["compatibility_unknown"] = with_head.rows, with_head.unknown
     report["refused_tables"] = list(with_head.refused_tables)
     report["source_warnings"] = list(with_head.source_warnings)
@@ -196,7 +197,7 @@ def lint(
     if file is not None:
         write_picture(report, file)
     refused = [row for row in report["compatibility"] if row["outcome"] == "refused"]
-    hint = output.as_typed(advice(loaded.spec, loaded.graph(), refused)) if refused else None
+    hint = output.as_typed(advice(loaded.spec, master.context.graph, refused)) if refused else None
     if output.json:
         output.document(report | {"hint": hint}, ok=not refused)
         raise typer.Exit(2 if refused else 0)
@@ -268,15 +269,14 @@ class _WithHead:
     incomplete: Mapping[str, int] = field(default_factory=dict)
 
 
-def _compared(loaded: LoadedJob) -> _WithHead:
+def _compared(master: JobMaster) -> _WithHead:
     from milepost.errors import StoreUnavailable
-    from milepost.jobmaster import JobMaster, source_checks
+    from milepost.jobmaster import source_checks
 
     try:
-        master = JobMaster(loaded)
         refused = tuple(f"{error.message} What to do: {error.hint}" for error in master.reports.refused_tables())
         rows, prices = list(master.reports.compatibility()), master.reports.upsert_prices()
-        warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(loaded) if one.suspicious)
+        warnings = tuple(f"source {one.name}: {one.detail}" for one in source_checks(master.job) if one.suspicious)
         sizes, incomplete = master.reports.state_sizes(), master.reports.incomplete_statements()
         return _WithHead(rows, None, prices, refused, warnings, sizes, incomplete)
     except (StoreUnavailable, EnvironmentUnusable) as error:

@@ -20,13 +20,15 @@ WATCHED_QUEUES, LIMITED_READERS = ("Airflow", "3.3"), ("PySpark", "4.2")
 """What some keys need, and its first version that has it. Older supported versions refuse these keys."""
 
 
-def lint_report(job: LoadedJob) -> dict[str, Any]:
+def lint_report(job: LoadedJob, graph: JobGraph | None = None) -> dict[str, Any]:
     """Return a JSON-compatible description of a job's graph.
 
+    Args:
+        graph: that of the job, if the caller has it.
     Raises:
         InvalidRequest: the problems that only the graph shows: SQL, columns, types, output modes.
     """
-    graph = job.graph()
+    graph = job.graph() if graph is None else graph
     return {
         "job": job.spec.name,
         "spec_hash": job.spec_hash,
@@ -62,7 +64,7 @@ def lint_report(job: LoadedJob) -> dict[str, Any]:
 
 def _other_type_names(job: LoadedJob) -> dict[str, dict[str, list[str]]]:
     """Return source -> column -> its type as the spec writes it and its canonical name, where both differ."""
-    sources = read_document(job.text if job.sql is None else job.sql.spec_text).value["sources"]
+    sources = read_document(job.spec_text).value["sources"]
     written = {name: source.get("schema") or {} for name, source in sources.items()}
     both = {
         name: {column: [text, str(parse_type(text))] for column, text in columns.items()}

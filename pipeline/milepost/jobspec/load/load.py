@@ -32,7 +32,7 @@ from milepost.jobspec.job.sources.postgres_source import PostgresSourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.jobspec.load.document import MAX_CHARACTERS, Document, Unreadable, read_document
 from milepost.jobspec.load.placement import placement_problems
-from milepost.jobspec.load.sql_job import SqlOrigin, as_yaml, compiled_value, read_sql, sql_problems
+from milepost.jobspec.load.sql_job import SqlOrigin, compiled_value, read_sql, sql_problems
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.jobspec.load.validation import validate_spec
 from milepost.language import Problem, SparkRemote, invalid_spec, nearest, parse_remote
@@ -64,7 +64,7 @@ class LoadedJob:
     Attributes:
         spec: the spec, with `${env:…}` unresolved.
         path: absolute path of the spec file.
-        text: text of the spec file. For a job with a SQL file, the compiled spec, which needs no other file.
+        spec_text: text of the spec file.
         spec_hash: hex SHA-256 of the canonical unresolved spec. Comments, the order of the spec's own keys and explicit
             defaults do not change it; the order of names that the user chose, such as columns, does.
         module_dir: folder of the spec, where its modules are.
@@ -74,11 +74,16 @@ class LoadedJob:
 
     spec: JobSpec
     path: Path
-    text: str
+    spec_text: str
     spec_hash: str
     module_dir: Path
     sql: SqlOrigin | None = field(default=None, compare=False, repr=False)
     find_connection: ConnectionLookup = field(default=environment_connection, compare=False, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The text of the spec file. For a job with a SQL file, the compiled spec, which needs no other file."""
+        return self.spec_text if self.sql is None else self.sql.text
 
     def resolved(self, environment: Mapping[str, str] | None = None) -> JobSpec:
         """Return the spec with `${env:…}` and relative catalog files resolved.
@@ -117,10 +122,9 @@ class LoadedJob:
 
     def invalid(self, problems: Sequence[Problem]) -> InvalidRequest:
         """Return the error that reports problems of this spec at their positions in its files."""
-        if self.sql is None:
-            return _invalid(problems, self.path, read_document(self.text))
-        located = [self.sql.located(problem, self.spec) for problem in problems]
-        return _invalid(located, self.path, read_document(self.sql.spec_text))
+        sql = self.sql
+        located = problems if sql is None else [sql.located(problem, self.spec) for problem in problems]
+        return _invalid(located, self.path, read_document(self.spec_text))
 
     @property
     def storage_url(self) -> str:
@@ -252,33 +256,33 @@ def from_text(text: str, path: Path, sql: SqlText | None = None) -> LoadedJob:
         return from_spec(spec, spec_hash, text, path)
     sql = read_sql(spec, path) if sql is None else sql
     assert sql is not None, "a spec with `sql` has a file"
-    compiled, spec_hash, compiled_text, origin, problems = _compiled(text, sql)
+    compiled, spec_hash, origin, problems = _compiled(text, sql)
     if compiled is None or problems:
         raise _invalid(problems, path, document)
-    return replace(from_spec(compiled, spec_hash, compiled_text, path), sql=origin)
+    return replace(from_spec(compiled, spec_hash, text, path), sql=origin)
 
 
 @lru_cache(maxsize=_CACHED_SPECS)
-def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, str, SqlOrigin | None, list[Problem]]:
-    """Return the compiled spec of a text with its hash, its text and its origin, or the problems."""
+def _compiled(text: str, sql: SqlText) -> tuple[JobSpec | None, str, SqlOrigin | None, list[Problem]]:
+    """Return the compiled spec of a text with its hash and its origin, or the problems."""
     spec, _, _, document = _validated(text)
     assert spec is not None, "a spec with problems is not compiled"
-    value, origin, problems = compiled_value(spec, document.value, sql, text)
+    origin, problems = compiled_value(spec, document.value, sql)
     if origin is None:
-        return None, "", "", None, problems
-    compiled, problems = validate_spec(value)
+        return None, "", None, problems
+    compiled, problems = validate_spec(origin.value)
     if compiled is None:  # the compiler validated its own operators; the sinks follow from `tables`
         at = ["compiled" if problem.path[:1] == ("operators",) else "tables" for problem in problems]
         problems = [Problem((key,), problem.message) for key, problem in zip(at, problems, strict=True)]
-        return None, "", "", None, problems
+        return None, "", None, problems
     problems = [origin.located(problem, compiled) for problem in structure_problems(compiled)]
-    return compiled, hash_spec(compiled), as_yaml(value), origin, problems
+    return compiled, hash_spec(compiled), origin, problems
 
 
 def from_spec(spec: JobSpec, spec_hash: str, text: str, path: Path) -> LoadedJob:
     """Return the job of a spec that was validated before, as if it had been read from `path`."""
     path = _plain(path)
-    return LoadedJob(spec=spec, path=path, text=text, spec_hash=spec_hash, module_dir=path.parent)
+    return LoadedJob(spec=spec, path=path, spec_text=text, spec_hash=spec_hash, module_dir=path.parent)
 
 
 def check_placement(job: LoadedJob) -> None:

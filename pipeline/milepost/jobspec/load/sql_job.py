@@ -15,6 +15,7 @@ from milepost.jobspec.load.pinned_steps import pin_steps
 from milepost.jobspec.load.sql_text import SqlText
 from milepost.jobspec.sql import CompiledStatement, add_former_uids, compile_sql, rename_problems
 from milepost.language import Problem
+from milepost.protocol.records import cached_property
 
 MAX_MANIFEST_CHARACTERS = 500_000_000
 """Maximum length of a dbt manifest."""
@@ -22,12 +23,12 @@ MAX_MANIFEST_CHARACTERS = 500_000_000
 _COMPILED_KEYS = ("statements", "operators", "sinks")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SqlOrigin:
     """Where the compiled part of a spec comes from. Picklable.
 
     Attributes:
-        source: the statements. spec_text: text of the spec file.
+        source: the statements. value: the compiled spec.
         statements: the statements by name, in the order of the text.
         positions: compiled operator -> (line, column) of the text.
         own_operators, own_sinks: how many the spec itself has.
@@ -35,12 +36,17 @@ class SqlOrigin:
     """
 
     source: SqlText
-    spec_text: str
+    value: Mapping[str, Any]
     statements: Mapping[str, CompiledStatement]
     positions: Mapping[str, tuple[int, int]]
     own_operators: int
     own_sinks: int
     compiled: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The compiled spec, which needs no other file. To write it takes a fifth of the time to compile it."""
+        return as_yaml(self.value)
 
     def located(self, problem: Problem, spec: JobSpec) -> Problem:
         """Return a problem of the compiled spec, at its line of the SQL file if the spec itself has no such part."""
@@ -89,29 +95,27 @@ def _read(spec: JobSpec, name: str, path: Path, limit: int, what: str) -> str:
     return text
 
 
-def compiled_value(
-    spec: JobSpec, value: Mapping[str, Any], sql: SqlText, spec_text: str
-) -> tuple[dict[str, Any], SqlOrigin | None, list[Problem]]:
+def compiled_value(spec: JobSpec, value: Mapping[str, Any], sql: SqlText) -> tuple[SqlOrigin | None, list[Problem]]:
     """Return a spec's value with operators and sinks instead of its SQL, and where they come from.
 
     Returns: problems, at their lines of the SQL, and no origin, if it cannot be compiled.
     """
     job = compile_sql(spec, sql.text)
     if job.problems:
-        return {}, None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]
+        return None, [Problem((), one.reason, place=sql.place(one.line, one.column)) for one in job.problems]
     if spec.compiled is not None and (problems := pin_steps(job, value, spec.compiled, sql.compiled)):
-        return {}, None, problems
+        return None, problems
     uids = [str(operator["uid"]) for operator in job.operators]
     problems = rename_problems(spec.renamed, list(job.statements), uids)
     if problems:
-        return {}, None, problems
+        return None, problems
     add_former_uids(job.operators, spec.renamed)
     compiled = {key: entry for key, entry in value.items() if key not in ("sql", "compiled", "tables", *_COMPILED_KEYS)}
     operators, sinks = list(value.get("operators") or ()), list(value.get("sinks") or ())
     compiled["statements"] = {name: one.text for name, one in job.statements.items()}
     compiled["operators"], compiled["sinks"] = [*operators, *job.operators], [*sinks, *job.sinks]
-    origin = SqlOrigin(sql, spec_text, job.statements, job.positions, len(operators), len(sinks), spec.compiled)
-    return compiled, origin, []
+    origin = SqlOrigin(sql, compiled, job.statements, job.positions, len(operators), len(sinks), spec.compiled)
+    return origin, []
 
 
 def sql_problems(spec: JobSpec) -> list[Problem]:

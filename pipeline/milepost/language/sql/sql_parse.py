@@ -138,12 +138,14 @@ def relation_starts(sql: str) -> set[int]:
 
 
 def parse_statements(sql: str, dialect: str | type[Dialect] = "spark") -> list[exp.Expression]:
-    """Return the statements of a text. Raises SqlProblem: the parser refuses it, or fails."""
-    import sqlglot
+    """Return the statements of a text. Raises SqlProblem: as in `sql_tokens`, or the parser refuses it, or fails."""
+    from sqlglot.dialects.dialect import Dialect
     from sqlglot.errors import ParseError
 
+    tokens = sql_tokens(sql)
     try:
-        statements = [statement for statement in sqlglot.parse(sql, dialect=dialect) if statement is not None]
+        parsed = Dialect.get_or_raise(dialect).parser().parse(tokens, sql)
+        statements = [statement for statement in parsed if statement is not None]
     except ParseError as problem:
         first = problem.errors[0] if problem.errors else {}
         near = str(first.get("highlight") or "").strip()

@@ -260,6 +260,9 @@ def _forgotten(
 
 def _diff(objects: Sequence[SourceObject], consumed: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return two masks over the listing: new keys, and consumed keys in another version."""
+    if not len(objects) or not consumed.num_rows:
+        # To make an array, Arrow would import pandas, which takes longer than most `lint`s.
+        return np.ones(len(objects), dtype=np.bool_), np.zeros(len(objects), dtype=np.bool_)
     keys = pa.array([obj.key for obj in objects], pa.string())
     etags = pa.array([obj.etag for obj in objects], pa.string())
     sizes = pa.array([obj.size for obj in objects], pa.int64())

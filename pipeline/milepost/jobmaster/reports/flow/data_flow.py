@@ -119,7 +119,7 @@ class DataFlow:
 
 def data_flow(context: JobContext) -> DataFlow:
     """Return the data flow of a job. Raises InvalidRequest: this version refuses the graph."""
-    report = lint_report(context.job)
+    report = lint_report(context.job, context.graph)
     head = context.log.head()
     newest, figures, unreadable = (None, [], []) if head is None else _newest(context, head.state)
     latest = figures[-1] if figures else NodeFigures()
