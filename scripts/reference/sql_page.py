@@ -42,7 +42,8 @@ _RULES = """
 ## Modes and keys
 
 * Rows of sources, filters, windows, time-bounded joins and `SELECT DISTINCT` are appended. Rows of GROUP BY and of
-  rankings are updates by a key: the GROUP BY columns, or the PARTITION BY columns, with the rank for `<= n`.
+  rankings are updates by a key: the GROUP BY columns, or the PARTITION BY columns, with the rank for `<= n`. A ranking
+  `<= n` that does not select its rank, and `rank()`, have the key of what they read.
 * `CREATE STREAMING TABLE` takes appended rows only. `CREATE MATERIALIZED VIEW` upserts updates by their key, which the
   query must select, and appends appended rows.
 * The key of a join is that of the side whose partner is unique per join key, otherwise both. Rows of a source have no
