@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from milepost.epoch.metadata import CheckpointMetadata, OperatorSnapshot
-from milepost.jobspec.graph import RENAMED_FROM, with_rows_of, with_source_names, with_updates_of
+from milepost.jobspec.graph import RENAMED_FROM, with_queries_of, with_rows_of, with_source_names, with_updates_of
 from milepost.jobspec.job import JobSpec
 from milepost.jobspec.sql import former_uids
 from milepost.operators.base import RowWiseSpec
@@ -25,7 +25,7 @@ def renames(spec: JobSpec) -> Iterator[tuple[str, str]]:
     """
     for operator in spec.operators:
         if not isinstance(operator, RowWiseSpec) and operator.renamed_from is not None:
-            formers = former_uids(operator.uid, operator.renamed_from, spec.renamed)
+            formers = dict.fromkeys([operator.renamed_from, *former_uids(operator.uid, spec.renamed)])
             yield from ((former, operator.uid) for former in formers)
 
 
@@ -38,20 +38,34 @@ def with_names_of(
         logs: name under which the log of each landed source is stored; None: sources keep their names.
     """
     metadata = with_readers_of(metadata, logs or {}, spec)
-    operators = dict(metadata.operators)
-    recorded: dict[str, Any] = dict(metadata.signatures.get("operators", {}))
-    sinks: dict[str, Any] = dict(metadata.signatures.get("sinks", {}))
-    for former, uid in renames(spec):
-        if uid not in recorded and former in recorded:
-            recorded[uid] = {**recorded.pop(former), RENAMED_FROM: former}
-            if former in operators:
-                operators[uid] = _renamed(operators.pop(former), uid)
-            recorded = {name: with_updates_of(one, former, uid) for name, one in recorded.items()}
-            sinks = {name: with_rows_of(sink, former, uid) for name, sink in sinks.items()}
-    if recorded.keys() == metadata.signatures.get("operators", {}).keys():
+    before: Mapping[str, Any] = metadata.signatures.get("operators", {})
+    recorded = renamed_signatures(spec, before)
+    if recorded == before:
         return metadata
+    uids = {one[RENAMED_FROM]: uid for uid, one in recorded.items() if RENAMED_FROM in one}
+    operators = {uids.get(uid, uid): _renamed(one, uids.get(uid, uid)) for uid, one in metadata.operators.items()}
+    sinks: dict[str, Any] = dict(metadata.signatures.get("sinks", {}))
+    for former, uid in uids.items():
+        sinks = {name: with_rows_of(sink, former, uid) for name, sink in sinks.items()}
     signatures = {**metadata.signatures, "operators": recorded, "sinks": sinks}
     return replace(metadata, operators=operators, signatures=signatures)
+
+
+def renamed_signatures(spec: JobSpec, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded signatures of operators, with the names that operators and what they read have in the spec.
+
+    A signature that was recorded under a former uid has it as RENAMED_FROM.
+    """
+    signatures = dict(recorded)
+    for former, uid in renames(spec):
+        if uid not in signatures and former in signatures:
+            signatures[uid] = {**signatures.pop(former), RENAMED_FROM: former}
+            signatures = {name: with_updates_of(one, former, uid) for name, one in signatures.items()}
+    if not spec.renamed:
+        return signatures
+    formers = {operator.uid: former_uids(operator.uid, spec.renamed) for operator in spec.operators}
+    names = {uid: one.get(RENAMED_FROM, uid) for uid, one in signatures.items()}
+    return {uid: with_queries_of(spec, one, formers, names) for uid, one in signatures.items()}
 
 
 def with_readers_of(metadata: CheckpointMetadata, logs: Mapping[str, str], spec: JobSpec) -> CheckpointMetadata:

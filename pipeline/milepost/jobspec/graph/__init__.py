@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.compatibility import with_answers as with_answers
     from milepost.jobspec.graph.compatibility import with_rows_of as with_rows_of
     from milepost.jobspec.graph.compatibility import with_source_names as with_source_names
-    from milepost.jobspec.graph.compatibility import with_updates_of as with_updates_of
     from milepost.jobspec.graph.compatibility import without_queries as without_queries
     from milepost.jobspec.graph.fingerprints import fingerprint as fingerprint
     from milepost.jobspec.graph.fingerprints import reads_statement as reads_statement
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
     from milepost.jobspec.graph.in_flight import input_signatures as input_signatures
     from milepost.jobspec.graph.output_checks import bad_columns as bad_columns
     from milepost.jobspec.graph.read_columns import columns_read as columns_read
+    from milepost.jobspec.graph.read_updates import with_queries_of as with_queries_of
+    from milepost.jobspec.graph.read_updates import with_updates_of as with_updates_of
     from milepost.jobspec.graph.row_rule_checks import rejected_outputs as rejected_outputs
     from milepost.jobspec.graph.sink_input import SinkInput as SinkInput
 else:

@@ -8,13 +8,13 @@ a ttl or an allowed lateness may only shrink. Columns and types of state are rec
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from operator import ne
 from typing import Any
 
 from milepost.jobspec.graph.fingerprints import fingerprint, statement_of
 from milepost.jobspec.graph.graph import JobGraph, Node
+from milepost.jobspec.graph.read_updates import UPDATES_OF, query_digest, sql_key
 from milepost.jobspec.job.sources.source_spec import SourceSpec
 from milepost.jobspec.job.spec import JobSpec, SinkSpec
 from milepost.language import is_same_start
@@ -56,12 +56,8 @@ _SOURCES = "sources"
 """Sources whose watermarks decide which rows are late for an operator."""
 _ROWS_OF = "rows_of"
 """The operator that supplies the rows of an upsert table. The rows of two operators must not mix in one table."""
-_UPDATES_OF = "updates of "
-"""Prefix for an input of mode retract: what the rows of its operator are made of, and for SQL, of those upstream."""
 _ANSWERS = ": answers of Spark"
-"""Suffix after `_UPDATES_OF` and the uid of SQL: `SparkAnswers`, which an epoch adds and compares before it runs."""
-_DIGEST_LENGTH = 16
-"""Length of the digest of a text in a signature; the checkpoint has the text itself."""
+"""Suffix after `UPDATES_OF` and the uid of SQL: `SparkAnswers`, which an epoch adds and compares before it runs."""
 _SECTIONS = ("operators", "sources", "sinks", "job")
 
 
@@ -119,7 +115,7 @@ def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any
     }
     upstream: dict[str, Any] = {}
     if isinstance(operator, SelectSpec):
-        parts["SQL"] = hashlib.sha256(operator.query.encode()).hexdigest()[:_DIGEST_LENGTH]
+        parts["SQL"] = query_digest(operator.query)
         for name in producer.inputs:
             if graph.nodes[name].retracts:
                 upstream |= _updates_of(spec, graph, graph.nodes[name])
@@ -127,7 +123,7 @@ def _updates_of(spec: JobSpec, graph: JobGraph, producer: Node) -> dict[str, Any
         assert isinstance(operator, StatefulSpec), producer.uid
         parts["key"] = list(producer.key)
         parts["aggregates"] = operator.update_calls
-    return upstream | {f"{_UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
+    return upstream | {f"{UPDATES_OF}{producer.uid}: {part}": value for part, value in parts.items()}
 
 
 def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -138,7 +134,7 @@ def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[s
     """
     operators = {
         uid: signature
-        | {_UPDATES_OF + sql + _ANSWERS: [*texts] for sql, texts in answers.items() if _depends(uid, signature, sql)}
+        | {UPDATES_OF + sql + _ANSWERS: [*texts] for sql, texts in answers.items() if _depends(uid, signature, sql)}
         for uid, signature in signatures["operators"].items()
     }
     return {**signatures, "operators": operators}
@@ -147,23 +143,14 @@ def with_answers(signatures: Mapping[str, Any], answers: Mapping[str, Sequence[s
 def recorded_answers(operator: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the answers in an operator's signature, in the form that `with_answers` takes."""
     return {
-        key.removeprefix(_UPDATES_OF).removesuffix(_ANSWERS): tuple(texts)
+        key.removeprefix(UPDATES_OF).removesuffix(_ANSWERS): tuple(texts)
         for key, texts in operator.items()
-        if key.startswith(_UPDATES_OF) and key.endswith(_ANSWERS)
+        if key.startswith(UPDATES_OF) and key.endswith(_ANSWERS)
     }
 
 
 def _depends(uid: str, operator: Mapping[str, Any], sql: str) -> bool:
-    return uid == sql or f"{_UPDATES_OF}{sql}: SQL" in operator
-
-
-def with_updates_of(operator: Mapping[str, Any], former: str, uid: str) -> dict[str, Any]:
-    """Return an operator's signature after an operator that it reads was renamed from `former` to `uid`."""
-    before = f"{_UPDATES_OF}{former}: "
-    return {
-        f"{_UPDATES_OF}{uid}: {key.removeprefix(before)}" if key.startswith(before) else key: value
-        for key, value in operator.items()
-    }
+    return uid == sql or sql_key(sql) in operator
 
 
 def with_source_names(operator: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

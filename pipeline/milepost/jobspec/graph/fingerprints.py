@@ -74,11 +74,14 @@ def _named(operator: SelectSpec, names: Mapping[str, str]) -> list[str]:
 
     Only the words that name a relation are replaced: in `SELECT w AS k FROM w`, the first `w` is a column.
     """
-    tokens, relations = sql_tokens(operator.query), set[int]()
-    for select in branches(operator.query, operator.inputs):
-        relations |= relation_starts(select.sql)
+    tokens, relations = sql_tokens(operator.query), relation_words(operator)
     texts = zip(tokens, normalized_tokens(operator.query, tokens), strict=True)
     return [names.get(text, text) if token.start in relations else text for token, text in texts]
+
+
+def relation_words(operator: SelectSpec) -> set[int]:
+    """Return the offsets of the words of a query that name its inputs."""
+    return set[int]().union(*(relation_starts(select.sql) for select in branches(operator.query, operator.inputs)))
 
 
 def _definition(operator: OperatorSpec) -> dict[str, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from milepost.jobspec.sql.statements import SKELETON
 from milepost.language import Problem
 from milepost.operators import KINDS
 from milepost.operators.base import StatefulSpec
 
-_JOIN, _FROM = "join_", "from_"
+_OF_RELATIONS = ("join_", "left_", "value_", "from_", "in_", "scalar_", "query_", "union_")
+"""What the names of steps have in front of the relation that they read, perhaps several of it."""
 
 
 def rename_problems(renamed: Mapping[str, str], statements: Sequence[str], uids: Sequence[str]) -> list[Problem]:
@@ -19,16 +21,17 @@ def rename_problems(renamed: Mapping[str, str], statements: Sequence[str], uids:
         statements: the statements of the file. uids: all compiled operators.
     """
     problems, taken = [], dict[str, str]()
-    named = {name for statement in statements for name in _names(statement, renamed)}
+    queries = [*statements, *dict.fromkeys(".".join(uid.split("__")[:2]) for uid in uids if "__" in uid)]
+    named = {name for query in queries for name in _names(query, renamed)}
     for name, former in renamed.items():
         path, own = ("renamed", name), name.partition(".")[0]
         if ("." in name) != ("." in former):
             problems.append(Problem(path, "a statement was a statement, and statement.name a common table expression"))
-        elif own not in statements and name not in named:
+        elif own not in named:
             problems.append(Problem(path, f"there is no statement {own}", at_key=True))
-        elif "." in name and not _has_steps(name, uids):
+        elif name not in named:
             problems.append(Problem(path, f"statement {own} has no step of {name.partition('.')[2]}", at_key=True))
-        elif former in statements or ("." in former and _has_steps(former, uids)):
+        elif former in queries:
             problems.append(Problem(path, f"{former} is in the SQL file, and continues its own state"))
         elif former in taken:
             problems.append(Problem(path, f"{taken[former]} already continues the state of {former}"))
@@ -42,12 +45,18 @@ def first_name(statement: str, renamed: Mapping[str, str]) -> str:
     return first
 
 
-def _names(statement: str, renamed: Mapping[str, str]) -> list[str]:
-    """Return the names of a statement, newest first."""
-    names = [statement]
-    while (former := renamed.get(names[-1])) is not None and former not in names:
+def _names(query: str, renamed: Mapping[str, str]) -> list[str]:
+    """Return the names of a statement, or of `statement.name`, a common table expression, newest first."""
+    # {c: b, c.new: b.old}: c.new was b.old.  {b.new: b.old, c: b}: c.new was b.new, and before that b.old.
+    names = [query]
+    while (former := _former_name(names[-1], renamed)) not in names:
         names.append(former)
     return names
+
+
+def _former_name(query: str, renamed: Mapping[str, str]) -> str:
+    statement, dot, name = query.partition(".")
+    return renamed.get(query, f"{renamed.get(statement, statement)}{dot}{name}")
 
 
 def add_former_uids(operators: Sequence[dict[str, Any]], renamed: Mapping[str, str]) -> None:
@@ -71,27 +80,34 @@ def former_uid(uid: str, renamed: Mapping[str, str]) -> str:
     query = f"{statement}.{steps[0]}" if steps else ""
     if query in renamed:
         return "__".join([*renamed[query].split("."), *steps[1:]])
-    read = [_former_relation(step, statement, renamed) for step in steps]
+    read = [_former_step(step, statement, renamed) for step in steps]
     return "__".join([renamed.get(statement, statement), *read])
 
 
-def former_uids(uid: str, newest: str, renamed: Mapping[str, str]) -> list[str]:
-    """Return the former uids of an operator, newest first: under `{c: b, b: a}`, c__agg has b__agg and a__agg."""
-    formers = [newest]
-    while (former := former_uid(formers[-1], renamed)) not in (uid, *formers):
-        formers.append(former)
-    return formers
+def former_uids(uid: str, renamed: Mapping[str, str]) -> list[str]:
+    """Return the former uids of an operator, newest first: under `{c: b, b: a}`, c__agg has b__agg and a__agg.
+
+    A checkpoint may have been made between two renames. So under `{c: b, d: a}`, c__join_d has b__join_a, b__join_d and
+    c__join_a.
+    """
+    single = [{name: former} for name, former in renamed.items()]
+    formers, at = [uid], 0
+    while at < len(formers):
+        names = (former_uid(formers[at], one) for one in (renamed, *single))
+        formers += [name for name in dict.fromkeys(names) if name not in formers]
+        at += 1
+    return formers[1:]
 
 
-def _former_relation(step: str, statement: str, renamed: Mapping[str, str]) -> str:
-    prefix = _JOIN if step.startswith(_JOIN) else ""
-    relation = step.removeprefix(prefix)
-    if relation.startswith(_FROM) and (former := renamed.get(f"{statement}.{relation.removeprefix(_FROM)}")):
-        return f"{prefix}{_FROM}{former.rpartition('.')[2]}"
-    former = renamed.get(f"{statement}.{relation}", renamed.get(relation, relation))
-    return prefix + former.rpartition(".")[2]
-
-
-def _has_steps(query: str, uids: Sequence[str]) -> bool:
-    step = query.replace(".", "__")
-    return any(uid == step or uid.startswith(f"{step}__") for uid in uids)
+def _former_step(step: str, statement: str, renamed: Mapping[str, str]) -> str:
+    """Return the former name of one step of a statement, which contains the name of a relation that it reads."""
+    if step in SKELETON:
+        return step
+    former = renamed.get(f"{statement}.{step}", renamed.get(step))
+    if former is not None:
+        return former.rpartition(".")[2]
+    for prefix in _OF_RELATIONS:
+        if step.startswith(prefix):
+            return prefix + _former_step(step.removeprefix(prefix), statement, renamed)
+    relation, _, number = step.rpartition("_")
+    return f"{_former_step(relation, statement, renamed)}_{number}" if relation and number.isdigit() else step

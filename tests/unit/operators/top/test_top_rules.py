@@ -13,8 +13,8 @@ from milepost.jobspec.graph.compatibility import (
     NEW_UID,
     compare_signatures,
     state_signatures,
-    with_updates_of,
 )
+from milepost.jobspec.graph.read_updates import with_updates_of
 from milepost.jobspec.job.spec import JobSpec
 from milepost.jobspec.load.explain import explained_edges, explained_node
 from milepost.operators.base.operator_spec import order_texts
