@@ -60,13 +60,13 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "jobspec.graph": (
         "event_time fingerprints row_rule_checks sink_input",
-        "message_checks output_checks secret_checks sink_checks static_rules table_checks",
+        "message_checks output_checks read_updates secret_checks sink_checks static_rules table_checks",
         "checks",
         "graph",
         "compatibility in_flight",
         "read_columns",
     ),
-    "jobspec.sql": ("text", "emit names", "joins", "selects", "flows renames", "statements", "queries", "job"),
+    "jobspec.sql": ("text", "emit names", "joins", "selects", "flows", "statements", "renames", "queries", "job"),
     "acts": (
         "fields",
         "act",
@@ -131,8 +131,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "kinds",
         "laws",
         "csv_oracle expiring_system file_feed landed_rows oracle pgoutput_messages random_sql",
+        "random_flows",
         "random_tables",
         "random_jobs",
+        "changed_jobs",
     ),
     f"{TESTKIT}.jobs": (
         "avro_messages backfills debezium_events lineages postgres_landing rollbacks sql_job stored_figures table_job",
