@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.axis.comparison import ComparedEpoch as ComparedEpoch
     from milepost.jobmaster.reports.axis.comparison import ComparedFigure as ComparedFigure
     from milepost.jobmaster.reports.axis.comparison import EpochComparison as EpochComparison
-    from milepost.jobmaster.reports.axis.recent import RecentEpoch as RecentEpoch
-    from milepost.jobmaster.reports.axis.recent import usual_duration_ms as usual_duration_ms
     from milepost.jobmaster.reports.axis.time_axis import AxisFlag as AxisFlag
     from milepost.jobmaster.reports.axis.time_axis import AxisLane as AxisLane
     from milepost.jobmaster.reports.axis.time_axis import FlagKind as FlagKind
@@ -104,6 +102,8 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.page import TimelineSwitch as TimelineSwitch
     from milepost.jobmaster.reports.history.percentiles import percentile as percentile
     from milepost.jobmaster.reports.history.percentiles import percentiles_of as percentiles_of
+    from milepost.jobmaster.reports.history.recent import RecentEpoch as RecentEpoch
+    from milepost.jobmaster.reports.history.recent import usual_duration_ms as usual_duration_ms
     from milepost.jobmaster.reports.history.rows_before import RowsBefore as RowsBefore
     from milepost.jobmaster.reports.history.series import EpochFigures as EpochFigures
     from milepost.jobmaster.reports.history.series import FiguresSeries as FiguresSeries

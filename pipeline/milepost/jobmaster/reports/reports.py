@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from milepost.epoch import CheckpointMetadata
     from milepost.errors import CheckpointError
     from milepost.jobmaster.reports.axis.comparison import EpochComparison
-    from milepost.jobmaster.reports.axis.recent import RecentEpoch
     from milepost.jobmaster.reports.axis.time_axis import Span, TimeAxis
     from milepost.jobmaster.reports.checkpoint.document import CheckpointReport
     from milepost.jobmaster.reports.cost.epoch_cost import MonthCost
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from milepost.jobmaster.reports.history.incident import Incident
     from milepost.jobmaster.reports.history.log_page import LogFilter, LogPage
     from milepost.jobmaster.reports.history.page import HistoryPage
+    from milepost.jobmaster.reports.history.recent import RecentEpoch
     from milepost.jobmaster.reports.history.rows_before import RowsBefore
     from milepost.jobmaster.reports.history.series import FiguresSeries
     from milepost.jobmaster.reports.job_report import JobState
@@ -325,7 +325,7 @@ class Reports:
 
     def recent_epochs(self) -> tuple[RecentEpoch, ...]:
         """Return rows, duration and late share of the newest 30 completed epochs, oldest first."""
-        from milepost.jobmaster.reports.axis.recent import recent_epochs
+        from milepost.jobmaster.reports.history.recent import recent_epochs
 
         head = self._context.log.head()
         return () if head is None else recent_epochs(self._context.store, head.state)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from milepost.epoch import iso_ms
 from milepost.epoch.timing import COMPLETE
 from milepost.jobmaster.job.context import JobContext
-from milepost.jobmaster.reports.axis.recent import recent_epochs, usual_duration_ms
+from milepost.jobmaster.reports.history.recent import recent_epochs, usual_duration_ms
 from milepost.protocol.records import (
     METRICS_NAME,
     CompletedCheckpoint,
