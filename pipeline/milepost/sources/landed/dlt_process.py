@@ -10,7 +10,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from milepost.operators.process import UserCodeFailed, UserFunction, read_functi
 
 STATE_BYTES = 1_000_000
 """Maximum size of a position."""
+
+_PIPELINE = "landing"
 
 _MIN_SECRET_CHARACTERS = 4
 """Shorter values occur in any text by chance."""
@@ -59,7 +61,7 @@ def _extract(code: UserFunction, request: dict[str, Any], folder: Path) -> dict[
     resource.apply_hints(columns=request["hints"], schema_contract={"data_type": "freeze"})
     resource.max_table_nesting = 0
     target = dlt.destinations.dummy(loader_file_format="parquet")
-    pipeline = dlt.pipeline("landing", pipelines_dir=str(folder / "pipelines"), destination=target)
+    pipeline = dlt.pipeline(_PIPELINE, pipelines_dir=str(folder / "pipelines"), destination=target)
     if request["position"]:
         with pipeline.managed_state() as state:
             state["sources"] = typed_json.typed_loads(json.dumps(request["position"]))
@@ -67,7 +69,10 @@ def _extract(code: UserFunction, request: dict[str, Any], folder: Path) -> dict[
         pipeline.extract(resource, loader_file_format="parquet")
         pipeline.normalize()
     except Exception as error:  # noqa: BLE001 - an error of the resource or of its rows, reported without secrets
-        return {"failed": _without_secrets(code.describe(_cause(error)))}
+        cause = _cause(error)
+        _refuse_settings(cause)
+        _refuse_value(cause, request["hints"])
+        return {"failed": _without_secrets(code.describe(cause))}
     position = _ordered(json.loads(typed_json.typed_dumps(dict(pipeline.state.get("sources", {})))))
     _require_storable(position)
     return {"position": position, "files": list(_files(pipeline, resource.name))}
@@ -82,6 +87,7 @@ def _resource(code: UserFunction) -> Any:
         try:
             loaded = loaded()
         except Exception as error:
+            _refuse_settings(error)
             raise Refused(_without_secrets(code.describe(error))) from error
     if isinstance(loaded, DltSource):
         selected = list(loaded.selected_resources.values())
@@ -127,6 +133,34 @@ def _cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
+
+
+def _refuse_settings(error: BaseException) -> None:
+    """Raise Refused if the error is that settings of the resource have no value."""
+    from dlt.common.configuration.exceptions import ConfigFieldMissingException
+
+    if isinstance(error, ConfigFieldMissingException):
+        own = f"{_PIPELINE.upper()}__"
+        traces: dict[str, Any] = dict(error.traces)
+        keys = [next(trace.key for trace in tried if not trace.key.startswith(own)) for tried in traces.values()]
+        raise Refused(
+            f"dlt found no value of its settings {', '.join(traces)}: neither {', '.join(keys)} in the "
+            "environment, nor `.dlt/config.toml` or `.dlt/secrets.toml` next to the spec, has one"
+        ) from error
+
+
+def _refuse_value(error: BaseException, hints: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise Refused if the error is that a value does not fit the type of its column."""
+    from dlt.common.schema.exceptions import DataValidationError
+
+    if isinstance(error, DataValidationError) and error.schema_entity == "data_type":
+        column, _, got = error.column_name.partition("__v_")
+        expected = hints.get(column, {}).get("data_type", "another type")
+        row = str(error).partition("Offending data item: ")[2]
+        where = f"the row with {row}" if row else "a row"
+        raise Refused(
+            _without_secrets(f"{where} does not fit its `schema`: column {column}: dlt expected {expected}, got {got}")
+        ) from error
 
 
 def _ordered(value: Any, key: str = "") -> Any:

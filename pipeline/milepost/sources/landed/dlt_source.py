@@ -140,7 +140,7 @@ class _DltSource:
             raise InvalidRequest(
                 f"source {self._name}: resource {self._resource} cannot be landed: {outcome['refused']}. "
                 f"{_NOTHING_LANDED}",
-                hint="correct the resource, or its name in the spec, then land again",
+                hint="correct the resource, its settings or the spec, then land again",
                 source=self._name,
             )
         return outcome

@@ -15,6 +15,8 @@ from milepost.language import ColumnType
 from milepost.sources.landed.postgres.pgoutput import UNCHANGED, Delete, Insert, Relation, Unchanged, Update, Values
 from milepost.sources.landed.postgres.text_values import type_problem
 
+_PROCESS_FIRST = "let epochs process the landed rows first: they need `schema` as it is"
+
 INSERT, UPDATE, DELETE, COPY = "insert", "update", "delete", "copy"
 
 Row = tuple[str, tuple[bytes | None, ...]]
@@ -104,8 +106,8 @@ def plan_rows(relation: Relation, declared: Mapping[str, ColumnType], key: Seque
         if name not in positions:
             raise UnfitTable(
                 f"it has no column {name}; it has {', '.join(positions)}",
-                f"correct `schema`, then land again: remove {name}, or name the column as it is now. Earlier rows "
-                "keep what was landed. A publication with a column list must have it",
+                f"{_PROCESS_FIRST}. Then remove {name} from it, or name the column as it is now, and land again. "
+                "A publication with a column list must have it",
             )
         problem = type_problem(relation.columns[positions[name]].type_oid, type_)
         if problem is not None:
@@ -126,6 +128,6 @@ def plan_rows(relation: Relation, declared: Mapping[str, ColumnType], key: Seque
 
 def _declare_string(name: str) -> str:
     return (
-        f"correct the type of {name} in `schema`, then land again: it is read from the same position. `string` takes "
-        "the text of every type"
+        f"{_PROCESS_FIRST}. Then correct the type of {name}, and land again: it is read from the same position. "
+        "`string` takes the text of every type"
     )
