@@ -114,7 +114,7 @@ def _rows(rule: RefusingRule, before: RowsBefore) -> Table:
             cells += [now, show_count(row.get(name))] if before.rows else [show_count(row.get(name))]
         rows.append(Row(tuple(cells)))
     title = f"{counted(len(rule.rows), 'refused row')}" + (f", by key {', '.join(rule.key)}" if rule.key else "")
-    return Table(tuple(map(printable, columns)), tuple(rows), title=printable(title))
+    return Table(tuple(map(printable, columns)), tuple(rows), title=printable(title), has_data_columns=True)
 
 
 def _history(rule: RefusingRule) -> Table:

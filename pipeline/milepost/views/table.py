@@ -229,4 +229,6 @@ def sample_section(sample: TableSample | None, problem: str | None, *, with_valu
     rows = tuple(Row(tuple("null" if value is None else printable(value) for value in row)) for row in sample.rows)
     about = f"the first rows of the newest file, as of checkpoint {sample.checkpoint_id}"
     columns = tuple(printable(name) for name in sample.columns)
-    return Section("Sample", about, lines=tuple(lines), tables=(Table(columns, rows),) if columns else ())
+    return Section(
+        "Sample", about, lines=tuple(lines), tables=(Table(columns, rows, has_data_columns=True),) if columns else ()
+    )

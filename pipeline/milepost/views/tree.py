@@ -1,7 +1,7 @@
 """The records of a document: sections of facts, lines and tables.
 
 Texts are raw: a renderer escapes them. Labels and columns are in lower case: the stylesheet of the pages capitalizes
-them.
+them, except columns of data.
 """
 
 from __future__ import annotations
@@ -90,13 +90,19 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. optional: columns that a narrow terminal omits, the last one first. fold: None if it is not folded."""
+    """A table.
+
+    Attributes:
+        optional: columns that a narrow terminal omits, the last one first. fold: None if it is not folded.
+        has_data_columns: whether the columns are those of a user's rows, whose names are shown as they are.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     title: str = ""
     optional: tuple[str, ...] = ()
     fold: Fold | None = None
+    has_data_columns: bool = False
 
     @property
     def right(self) -> tuple[bool, ...]:

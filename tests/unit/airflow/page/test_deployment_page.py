@@ -252,6 +252,9 @@ def test_a_job_that_needs_a_person_comes_before_those_that_are_well(
     assert order_of(page) == ["b_paused", "c_slow", "a_well"]
     assert "2 to look at" in page and "1 healthy" in page
     assert page.count("longer than usual</span>") == 1 and "If it hangs, abort it." in page
+    assert "unpause it first" not in page, "its input is all read"
+    paused.land("unread.csv")
+    assert "as its limits allow. The DAG is paused: unpause it first." in client.get("/jobs").text
 
 
 def trigger(job: SparklessJob) -> None:

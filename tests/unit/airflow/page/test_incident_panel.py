@@ -55,6 +55,7 @@ def test_a_veto_has_its_rules_their_past_the_input_and_the_acts(
     assert html.escape(SECRET) in incident and SECRET not in page
     assert "milepost " not in incident, "no command for a shell"
     assert "bad.csv" in incident and "max_value 90" in incident
+    assert incident.count('<table class="data">') == 2, "columns of refused rows are not capitalized"
     assert 'data-about="small__operate"' in incident and "/rewind?job=small" in incident
 
 

@@ -53,6 +53,7 @@ def test_the_page_has_size_columns_rules_epochs_files_and_code(tmp_path: Path, m
         assert row in main
     assert report.sample is not None and report.sample.rows
     assert " | ".join(str(value) for value in report.sample.rows[0]) in main
+    assert answer.text.count('<table class="data">') == 1, "columns of the sample are not capitalized"
     wording.matches("page_table", page_text(answer.text, "h2", "summary"), replace=FIGURES)
 
 

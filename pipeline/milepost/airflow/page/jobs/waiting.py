@@ -5,7 +5,7 @@ The number of queries does not depend on the number of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -25,6 +25,7 @@ from milepost.airflow.operators.dag_ids import epoch_dag_id, land_dag_prefix, op
 from milepost.airflow.page.frame.access import Rights
 from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.airflow.page.jobs.runs import WAITING_STATES
+from milepost.airflow.page.jobs.suggested_action import EPOCH, SuggestedAction
 from milepost.epoch import counted
 from milepost.views import Meaning
 
@@ -105,6 +106,20 @@ def _requests(session: Any, dag_ids: Collection[str]) -> Iterator[Waiting]:
     for dag_id, run_id, subject, since, user in session.execute(query):
         text = f"{subject}: the plan waits for an approval."
         yield Waiting(Wait.APPROVAL, Meaning.WARN, dag_id, text, _triggered_by(user), since, run_id)
+
+
+def next_step(action: SuggestedAction, waiting: Iterable[Waiting], dag_id: str) -> str:
+    """Return what to do next about a job, by its suggested action and what waits in its DAGs.
+
+    Args:
+        dag_id: DAG of its epochs.
+    """
+    waits = {(one.kind, one.dag_id) for one in waiting}
+    if not action.act and any(kind is Wait.APPROVAL for kind, _ in waits):
+        return "Review the plan that waits."
+    if action.act == EPOCH and (Wait.PAUSED, dag_id) in waits:
+        return f"{action.text} The DAG is paused: unpause it first."
+    return action.text
 
 
 def _pauses(

@@ -16,7 +16,7 @@ from milepost.airflow.page.frame.rendering import asks_json, json_document, page
 from milepost.airflow.page.jobs.acts import PageAct, allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
-from milepost.airflow.page.jobs.waiting import Waiting, dags_of, read_waiting
+from milepost.airflow.page.jobs.waiting import Waiting, dags_of, next_step, read_waiting
 from milepost.codec import to_json
 from milepost.epoch import counted
 from milepost.jobmaster import RecentEpoch
@@ -50,6 +50,10 @@ class JobLine:
     recent: tuple[RecentFigure, ...]
 
     @property
+    def next_step(self) -> str:
+        return next_step(self.reading.action, self.waiting, self.reading.job.dag_id)
+
+    @property
     def tone(self) -> Meaning:
         """The tone of the job, or WARN if a person is needed although the job is well."""
         tones = [self.reading.badge.tone]
@@ -78,7 +82,7 @@ class JobLine:
             "reason": badge.reason or None,
             "since": to_json(None if reading.status is None else reading.status.since),
             "problem": reading.problem or None,
-            "next_step": reading.action.text,
+            "next_step": self.next_step,
             "status": to_json(reading.status),
             "recent": to_json(reading.recent),
             "waiting": [one.text for one in self.waiting],

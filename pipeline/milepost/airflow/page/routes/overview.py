@@ -18,7 +18,7 @@ from milepost.airflow.page.jobs.acts import allowed_acts
 from milepost.airflow.page.jobs.incident_panel import incident_panel
 from milepost.airflow.page.jobs.job_document import Part, read_job, state_of
 from milepost.airflow.page.jobs.job_page import JobPage, OpenedJob
-from milepost.airflow.page.jobs.suggested_action import LONG_EPOCH
+from milepost.airflow.page.jobs.waiting import next_step
 from milepost.jobmaster import (
     PHASE_GROUPS,
     CheckpointReport,
@@ -90,7 +90,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
         unpause=lambda dag_id: _unpause(job_page, dag_id),
         backfills=status.unfinished_backfills if status else (),
         acts=acts,
-        long_epoch=LONG_EPOCH,
+        next_step=next_step(reading.action, document.waiting, reading.job.dag_id),
         failed=_failed_checkpoint(status, history.checkpoints),
         tables=list(_tables(job_page.loaded, status)) if status is not None else [],
         history=history,
