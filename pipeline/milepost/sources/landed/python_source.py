@@ -63,11 +63,12 @@ def open_python_source(
     """
     calls = _UserCalls(name, code)
     with calls.guarded("the class of the source cannot be used", passed=(CheckpointError,)):
-        loaded = code.load()
-        if not issubclass(loaded, DataSource):
+        loaded = code.load_object()
+        if not (isinstance(loaded, type) and issubclass(loaded, DataSource)):
+            what = "no such name" if loaded is None else "another class" if isinstance(loaded, type) else repr(loaded)
             raise InvalidRequest(
-                f"source {name}: expected {code.name} to be a subclass of pyspark.sql.datasource.DataSource, got a "
-                "class that is none. Nothing was landed.",
+                f"source {name}: expected {code.name} in module {code.module} to be a subclass of "
+                f"pyspark.sql.datasource.DataSource, got {what}. Nothing was landed.",
                 source=name,
             )
         source = loaded(dict(options))
