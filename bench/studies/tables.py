@@ -97,7 +97,7 @@ def _part(group: str, name: str, systems: Sequence[str], plan: Plan) -> Part:
 
 def lacking_here() -> dict[str, str]:
     """The environment of Spark with the formats' jars, where it is not there, and why."""
-    why = spark_readers.unreached() or "it is not built; `python -m scripts.spark.spark_readers` builds it"
+    why = spark_readers.UNREACHED.reason() or "it is not built; `python -m scripts.spark.spark_readers` builds it"
     return {} if spark_readers.jars_are_there() else {spark_readers.SPARK_READERS.folder: why}
 
 

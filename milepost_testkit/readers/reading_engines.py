@@ -28,7 +28,7 @@ ENGINES = ("duckdb", "polars")
 
 SPARK = "spark"
 
-SPARK_IS_NOT_TO_BE_HAD = not spark_readers.jars_are_there() and spark_readers.unreached() is not None
+SPARK_IS_NOT_TO_BE_HAD = not spark_readers.jars_are_there() and spark_readers.UNREACHED.reason() is not None
 """Maven Central gave `make test-all` no answer: its last line says so."""
 
 EVERY_ENGINE = (*ENGINES, *([] if SPARK_IS_NOT_TO_BE_HAD else [pytest.param(SPARK, marks=pytest.mark.deep)]))

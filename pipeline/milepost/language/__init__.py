@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from milepost.language.types import FLOATS as FLOATS
     from milepost.language.types import INTEGERS as INTEGERS
     from milepost.language.types import ColumnType as ColumnType
+    from milepost.language.types import arrow_schema as arrow_schema
     from milepost.language.types import parse_type as parse_type
     from milepost.language.types import to_arrow as to_arrow
 else:

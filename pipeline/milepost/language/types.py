@@ -1,11 +1,12 @@
 """Column types of a spec: parser, canonical text, and the equivalent pyarrow type.
 
-Only `to_arrow` imports pyarrow, because DAG files parse specs and must stay fast.
+pyarrow is imported on the first conversion, because DAG files parse specs and must stay fast.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,13 @@ def to_arrow(type_: ColumnType | str) -> pa.DataType:
     if t.kind == "date":
         return pa.date32()
     return getattr(pa, t.kind)()
+
+
+def arrow_schema(columns: Mapping[str, ColumnType]) -> pa.Schema:
+    """Return the pyarrow schema of columns by name, in their order."""
+    import pyarrow as pa
+
+    return pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
 
 
 class _Malformed(Exception):

@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from milepost.jobspec.graph import bad_columns
 from milepost.jobspec.job import SourceSpec
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.sources.contract import BadMessage, BadRecord
 
 
 def dead_letter_schema(source: SourceSpec) -> pa.Schema:
     """Return the schema of a source's `.bad` output."""
-    return pa.schema([(name, to_arrow(type_)) for name, type_ in bad_columns(source).items() if type_ is not None])
+    return arrow_schema({name: type_ for name, type_ in bad_columns(source).items() if type_ is not None})
 
 
 def dead_letters(records: Iterable[BadRecord], schema: pa.Schema) -> pa.RecordBatch:

@@ -31,7 +31,7 @@ from milepost.jobspec.job import (
     SparkSpec,
 )
 from milepost.jobspec.load import LoadedJob, from_spec, hash_spec
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.language.times import python_rows
 from milepost.openlineage import nowhere
 from milepost.protocol.records import file_url
@@ -157,7 +157,7 @@ def _append(job: LoadedJob, name: str, rows: Sequence[Mapping[str, Any]] | File)
             f"source {name}: a landed source has no files, got {rows.file}. Nothing was landed.",
             hint="give its rows: epoch: {SOURCE: [{…}]}",
         )
-    schema = pa.schema([(column, to_arrow(type_)) for column, type_ in job.spec.landed[name].columns.items()])
+    schema = arrow_schema(job.spec.landed[name].columns)
     table = typed_table(rows, schema, f"source {name}")
     JobMaster(job, nowhere, lambda: None).landings.land_rows(name, table)
 
@@ -175,7 +175,7 @@ def _write(name: str, source: FileSourceSpec, rows: Sequence[Mapping[str, Any]],
     for row in rows:
         folders = "/".join(f"{column}={row.get(column, '')}" for column in source.partitions)
         parts.setdefault(folders, []).append({key: row[key] for key in row if key not in source.partitions})
-    schema = pa.schema([(column, to_arrow(type_)) for column, type_ in source.columns.items()])
+    schema = arrow_schema(source.columns)
     for folders, of_part in parts.items():
         table = typed_table(of_part, schema, f"source {name}")
         file = target / folders / f"rows.{source.format}"

@@ -1,8 +1,8 @@
-"""Shared steps of approving a gap or a void record in a log that must not have moved."""
+"""Steps that the approvals of a gap and of a void record share: the log must not have moved since the plan."""
 
 from __future__ import annotations
 
-from milepost.errors import NotFound, PlanOutdated
+from milepost.errors import CommitConflict, NotFound, PlanOutdated
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.landing.landings import require_landed, require_log_of_head
 from milepost.jobmaster.landing.lost_positions import reason_of_loss
@@ -18,7 +18,10 @@ REASON_CHARACTERS = 1_000
 
 
 def newest_record(context: JobContext, source: str) -> StoredRecord:
-    """Return the newest record of a log that can continue. Raises: as the plan of an approval."""
+    """Return the newest record of a log that can continue.
+
+    Raises: NotFound, InvalidRequest, JobNotRunnable, StateCorrupt.
+    """
     require_landed(context, source)
     state = context.head().state
     if state.status in ENDED_STATUSES:
@@ -36,7 +39,7 @@ def newest_record(context: JobContext, source: str) -> StoredRecord:
 
 
 def open_as_landed(context: JobContext, source: str, newest: StoredRecord) -> LandedSource:
-    """Open the external system that a log is a copy of. Raises SourceReplaced: it is another one."""
+    """Open the external system of a log. Raises SourceReplaced: it is not the system that was landed."""
     opened = open_source(context, source, context.spec.landed[source])
     require_identity(source, newest.record.identity, {JOB: context.identity, **opened.identity()})
     return opened
@@ -48,10 +51,28 @@ def lost_after(context: JobContext, source: str, newest: StoredRecord, end: Posi
     return reason_of_loss(source, opened, end, whole=False)
 
 
+def require_unmoved(newest: StoredRecord, source: str, sequence: int, digest: str, what: str) -> None:
+    """Raise PlanOutdated if the newest record of the log is not the one that the plan named.
+
+    Args:
+        sequence, digest: of the record in the plan. what: the record to approve, for messages.
+    """
+    if (newest.record.sequence, newest.digest) != (sequence, digest):
+        raise outdated(source, f"its log ends with record {newest.record.sequence} now, not {sequence}", what)
+
+
+def append_approved(log: SourceLog, record: LogRecord, what: str) -> None:
+    """Append an approved record. Raises: PlanOutdated: a landing was faster; CommitOutcomeUnknown."""
+    try:
+        log.append(record)
+    except CommitConflict as error:
+        raise outdated(log.source, f"a landing has appended record {record.sequence}", what) from error
+
+
 def record_of_approval(log: SourceLog, sequence: int, what: str) -> LogRecord | None:
     """Return the record that an approval may have appended; None: there is none.
 
-    Raises PlanOutdated: it was deleted since, so the log has moved.
+    Raises PlanOutdated: the record was deleted since the plan, so the log has moved.
     """
     try:
         return log.record(sequence).record
@@ -62,10 +83,10 @@ def record_of_approval(log: SourceLog, sequence: int, what: str) -> LogRecord | 
         raise outdated(log.source, why, what) from None
 
 
-def outdated(source: str, why: str, what: str = "gap") -> PlanOutdated:
-    """Return the error for an approval that no longer fits."""
+def outdated(source: str, why: str, what: str) -> PlanOutdated:
+    """Return the error for an approval of an outdated plan."""
     return PlanOutdated(
         f"source {source}: the {what} that was approved no longer fits: {why}. Nothing was changed.",
-        hint="look at a new plan",
+        hint="review a new plan",
         source=source,
     )

@@ -1,7 +1,7 @@
-"""Find which landed records are false, because the external system was rolled back (L8).
+"""Find the landed records that are false, because the external system was rolled back (L8).
 
-The source says which record is the newest that is still true. All records after it are false. A gap that was approved
-by mistake is false too, and so is a record that refers to a data file which its table has deleted.
+The source finds the newest record that is still true. All records after it are false. So is a gap that was approved by
+mistake, and a record that refers to a data file which its table has deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from milepost.sources.landed import LandedSource, ResumableSource, RewindableSou
 from milepost.storage.log import SourceLog
 
 AUTO = "auto"
-"""Void from the first record that the source finds to be false."""
+"""Begin with the first record that is false according to the source."""
 
 _OTHER_NAME = "give the source another name in the spec, which begins a log of its own"
 
@@ -55,7 +55,7 @@ def first_false(context: JobContext, source: str, newest: StoredRecord, void_fro
 
 
 def _voidable(context: JobContext, log: SourceLog, newest: StoredRecord, number: int) -> StoredRecord:
-    """Return a record that can be void. Raises InvalidRequest: it was deleted, or is void already."""
+    """Return a record that can be made void. Raises InvalidRequest: it was deleted, or is void already."""
     lowest, last = log.first(newest) + (log.floor is None), newest.record.sequence
     if not lowest <= number <= last or is_void(number - 1, newest.record.voids):
         deleted = f"{lowest} to {last}" if lowest <= last else "none"
@@ -92,7 +92,7 @@ def _newest_true(context: JobContext, source: str, log: SourceLog, newest: Store
         )
     if index == 0:
         raise InvalidRequest(
-            f"source {source}: the external system does not continue from record {newest.record.sequence}, but finds "
+            f"source {source}: the external system does not continue from record {newest.record.sequence}, but reports "
             "that it is true. Nothing was changed.",
             hint=f"milepost land {context.spec.name} --source {source}",
             source=source,
@@ -118,7 +118,7 @@ def next_loss(context: JobContext, source: str, newest: StoredRecord, first: Sto
 
 
 def head_position(context: JobContext, source: str) -> tuple[CheckpointId, LogPosition | None]:
-    """Return the live head, and how far it has read a log; None: it has read none of it."""
+    """Return the live head, and how far it has read a log; None: it has read nothing."""
     state = context.head().state
     head = state.timeline().head
     base = context.base_metadata(state, head)
@@ -126,7 +126,7 @@ def head_position(context: JobContext, source: str) -> tuple[CheckpointId, LogPo
 
 
 def false_head(context: JobContext, source: str, newest: StoredRecord) -> tuple[LogPosition, VoidSpan]:
-    """Return how far the live head has read a log, and the void records among that. Raises InvalidRequest."""
+    """Return how far the live head has read a log, and the void records that it has read. Raises InvalidRequest."""
     head, position = head_position(context, source)
     span = false_span(position, newest.record)
     if position is None or span is None:

@@ -1,7 +1,7 @@
-"""Plan and approve a gap, with which a log continues after lost data (L7).
+"""Plan and approve a gap, so that a log continues after lost data (L7).
 
-A plan opens the external system and changes nothing. An approval holds for the record that was the newest one of the
-log then. It appends one record, and neither lands nor acknowledges anything: the next landing does that.
+A plan opens the external system and changes nothing. An approval is valid while the newest record of the log is the one
+that the plan named. It appends one record; the next landing reads and acknowledges data.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CommitConflict, InvalidRequest
+from milepost.errors import InvalidRequest
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
     REASON_CHARACTERS,
+    append_approved,
     lost_after,
     newest_record,
     open_as_landed,
     outdated,
     record_of_approval,
+    require_unmoved,
 )
 from milepost.jobmaster.landing.lost_positions import (
     lost_hints,
@@ -41,6 +43,9 @@ from milepost.protocol.landed import (
 )
 from milepost.sources.landed import LandedSource, PassedFiles, ResumableSource, stored_position
 
+_WHAT = "gap"
+"""The record to approve, for messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApprovedGap:
@@ -49,7 +54,7 @@ class ApprovedGap:
     Attributes:
         sequence, digest: of the newest record of the log. end: where the log continues.
         behind, backlog: what was left to land after `end` then, as in a record.
-        passed: the data files that it passes, as text; "": the source does not count them.
+        passed: the data files that the gap passes, as text; "": the source does not count them.
     """
 
     source: str
@@ -67,7 +72,7 @@ class GapPlan:
 
     Attributes:
         start: the end of the log. changes: what differs between `start` and where the log would continue.
-        reason: of the source. text: the plan for people.
+        reason: why the data is lost, from the source. text: the plan, one line each.
     """
 
     job: str
@@ -156,29 +161,25 @@ class Gaps:
             CommitOutcomeUnknown: the record may be stored. Others: as `plan`.
         """
         source, newest = approved.source, newest_record(self._context, approved.source)
-        if (newest.record.sequence, newest.digest) != (approved.sequence, approved.digest):
-            raise outdated(source, f"its log ends with record {newest.record.sequence} now, not {approved.sequence}")
+        require_unmoved(newest, source, approved.sequence, approved.digest, _WHAT)
         opened = open_as_landed(self._context, source, newest)
         reason = _reason_of_loss(self._context.spec.name, source, opened, newest.record.end)
         if (why := lost_after(self._context, source, newest, approved.end)) is not None:
-            raise outdated(source, why)
+            raise outdated(source, why, _WHAT)
         if approved.passed:
             reason = f"{approved.passed} passed: {reason}"
         log, gap = self._context.source_log(source), Gap(reason[:REASON_CHARACTERS], approved_by)
         left, now_ms = (approved.behind, approved.backlog), log.store.clock_ms()
         record = gap_record(newest, uuid.uuid4().hex, approved.end, gap, now_ms, *left)
-        try:
-            log.append(record)
-        except CommitConflict as error:
-            raise outdated(source, f"a landing has appended record {record.sequence}") from error
+        append_approved(log, record, _WHAT)
         return self._appended(source, record)
 
     def find(self, approved: ApprovedGap) -> AppendedGap | None:
         """Return the gap of an approval if it was appended; None: it was not.
 
-        Raises PlanOutdated: the record that would be the gap was deleted since, so the log has moved.
+        Raises PlanOutdated: the record after the approved one was deleted, so the log has moved.
         """
-        record = record_of_approval(self._context.source_log(approved.source), approved.sequence + 1, "gap")
+        record = record_of_approval(self._context.source_log(approved.source), approved.sequence + 1, _WHAT)
         if record is None or record.gap is None or (record.previous, record.end) != (approved.digest, approved.end):
             return None
         return self._appended(approved.source, record)
@@ -214,7 +215,7 @@ def _reason_of_loss(job: str, source: str, opened: LandedSource, start: Position
 
 
 def _passed_text(passed: PassedFiles) -> str:
-    """Return what a gap passes as text: 3 data files (1 lost), and those of 1 deleted commit."""
+    """Return what a gap passes, as text: `3 data files (1 lost), and those of 1 deleted commit`."""
     text = f"{counted(passed.count, 'data file')} ({passed.lost} lost)"
     commits = passed.unknown_commits
     return f"{text}, and those of {counted(commits, 'deleted commit')}" if commits else text

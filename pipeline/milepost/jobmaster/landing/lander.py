@@ -4,9 +4,9 @@ Order of writes of a landing:
 1. Objects, below a folder of their own.
 2. The record that names them, under a key that must be free. This is the commit point.
 3. The acknowledgement to the external system.
-A landing first repeats the newest record's acknowledgement, because the one before it may have stopped between 2 and 3.
-One that lost the race for a record, or does not know, deletes and acknowledges nothing: the next one reads from the end
-of the newest record (L1, L3).
+A landing first repeats the acknowledgement of the newest record, because the landing before may have stopped between 2
+and 3. A landing that lost the race for a record, or does not know the outcome, deletes and acknowledges nothing. The
+next one reads from the end of the newest record (L1, L3).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Landing:
     """What one landing of a source did.
 
     Attributes:
-        records, rows, bytes: that it appended. The first landing of a source also begins its log.
+        records, rows, bytes: appended by it. The first landing of a source also begins its log.
         sequence: of the newest record. end: its position.
     """
 
@@ -57,10 +57,10 @@ class Lander:
     """Appends to one log.
 
     Args:
-        job_identity: of the life of the job whose log it is (L9).
+        job_identity: identity of this life of the job (L9).
         new_write_id: returns a new globally unique text per call.
-        declared_start: `start` of the spec, which record 1 has; empty: the source has none.
-        before_begin: called with the identity of the external system before the log is begun. It may refuse that.
+        declared_start: `start` of the spec, stored in record 1; empty: the source has none.
+        before_begin: called with the identity of the external system before a new log begins. May raise to refuse it.
     """
 
     def __init__(
@@ -106,13 +106,13 @@ class Lander:
         return {JOB: self._job_identity, **self._source.identity()}
 
     def _next_record(self, newest: StoredRecord) -> LogRecord | None:
-        """Store what follows the newest record. Returns the record that is to name it, or None if none is due."""
+        """Store the rows after the newest record. Returns the record that will name them; None: nothing is due."""
         with self._positions(newest):
             pull = self._source.next_pull(newest.record.end)
             return None if pull is None else self._read(newest, pull)
 
     def _read(self, newest: StoredRecord, pull: Pull) -> LogRecord | None:
-        """Store the rows of a pull. Returns the record that is to name them, or None if none is due."""
+        """Store the rows of a pull. Returns the record that will name them; None: nothing is due."""
         write_id = self._new_write_id()
         reached: list[Reached] = []
         files: list[FileReference] = []
@@ -148,9 +148,9 @@ class Lander:
 
     @contextmanager
     def _positions(self, newest: StoredRecord) -> Iterator[None]:
-        """Name the source and the end of the log in errors that say that it cannot continue from there.
+        """Add the source and the end of the log to PositionExpired and SourceWentBack in the block.
 
-        Raises CommitConflict: another landing has appended, and acknowledged, what follows.
+        Raises CommitConflict instead if another landing has appended and acknowledged what follows.
         """
         source = self._log.source
         try:
@@ -162,7 +162,7 @@ class Lander:
                 raise
             raise CommitConflict(
                 f"source {source}: another landing appended record {newest.record.sequence + 1} while this one read "
-                "the same. Nothing of this read was landed.",
+                "the same rows. Nothing from this read was landed.",
                 hint="nothing: the other landing has these rows; the next one continues from there",
                 source=source,
             ) from lost
@@ -176,7 +176,7 @@ def _rows(
     reached: list[Reached],
     files: list[FileReference],
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the batches of a split with the number of their part. Append its files, and what it reached."""
+    """Yield the batches of a split with the number of their part. Append its files and its end to the lists."""
     for item in items:
         if isinstance(item, Reached):
             reached.append(item)

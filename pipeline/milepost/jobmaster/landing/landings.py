@@ -1,4 +1,4 @@
-"""Use cases of landed sources: land the newest rows of the external systems, and read what was landed."""
+"""Use cases of landed sources: land new rows of the external systems, and read landed rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from milepost.jobmaster.landing.lander import Lander, Landing
 from milepost.jobmaster.landing.lost_positions import lost_hints
 from milepost.jobmaster.landing.open_sources import open_source
 from milepost.jobmaster.leadership.leadership import Leadership
-from milepost.jobspec.job import LandedSourceSpec
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.protocol.landed import LandingFailure, LogPosition
 from milepost.protocol.manifest.transaction import find_coverage, job_ended_error
 from milepost.protocol.records import ENDED_STATUSES, ManifestState
@@ -40,10 +39,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LandingReport:
-    """What a call landed, in the order of the sources' names.
+    """The outcome of a landing, in the order of the sources' names.
 
     Attributes:
-        failed: sources that failed. The others were landed all the same.
+        failed: the sources that failed. The others were landed.
         not_due: why nothing was landed; None: it was due.
         exit_code: of the errors, if all have the same; 1 if they differ; 0 if no source failed.
     """
@@ -64,11 +63,11 @@ class Landings:
     def land(
         self, sources: Sequence[str] | None = None, progress: Callable[[str], None] | None = None
     ) -> LandingReport:
-        """Append the newest rows of each source to its log. Creates the job if it has never run.
+        """Append the new rows of each source to its log. Creates the job if it has never run.
 
         Args:
             sources: names of landed sources; None: all of them.
-            progress: called with the source that is landed next.
+            progress: called with the name of each source before it is landed.
         Raises:
             NotFound: the spec has no such source. InvalidRequest: it is not landed.
         """
@@ -81,7 +80,7 @@ class Landings:
 
     @use_case
     def land_scheduled(self, sources: Sequence[str]) -> LandingReport:
-        """Land sources at a time of their own schedule. Unlike `land`, this never creates the job.
+        """Land sources by their own schedule. Unlike `land`, this never creates the job.
 
         A FAILED job continues landing. One that has ended, was deleted, or has never run lands nothing.
         """
@@ -103,8 +102,8 @@ class Landings:
     ) -> LandingReport:
         """Land each source, unless the session's run will have no epoch.
 
-        That is if it is covered, if the job has ended, or if another session's epoch is running. A FAILED job continues
-        landing, so that what its external systems delete meanwhile is not lost.
+        A run has no epoch if it is covered, if the job has ended, or if another session's epoch is running. A FAILED
+        job continues landing, so that data which its external systems delete meanwhile is not lost.
 
         Args:
             sources: names of landed sources; None: all of them.
@@ -171,7 +170,7 @@ class Landings:
                 progress(name)
             try:
                 landed.append(self._land(name, state))
-            except CheckpointError as error:  # one source that does not answer must not keep the others back
+            except CheckpointError as error:  # a source that fails must not block the others
                 _LOG.info("source %s was not landed: %s", name, error.message)
                 failed.append(failure_of(name, error))
                 codes.add(error.exit_code)
@@ -188,7 +187,7 @@ class Landings:
         """
         require_landed(self._context, source)
         spec = self._context.spec.landed[source]
-        schema = MESSAGE_SCHEMA if spec.layout.messages is not None else _declared_schema(spec)
+        schema = MESSAGE_SCHEMA if spec.layout.messages is not None else arrow_schema(spec.columns)
         read_files = partial(read_table_files, self._context, source)
         return read_landed_rows(self._context.source_log(source), schema, at, limit, read_files)
 
@@ -213,7 +212,7 @@ class Landings:
 def require_log_of_head(context: JobContext, log: SourceLog, state: ManifestState) -> None:
     """Check that a log has what the live head has read. Raises: StateCorrupt, InvalidRequest (an unfinished restore).
 
-    Else rows would be acknowledged that no checkpoint of this log can reach.
+    Otherwise rows would be acknowledged that no checkpoint of this log can reach.
     """
     position = _position(context, log.stored_as, state)
     if position is not None:
@@ -248,9 +247,5 @@ def require_landed(context: JobContext, name: str) -> None:
 
 
 def _ended(state: ManifestState) -> str | None:
-    """Return that a job has ended, and so lands nothing; None: it has not."""
+    """Return why a job that has ended lands nothing; None: it has not ended."""
     return job_ended_error(state).message if state.status in ENDED_STATUSES else None
-
-
-def _declared_schema(spec: LandedSourceSpec) -> pa.Schema:
-    return pa.schema([(column, to_arrow(type_)) for column, type_ in spec.columns.items()])

@@ -1,4 +1,4 @@
-"""Report that a source cannot continue from the end of its log, in the same words for every format (L7, L8)."""
+"""Report that a source cannot continue from the end of its log, with the same text for every format (L7, L8)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, wi
 from milepost.protocol.landed import Position, position_text
 from milepost.sources.landed import LandedSource, ResumableSource, RewindableSource
 
-_AS_IT_WAS = "Nothing was landed from there on; the log is as it was."
+_AS_IT_WAS = "Nothing was landed from there on, and the log is unchanged."
 
 
 @contextmanager
 def named_positions(source: str, end: Position) -> Iterator[None]:
-    """Add the source and the end of its log to errors in the block that say that it cannot continue from there."""
+    """Add the source and the end of its log to PositionExpired and SourceWentBack in the block."""
     try:
         yield
     except (PositionExpired, SourceWentBack) as error:
@@ -36,10 +36,10 @@ def named_positions(source: str, end: Position) -> Iterator[None]:
 
 
 def try_reading(opened: LandedSource, position: Position, *, whole: bool = True) -> None:
-    """Read one record's worth after a position and drop it. Some sources notice only then that something is missing.
+    """Read the rows of one record after a position, and discard them. Some sources only then detect lost data.
 
     Args:
-        whole: False only begins to read.
+        whole: whether to read all of them; False: only the first batch.
     """
     pull = opened.next_pull(copy.deepcopy(position))
     for split in pull.splits if pull is not None else ():
@@ -62,11 +62,7 @@ def reason_of_loss(source: str, opened: LandedSource, position: Position, *, who
 
 
 def expired_hint(job: str, name: str, source: LandedSource) -> str:
-    """Return how a job continues after lost data.
-
-    Args:
-        name: of the source.
-    """
+    """Return the next step after lost data. name: of the source."""
     if not isinstance(source, ResumableSource):
         return f"bring the lost data back, or {_OTHER_NAME}"
     return (
@@ -76,18 +72,18 @@ def expired_hint(job: str, name: str, source: LandedSource) -> str:
 
 
 def went_back_hint(job: str, name: str, source: LandedSource) -> str:
-    """Return how a job continues after its external system went back. name: of the source."""
+    """Return the next step after the external system went back. name: of the source."""
     if not isinstance(source, RewindableSource):
         return f"bring it forward again, or {_OTHER_NAME}"
     return (
-        "bring it forward again, or approve that the landed records which are false are void: "
+        "bring it forward again, or approve that the false records are void: "
         f"milepost land {job} --source {name} --void-from auto"
     )
 
 
 @contextmanager
 def lost_hints(job: str, name: str, source: LandedSource) -> Iterator[None]:
-    """Add how the job continues to errors in the block that say that a source cannot continue from its log's end."""
+    """Add the next step to PositionExpired and SourceWentBack in the block."""
     with (
         with_hint(PositionExpired, expired_hint(job, name, source)),
         with_hint(SourceWentBack, went_back_hint(job, name, source)),

@@ -1,6 +1,6 @@
 """Write the rows of a landing as Parquet objects, before any record names them (L2).
 
-One thread encodes while the source reads on; the caller's thread stores. A split may have parts that are read
+One thread encodes while the source continues to read; the caller's thread stores. A split may have parts that are read
 concurrently, such as the partitions of a topic. A part with many rows has objects of its own, and adjacent small ones
 share an object. Example: parts 0 and 2 have a million rows each, parts 1, 3 and 4 a thousand. Then the objects are
 those of part 0, one of part 1, those of part 2, and one of parts 3 and 4.
@@ -24,7 +24,7 @@ from milepost.protocol.landed import LandedObject
 from milepost.protocol.records import ObjectStore, landed_objects_folder, landed_objects_prefix
 
 OBJECT_BYTES = 64 << 20
-"""An object is closed once its rows have this many bytes in memory. Stored they have less."""
+"""An object is closed once its rows have this many bytes in memory. The stored object is smaller."""
 
 _GROUP_ROWS, _GROUP_BYTES = 100_000, 16 << 20
 """A row group is closed once it has this many rows, or bytes in memory."""
@@ -43,14 +43,14 @@ class _Rows:
     size: int = 0
 
     def add(self, batch: pa.RecordBatch) -> bool:
-        """Add rows. Returns whether they are enough for a row group."""
+        """Add rows. Returns whether there are enough for a row group."""
         self.metadata |= batch.schema.metadata or {}
         self.batches.append(batch.replace_schema_metadata(None))
         self.rows, self.size = self.rows + batch.num_rows, self.size + batch.nbytes
         return self.rows >= _GROUP_ROWS or self.size >= _GROUP_BYTES
 
     def join(self, other: _Rows) -> bool:
-        """Add the rows that follow. Returns whether they are enough for a row group."""
+        """Add the rows of another part. Returns whether there are enough for a row group."""
         self.batches += other.batches
         self.metadata |= other.metadata
         self.rows, self.size = self.rows + other.rows, self.size + other.size
@@ -87,7 +87,7 @@ class _Body:
         self._rows += group.num_rows
 
     def close(self) -> tuple[bytes, str, int]:
-        """Return its content, the SHA-256 of that, and its number of rows."""
+        """Return the content, its SHA-256, and the number of rows."""
         if self._failure is not None:
             raise self._failure
         assert self._writer is not None, "an object has rows"
@@ -100,7 +100,11 @@ class _Body:
 
 @dataclass
 class _Part:
-    """The rows of one part, and its object that is not closed yet. size: of the rows of that object, in memory."""
+    """The rows of one part, and its open object.
+
+    Attributes:
+        size: of the rows of the open object, in memory. closed: number of its closed objects.
+    """
 
     waiting: _Rows = field(default_factory=_Rows)
     body: _Body | None = None
@@ -109,7 +113,7 @@ class _Part:
 
 
 class ObjectWriter:
-    """Writes the objects of one record, below a folder that no other landing uses. A context manager.
+    """Writes the objects of one record to a folder that no other landing uses. A context manager.
 
     Args:
         store: rooted at the job. log: name under which the log is stored.
@@ -170,7 +174,7 @@ class ObjectWriter:
             self._close(split, number, part)
 
     def _close(self, split: int, number: int, part: _Part) -> None:
-        """Close the object of a part with the rows that are left, if there is one or are any."""
+        """Close the object of a part, with its waiting rows. Does nothing if it has neither."""
         if part.waiting.rows:
             part.body = part.body or _Body()
             self._encoder.submit(part.body.append, part.waiting.take())

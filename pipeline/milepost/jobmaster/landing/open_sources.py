@@ -1,4 +1,4 @@
-"""Open the external system of a landed source, by its format. What needs an extra is imported when it is opened."""
+"""Open the external system of a landed source, by its format. Modules that need an extra are imported then."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
-
-import pyarrow as pa
 
 from milepost.extras import require
 from milepost.jobmaster.job.checks.store_checks import head_within_deadline
@@ -23,7 +21,7 @@ from milepost.jobspec.job import (
     PostgresSourceSpec,
     PythonSourceSpec,
 )
-from milepost.language import start_time_ms, to_arrow
+from milepost.language import arrow_schema, start_time_ms
 from milepost.operators.process import read_function
 from milepost.protocol.landed import SLOT
 from milepost.protocol.records import ObjectStore, child_url
@@ -53,7 +51,7 @@ class _Opening(Generic[S]):
     slot: str | None
 
     def table(self: _Opening[Any], *, by_reference: bool) -> TableReading:
-        """Return what is read of a table, for a spec of one."""
+        """Return how an open table is read, for a spec of one."""
         spec = self.spec
         return TableReading(self.name, spec.columns, spec.event_time, spec.start, spec.land.max_bytes, by_reference)
 
@@ -65,7 +63,7 @@ def open_source(
 
     Args:
         may_create: whether a new log may create what it needs there, such as a replication slot.
-        slot: replication slot that is read; None: that of the source's log.
+        slot: replication slot to read; None: that of the source's log.
     Raises: InvalidRequest, SourceUnreachable.
     """
     extra, open_ = _FORMATS[spec.format]
@@ -78,7 +76,7 @@ def _nexmark(source: _Opening[NexmarkSourceSpec]) -> LandedSource:
     spec = source.spec
     return open_nexmark_source(
         spec.identity,
-        pa.schema([(column, to_arrow(type_)) for column, type_ in spec.columns.items()]),
+        arrow_schema(spec.columns),
         events=spec.events,
         seed=spec.seed,
         events_per_second=spec.events_per_second,
@@ -122,7 +120,7 @@ def _iceberg(source: _Opening[IcebergSourceSpec]) -> LandedSource:
     where = spec.catalog, spec.table, spec.branch
     if spec.catalog.is_on_aws:
         require("s3", f"the catalog of source {source.name}")
-    access = job.store_config("s3://")  # of a catalog on AWS, whose server needs no bucket
+    access = job.store_config("s3://")  # region and credentials for a catalog on AWS
     return open_iceberg_source(reading, *where, lambda url: open_store(job.store_config(url)), access)
 
 
@@ -167,7 +165,7 @@ def _postgres(source: _Opening[PostgresSourceSpec]) -> LandedSource:
 
 
 def _slot(context: JobContext, name: str) -> str:
-    """Return the replication slot of a source: the one that its log names, or else that of a new log."""
+    """Return the replication slot of a source: the slot in its log, or else the name for a new log."""
     from milepost.sources.landed import slot_name
 
     newest = context.source_log(name).newest()

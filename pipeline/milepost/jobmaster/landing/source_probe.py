@@ -27,7 +27,7 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class ProbedSource:
-    """What a connection to a landed source showed, or why there was none.
+    """The result of a connection to a landed source, or why it failed.
 
     Attributes:
         suspicious: whether it works and something needs attention.
@@ -56,14 +56,14 @@ def probe_landed_sources(context: JobContext, seconds: float = PROBE_SECONDS) ->
         except TimeoutError:
             silent = SourceUnreachable(
                 f"source {name}: no answer within {seconds:g} s. Nothing was landed.",
-                hint="see that the external system can be reached from here",
+                hint="check that this machine can reach the external system",
                 source=name,
             )
             yield ProbedSource(name, False, _described(silent))
 
 
 def _connect(context: JobContext, name: str) -> tuple[str, bool]:
-    """Return where the external system is, and how far the log is behind it, and whether that needs attention.
+    """Return the state of the external system and of the log as text, and whether it needs attention.
 
     Raises CheckpointError.
     """
@@ -78,7 +78,7 @@ def _connect(context: JobContext, name: str) -> tuple[str, bool]:
         require_identity(name, newest.record.identity, {JOB: context.identity, **identity})
         position = newest.record.end
     with lost_hints(context.spec.name, name, source), named_positions(name, position):
-        pull = source.next_pull(copy.deepcopy(position))  # a source may change what it is given
+        pull = source.next_pull(copy.deepcopy(position))  # a source may change its argument
     notes = source.notes(None if newest is None else position) if isinstance(source, NotedSource) else ()
     retention = source.file_retention() if isinstance(source, ReferencedSource) else None
     notes += () if retention is None else tuple(retention_notes(context, name, retention))

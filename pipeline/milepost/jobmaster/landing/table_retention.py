@@ -1,4 +1,4 @@
-"""Compare how long a table keeps its files with how long the job may read them. For `milepost doctor`."""
+"""Compare how long a table retains its files with how long the job may read them. For `milepost doctor`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HINT = "lengthen it, or write `land: {by: copy}`"
 
 
 def retention_notes(context: JobContext, source: str, retention: FileRetention) -> Iterator[Note]:
-    """Yield how long the table keeps files, and a warning for each way in which the job may need one for longer."""
+    """Yield how long the table retains deleted files, and a warning for each case in which that may be too short."""
     name, ms = retention.property, retention.ms
     if ms is None:
         yield Note(f"{name} of the table cannot be parsed, so files that the log refers to may be deleted", True)
         return
-    yield Note(f"the table keeps deleted files for {_text(ms)} ({name})")
+    yield Note(f"the table retains deleted files for {_text(ms)} ({name})")
     retain = context.spec.landed[source].land.retain
     if ms < in_ms(retain):
         yield Note(f"that is less than land.retain ({format_duration(retain)}): {_HINT}", True)

@@ -1,7 +1,7 @@
 """Plan and approve that landed records are void, because they are false (L8).
 
-The next landing continues from before the first of them. A plan changes nothing, and an approval holds for the record
-that was the newest one of the log then.
+The next landing continues from before the first of them. A plan changes nothing. An approval is valid while the newest
+record of the log is the one that the plan named.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from milepost.epoch import counted, iso_ms
-from milepost.errors import CommitConflict
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.job.input.false_rows import false_rows, named_records, rollback_target
 from milepost.jobmaster.job.use_case import use_case
 from milepost.jobmaster.landing.approvals import (
     REASON_CHARACTERS,
+    append_approved,
     newest_record,
     outdated,
     record_of_approval,
+    require_unmoved,
 )
 from milepost.jobmaster.landing.false_records import behind_before, false_head, first_false, head_position, next_loss
 from milepost.protocol.landed import (
@@ -56,7 +57,7 @@ class VoidPlan:
     """What a void record, or an acceptance, would change.
 
     Attributes:
-        end: position from which landing would continue. reason: of the source. text: the plan for people.
+        end: position from which landing would continue. reason: from the source. text: the plan, one line each.
     """
 
     job: str
@@ -88,7 +89,7 @@ class AppendedVoid:
 
 
 class Voids:
-    """The use cases of one job for landed records that prove false."""
+    """The use cases of one job for landed records that are false."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -132,10 +133,8 @@ class Voids:
             PlanOutdated: the log has moved. CommitOutcomeUnknown: the record may be stored. Others: as the plan.
         """
         source, newest = approved.source, newest_record(self._context, approved.source)
-        what = "acceptance" if approved.accepts else "void record"
-        if (newest.record.sequence, newest.digest) != (approved.sequence, approved.digest):
-            why = f"its log ends with record {newest.record.sequence} now, not {approved.sequence}"
-            raise outdated(source, why, what)
+        what = _what(approved)
+        require_unmoved(newest, source, approved.sequence, approved.digest, what)
         log, write_id = self._context.source_log(source), uuid.uuid4().hex
         now_ms = log.store.clock_ms()
         if approved.accepts:
@@ -148,19 +147,16 @@ class Voids:
             next_loss(self._context, source, newest, first)
             void = Void(first.record.sequence, reason[:REASON_CHARACTERS], approved_by)
             record = void_record(newest, first, write_id, void, now_ms, behind_before(log, first))
-        try:
-            log.append(record)
-        except CommitConflict as error:
-            raise outdated(source, f"a landing has appended record {record.sequence}", what) from error
+        append_approved(log, record, what)
         return self._appended(source, record, accepts=approved.accepts)
 
     def find(self, approved: ApprovedVoid) -> AppendedVoid | None:
         """Return the record of an approval if it was appended; None: it was not.
 
-        Raises PlanOutdated: the record that would be it was deleted since, so the log has moved.
+        Raises PlanOutdated: the record after the approved one was deleted, so the log has moved.
         """
-        log, what = self._context.source_log(approved.source), "acceptance" if approved.accepts else "void record"
-        record = record_of_approval(log, approved.sequence + 1, what)
+        log = self._context.source_log(approved.source)
+        record = record_of_approval(log, approved.sequence + 1, _what(approved))
         if record is None:
             return None
         kind, void = "accept" if approved.accepts else "void", record.void
@@ -224,6 +220,11 @@ class Voids:
             void.approved_by,
             next_step=f"milepost {'run' if accepts else 'land'} {job}",
         )
+
+
+def _what(approved: ApprovedVoid) -> str:
+    """Return the record to approve, for messages."""
+    return "acceptance" if approved.accepts else "void record"
 
 
 def _reason(position: LogPosition, span: VoidSpan) -> str:

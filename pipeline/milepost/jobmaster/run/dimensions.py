@@ -13,7 +13,7 @@ from milepost.epoch import DimensionInput, DimensionSnapshot, read_as
 from milepost.errors import CommitConflict, NotFound, SubtaskDeclined
 from milepost.jobmaster.job.context import JobContext
 from milepost.jobmaster.run.opened_epoch import OpenedEpoch
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.operators import OperatorFailed
 from milepost.operators.lookup import Lookup, LookupOperator
 from milepost.protocol.records import CheckpointFailureReason, ObjectHandle
@@ -75,7 +75,7 @@ def _check_keys(context: JobContext, opened: OpenedEpoch, name: str, rows: pa.Ta
         if not isinstance(spec, LookupOperator) or spec.dimension != name or spec.order_by:
             continue
         columns = opened.loaded.graph.nodes[spec.inputs[0]].columns
-        stream = pa.schema([(column, to_arrow(type_)) for column, type_ in columns.items() if type_ is not None])
+        stream = arrow_schema({column: type_ for column, type_ in columns.items() if type_ is not None})
         if any(column not in stream.names for column, _ in spec.key):
             continue  # only Spark knows the type of a key column: the tasks check it
         try:

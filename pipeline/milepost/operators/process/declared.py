@@ -18,7 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
-from milepost.language import FLOATS, INTEGERS, ColumnType, check_column_name, did_you_mean, parse_type, to_arrow
+from milepost.language import (
+    FLOATS,
+    INTEGERS,
+    ColumnType,
+    arrow_schema,
+    check_column_name,
+    did_you_mean,
+    parse_type,
+    to_arrow,
+)
 from milepost.operators.rows.deletes import DELETED_FIELD, deletes_of
 from milepost.protocol.subtask import Notification
 
@@ -181,10 +190,6 @@ def columns_of(what: str, declared: Mapping[str, ColumnType]) -> dict[str, Colum
     return {name: Column(what, name, type_) for name, type_ in declared.items()}
 
 
-def schema_of(declared: Mapping[str, ColumnType]) -> pa.Schema:
-    return pa.schema([pa.field(name, to_arrow(type_)) for name, type_ in declared.items()])
-
-
 class KeyState(MutableMapping[str, Any]):
     """The state of one key. It has every declared column, None if the column was never set.
 
@@ -250,7 +255,7 @@ class Output:
         """Args:
         deletes: whether rows may be deletes. Then they have `DELETED_COLUMN`.
         """
-        self._declared = schema_of(declared)
+        self._declared = arrow_schema(declared)
         self.schema = pa.schema([*self._declared, DELETED_FIELD]) if deletes else self._declared
         self._columns = columns_of("output", declared)
         self._tables: list[pa.Table] = []

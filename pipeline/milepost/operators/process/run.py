@@ -66,6 +66,7 @@ from typing import Any
 import pyarrow as pa
 
 from milepost.errors import InvalidRequest
+from milepost.language import arrow_schema
 from milepost.operators.base.edges import edge_names
 from milepost.operators.contract import (
     ONLY_TABLE,
@@ -81,7 +82,7 @@ from milepost.operators.contract import (
 )
 from milepost.operators.materialized import MaterializedOperator
 from milepost.operators.pairs.join_columns import common_key_type
-from milepost.operators.process.declared import Declaration, schema_of
+from milepost.operators.process.declared import Declaration
 from milepost.operators.process.process_run import ProcessInput, ProcessParts, ProcessRun
 from milepost.operators.process.spec import ProcessOperator
 from milepost.operators.process.user_code import UserCodeFailed, UserFunction
@@ -150,10 +151,10 @@ class ProcessByKey:
         self.key = self.routing_key = tuple(key)
         self.routing_keys: tuple[tuple[str, ...], ...] = (self.routing_key,) * len(inputs)
         key_schema = pa.schema([pa.field(name, _common_type(uid, name, inputs)) for name in key])
-        state = [field.with_metadata({BEGINS_NULL: "1"}) for field in schema_of(declared.state)]
+        state = [field.with_metadata({BEGINS_NULL: "1"}) for field in arrow_schema(declared.state)]
         self.state_schema = pa.schema([*key_schema, *state, pa.field(TIMER_COLUMN, pa.int64())])
         self.tables = only_table(self.key, self.routing_key, self.state_schema)
-        declared_output = schema_of(declared.output)
+        declared_output = arrow_schema(declared.output)
         for name in key if output_key else ():
             if (key_schema.field(name).type, declared_output.field(name).type) == (pa.float64(), pa.float32()):
                 raise InvalidRequest(

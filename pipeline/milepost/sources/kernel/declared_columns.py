@@ -8,7 +8,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType, to_arrow
+from milepost.language import ColumnType, arrow_schema
 from milepost.sources.contract import MAX_VALUE_CHARS, BadObject, printable
 from milepost.sources.kernel.time_column import TimeColumn
 from milepost.sources.path_columns import PathColumns
@@ -45,7 +45,7 @@ class DeclaredColumns:
             partitions: columns taken from the key.
         """
         self.source, self.types = source, dict(columns)
-        self.file_schema = pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
+        self.file_schema = arrow_schema(columns)
         self.required = [name for name in columns if name not in optional]
         self.path_columns = PathColumns(partitions or {})
         self.time = None if event_time is None else TimeColumn(event_time, self.types[event_time.column])

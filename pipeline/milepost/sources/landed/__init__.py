@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from milepost.sources.landed.contract import Reached as Reached
     from milepost.sources.landed.contract import ReferencedSource as ReferencedSource
     from milepost.sources.landed.contract import ResumableSource as ResumableSource
+    from milepost.sources.landed.contract import Resumption as Resumption
     from milepost.sources.landed.contract import RewindableSource as RewindableSource
     from milepost.sources.landed.contract import stored_position as stored_position
     from milepost.sources.landed.delta.delta_source import open_delta_source as open_delta_source

@@ -1,7 +1,7 @@
 """What a landed source implements.
 
-A source knows its external system and nothing else: no checkpoint, no Spark and no log. The lander asks it for the next
-pull after a position, reads the pull's splits, stores their rows, and only then lets the source acknowledge. Names and
+A source knows only its external system: no checkpoint, no Spark, no log. The lander requests the next pull after a
+position, reads its splits, stores their rows, and only then calls `commit`, which acknowledges them. Names and
 shapes follow PySpark's `DataSourceStreamReader`.
 """
 
@@ -17,6 +17,9 @@ import pyarrow as pa
 from milepost.codec import dump
 from milepost.errors import InvalidRequest
 from milepost.protocol.landed import Identity, Position, SourceBacklog
+
+NOTHING_LANDED = "Nothing from this read was landed. Rows that were landed earlier are unchanged."
+"""What is true after an error of a source."""
 
 INITIAL_COPY = "initial copy"
 """The partition that is behind until all rows of a table at the start of its log are landed.
@@ -70,13 +73,26 @@ class PassedFiles:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The last item of a split: how far it was read, where that is only known afterwards.
+    """The last item of a split whose end is only known after reading: the position that it reached.
 
     Attributes:
         behind: as in `Pull`.
         backlog: what the external system has after that now; None: the source cannot say cheaply.
-        passed: by a gap up to there; None: the source does not count it.
-        note: what a person should know before a gap up to there is approved; "": nothing.
+    """
+
+    position: Position
+    behind: tuple[str, ...] = ()
+    backlog: SourceBacklog | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where a log can continue after lost data, with a gap up to there.
+
+    Attributes:
+        position, behind, backlog: as in `Reached`.
+        passed: the data files that the gap passes; None: the source does not count them.
+        note: what a person should know before approving the gap; "": nothing.
     """
 
     position: Position
@@ -88,11 +104,11 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """What one record will hold.
+    """The rows of one record, before they are read.
 
     Attributes:
         splits: in the order of their rows; each is an argument of `read`.
-        end: position after all of them; None: the one split says what it reached.
+        end: position after all of them; None: the only split yields it as `Reached`.
         behind: partitions that are not read to the end of this landing by then, by the names that their rows have in
             the column `PARTITION`. They hold back the watermark. () if `end` is None.
         ahead: what the external system has after the position from which the pull reads, for `doctor`; None: the source
@@ -109,7 +125,7 @@ class Pull:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What `doctor` shows of an external system."""
+    """A fact about an external system that `doctor` shows."""
 
     text: str
     is_warning: bool = False
@@ -117,10 +133,10 @@ class Note:
 
 @runtime_checkable
 class NotedSource(Protocol):
-    """A source that has more to show than its position."""
+    """A source with facts for `doctor`, in addition to its position."""
 
     def notes(self, position: Position | None) -> tuple[Note, ...]:
-        """Return what to show. It changes nothing, and is called after `identity`.
+        """Return the facts. Changes nothing; called after `identity`.
 
         Args:
             position: the end of the log; None: nothing was landed yet.
@@ -132,7 +148,7 @@ class FileRetention:
     """How long a table keeps a data file after it no longer needs it.
 
     Attributes:
-        property: of the table, that says so. ms: None if it cannot be parsed.
+        property: name of the table property. ms: its value; None: it cannot be parsed.
     """
 
     property: str
@@ -141,49 +157,50 @@ class FileRetention:
 
 @runtime_checkable
 class ReferencedSource(Protocol):
-    """A source with records that may refer to files that it deletes."""
+    """A source whose records may refer to files of the external system, which may delete them."""
 
     def file_retention(self) -> FileRetention | None:
-        """Return how long files stay; None: the rows are copied. Called after `identity`."""
+        """Return how long deleted files are retained; None: the rows are copied. Called after `identity`."""
 
 
 class LandedSource(Protocol):
     """One external system, opened for one landing."""
 
     def identity(self) -> Identity:
-        """Return what tells this external system from any other, and stays equal for as long as it is the same (L9)."""
+        """Return what identifies this external system. It must not change during the life of the system (L9)."""
 
     def initial_position(self) -> Position:
-        """Return where a new log begins. Called by the log's first landing, and by `doctor` before it."""
+        """Return where a new log begins. Called by the first landing, and by `doctor` before that."""
 
     def next_pull(self, position: Position) -> Pull | None:
-        """Return what to read after a position; None if there is nothing, or this landing has read to its end.
+        """Return what to read after a position; None: nothing, or this landing has reached its end.
 
-        `doctor` calls this too, and reads nothing then.
+        `doctor` also calls this, without reading the splits.
 
         Args:
             position: the `end` of the newest record, as it was stored.
         Raises:
             PositionExpired: the external system no longer has what follows. `read` may raise it as well.
-            SourceWentBack: it has not reached that position, or what it had before it changed.
+            SourceWentBack: it has not reached that position, or its data before it has changed.
         """
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | PartRows | FileReference | Reached]:
-        """Yield the rows of a split, as the declared columns, in order; or those of its parts, each in order.
+        """Yield the rows of a split in order, with the declared columns.
 
-        Or yield the files that have the rows. One landing yields rows or files, not both.
+        A split may instead yield the rows of several parts, each part in order, or references to files. One landing
+        yields either rows or references.
         """
 
     def commit(self, end: Position) -> None:
-        """Acknowledge everything before a position to the external system. It may be called again with the same one."""
+        """Acknowledge everything before a position. May be called again with the same position."""
 
 
 @runtime_checkable
 class ResumableSource(LandedSource, Protocol):
     """A source that knows where a log can continue after lost data (L7)."""
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Return where to continue, past what was lost after a position. What was not lost is not skipped.
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
+        """Return where to continue after what was lost. Data that was not lost is not skipped.
 
         Args:
             where: earliest, latest, or a time in milliseconds since 1970-01-01T00:00Z. It applies to what was lost.
@@ -195,7 +212,7 @@ class ResumableSource(LandedSource, Protocol):
 
 @runtime_checkable
 class RewindableSource(LandedSource, Protocol):
-    """A source that can find how much of what was landed is still true, after it went back (L8)."""
+    """A source that can find which landed records are still true after the external system went back (L8)."""
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the index of the first position up to which the external system still has what was landed.

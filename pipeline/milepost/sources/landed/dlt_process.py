@@ -55,7 +55,7 @@ def _extract(code: UserFunction, request: dict[str, Any], folder: Path) -> dict[
     import dlt
     from dlt.common.json import json as typed_json
 
-    _note_secrets()
+    _collect_secrets()
     resource = _resource(code)
     _require_landable(resource)
     resource.apply_hints(columns=request["hints"], schema_contract={"data_type": "freeze"})
@@ -101,7 +101,7 @@ def _resource(code: UserFunction) -> Any:
 
 
 def _require_landable(resource: Any) -> None:
-    """Check that appended rows are all that the resource means. Raises Refused."""
+    """Check that appending its rows is all that the resource needs. Raises Refused."""
     disposition = resource.write_disposition
     name = disposition.get("disposition") if isinstance(disposition, dict) else disposition
     if callable(resource.table_name) or callable(disposition):
@@ -185,8 +185,8 @@ def _without_secrets(text: str) -> str:
     return text
 
 
-def _note_secrets() -> None:
-    """Note name and value of each secret that dlt reads from now on, on any thread. dlt itself forgets them."""
+def _collect_secrets() -> None:
+    """Collect name and value of each secret that dlt reads from now on, on any thread. dlt does not store them."""
     from dlt.common.configuration.specs.base_configuration import is_secret_hint
     from dlt.common.configuration.utils import TraceLogContext
 

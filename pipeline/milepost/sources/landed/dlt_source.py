@@ -22,10 +22,9 @@ from milepost.errors import InvalidRequest, SourceUnreachable
 from milepost.jobspec.job import EventTimeSpec
 from milepost.language import ColumnType, to_arrow
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached
+from milepost.sources.landed.contract import NOTHING_LANDED, LandedSource, Pull, Reached
 from milepost.sources.landed.row_batches import record_batches
 
-_NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
 _WITHOUT_AIRFLOW = {"PROVIDERS__ENABLE_AIRFLOW_SECRETS": "false"}
 """By default dlt requests each of its settings as a Variable of Airflow: hundreds of queries per landing, and an import
 of Airflow that takes longer than the landing."""
@@ -95,15 +94,6 @@ class _DltSource:
     def commit(self, end: Position) -> None:
         """Nothing waits for an acknowledgement."""
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
-        """Refuse: a position is dlt's state, which only a run of the resource makes."""
-        raise InvalidRequest(
-            f"source {self._name}: format dlt never reports lost data, and its position is the state of the resource, "
-            "which only a run of it makes. Nothing was changed.",
-            hint="give the source another name in the spec: it begins a log of its own, from the start of the resource",
-            source=self._name,
-        )
-
     def _run(self, folder: Path, position: Position) -> dict[str, Any]:
         """Run the resource from a position. Returns the outcome of the process."""
         hints = {name: {"data_type": hint} for name, type_ in self._types.items() if (hint := _hint(type_))}
@@ -116,13 +106,13 @@ class _DltSource:
         }
         (folder / "request.json").write_text(json.dumps(request))
         (folder / "data").mkdir()
-        places = {"DLT_DATA_DIR": str(folder / "data"), "DLT_PROJECT_DIR": str(self._module_dir)}
+        folders = {"DLT_DATA_DIR": str(folder / "data"), "DLT_PROJECT_DIR": str(self._module_dir)}
         # What it prints may have secrets, and is not logged.
         process = subprocess.Popen(
             [sys.executable, "-m", "milepost.sources.landed.dlt_process", str(folder)],
             cwd=folder,
-            env={**_WITHOUT_AIRFLOW, **os.environ, **places, **_NO_TELEMETRY},
-            stdin=subprocess.PIPE,  # it ends when this end is closed, also because this process was killed
+            env={**_WITHOUT_AIRFLOW, **os.environ, **folders, **_NO_TELEMETRY},
+            stdin=subprocess.PIPE,  # the process ends when this pipe is closed, even if this process is killed
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -139,7 +129,7 @@ class _DltSource:
         if "refused" in outcome:
             raise InvalidRequest(
                 f"source {self._name}: resource {self._resource} cannot be landed: {outcome['refused']}. "
-                f"{_NOTHING_LANDED}",
+                f"{NOTHING_LANDED}",
                 hint="correct the resource, its settings or the spec, then land again",
                 source=self._name,
             )
@@ -147,8 +137,8 @@ class _DltSource:
 
     def _failed(self, why: str) -> SourceUnreachable:
         return SourceUnreachable(
-            f"source {self._name}: resource {self._resource} failed: {why}. {_NOTHING_LANDED}",
-            hint="see that the external system answers and that the resource is right, then land again",
+            f"source {self._name}: resource {self._resource} failed: {why}. {NOTHING_LANDED}",
+            hint="check that the external system answers and that the resource is correct, then land again",
             source=self._name,
         )
 

@@ -1,4 +1,4 @@
-"""Rows that the caller has, in place of an external system: the cases of `milepost test` land them."""
+"""Rows from the caller in place of an external system, for the cases of `milepost test`."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ class GivenRows:
         yield from record_batches(self._source, iter(split.to_batches()), self._types, self._event_time)
 
     def commit(self, end: Position) -> None:
-        """Nothing is kept, so nothing is acknowledged."""
+        """Nothing waits for an acknowledgement."""

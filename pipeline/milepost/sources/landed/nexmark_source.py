@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import LandedSource, Pull, Reached
-from milepost.sources.landed.splitmix import Words, below, mixed
+from milepost.sources.landed.splitmix import Words, below, splitmix64
 
 _CYCLE = 50
 _FIRST = {"person": 0, "auction": 1, "bid": 4}
@@ -153,13 +153,13 @@ class _Nexmark:
 
     def _random(self, event: Words, column: int) -> Words:
         """Return one 64-bit number per event, by splitmix64 of (seed, column, event)."""
-        stream = mixed(np.array([self.seed * 16 + column], dtype=np.uint64))[0]
+        stream = splitmix64(np.array([self.seed * 16 + column], dtype=np.uint64))[0]
         with np.errstate(over="ignore"):
-            return mixed(event + stream)
+            return splitmix64(event + stream)
 
 
 def _recent(random: Words, count: Words) -> npt.NDArray[np.int64]:
-    """Return the id of one of the newest of `count` things. Half of the time it is the newest multiple of 10."""
+    """Return the id of one of the newest of `count` objects. Half of the time it is the newest multiple of 10."""
     newest = count - np.uint64(1)
     back = np.minimum(random % np.uint64(_RECENT), newest)
     is_hot = (random >> np.uint64(63)).astype(bool)

@@ -20,15 +20,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType, to_arrow
+from milepost.language import ColumnType, arrow_schema
 from milepost.operators.process import UserCodeFailed, UserFunction
 from milepost.protocol.landed import Identity, Position
-from milepost.sources.landed.contract import LandedSource, Pull, Reached, stored_position
+from milepost.sources.landed.contract import NOTHING_LANDED, LandedSource, Pull, Reached, Resumption, stored_position
 from milepost.sources.landed.read_limits import ends_itself, read_limit, takes_limit
 from milepost.sources.landed.row_batches import record_batches
 
 _Batches = Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]
-"""Turns what a user's reader yields into batches of the declared columns."""
+"""Converts the items of a user's reader to batches of the declared columns."""
 
 _MAX_PULLS = 1_000
 """A landing ends after this many records, so that a reader that never reaches its end does not keep it forever."""
@@ -36,7 +36,6 @@ _MAX_PULLS = 1_000
 _LOST = (PositionExpired, SourceWentBack)
 """Errors by which a reader says that it cannot continue from a position."""
 
-_NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
 _ACKNOWLEDGED_LATER = "What was read is landed, and the next landing acknowledges it again."
 
 
@@ -72,7 +71,7 @@ def open_python_source(
                 source=name,
             )
         source = loaded(dict(options))
-        declared = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
+        declared = arrow_schema(types)
         spark_schema = from_arrow_schema(declared, prefer_timestamp_ntz=True)
         try:
             reader: Any = source.streamReader(spark_schema)
@@ -118,7 +117,7 @@ class _UserCalls:
 
     @contextmanager
     def guarded(
-        self, what: str, consequence: str = _NOTHING_LANDED, passed: tuple[type[CheckpointError], ...] = _LOST
+        self, what: str, consequence: str = NOTHING_LANDED, passed: tuple[type[CheckpointError], ...] = _LOST
     ) -> Iterator[None]:
         """Raise SourceUnreachable for any exception of the user's code in the block, except those in `passed`."""
         try:
@@ -144,8 +143,8 @@ class _UserCalls:
         """Return the position that a method of the reader returns. Raises: SourceUnreachable, InvalidRequest."""
         return self.stored(f"`{method.__name__}`", self.call(method, *args))
 
-    def resumed(self, reader: DataSourceStreamReader | SimpleDataSourceStreamReader, where: str | int) -> Reached:
-        """Return where the reader begins now, which is `earliest`. Raises: InvalidRequest, SourceUnreachable."""
+    def resumed(self, reader: DataSourceStreamReader | SimpleDataSourceStreamReader, where: str | int) -> Resumption:
+        """Return the initial position of the reader, which is `earliest`. Raises: InvalidRequest, SourceUnreachable."""
         if where != "earliest":
             raise InvalidRequest(
                 f"source {self.source}: format python continues after lost data only from earliest, which is what "
@@ -153,7 +152,7 @@ class _UserCalls:
                 hint="give earliest",
                 source=self.source,
             )
-        return Reached(self.position(reader.initialOffset))
+        return Resumption(self.position(reader.initialOffset))
 
     def newest_true(self, starts_at: Callable[[Position], object], ends: Iterable[Position]) -> int | None:
         """Return the index of the first position from which the reader does not report that its source went back.
@@ -193,7 +192,7 @@ class _UserCalls:
     def _failed(self, what: str, why: str, consequence: str) -> SourceUnreachable:
         return SourceUnreachable(
             f"source {self.source}: {what}: {why}. {consequence}",
-            hint="see that the external system answers and that the class is right, then land again",
+            hint="check that the external system answers and that the class is correct, then land again",
             source=self.source,
         )
 
@@ -244,7 +243,7 @@ class _StreamSource:
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         return self._calls.resumed(self._reader, where)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
@@ -290,7 +289,7 @@ class _SimpleSource:
     def commit(self, end: Position) -> None:
         self._calls.commit(self._reader.commit, copy.deepcopy(end))
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         return self._calls.resumed(self._reader, where)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:

@@ -1,4 +1,4 @@
-"""Limits of a PySpark stream reader, which PySpark has since 4.2."""
+"""Read limits of PySpark's stream readers, available since PySpark 4.2."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import inspect
 from typing import Any
 
 from milepost.errors import InvalidRequest
+from milepost.extras import release_of
 
 LIMITS = (4, 2)
-"""First version of PySpark with `ReadLimit` and `SupportsTriggerAvailableNow`. Before, no reader has either."""
+"""First version of PySpark with `ReadLimit` and `SupportsTriggerAvailableNow`."""
 
 
 def read_limit(source: str, max_rows: int | None, max_bytes: int | None) -> Any:
-    """Return PySpark's `ReadLimit` for the limits of a source; None without one.
+    """Return PySpark's `ReadLimit` for the limits of a source; None: it has no limit.
 
     Raises:
-        InvalidRequest: this version of PySpark has no limits.
+        InvalidRequest: the installed PySpark has no limits.
     """
     if not max_rows and not max_bytes:
         return None
@@ -54,4 +55,4 @@ def ends_itself(reader: Any) -> bool:
 def _has_limits() -> bool:
     from pyspark import __version__
 
-    return tuple(map(int, __version__.split(".")[:2])) >= LIMITS
+    return release_of(__version__) >= LIMITS

@@ -1,4 +1,4 @@
-"""Turn what a user's reader yields into record batches with the declared columns."""
+"""Convert rows or batches to record batches with the declared columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from milepost.errors import InvalidRequest
 from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType, to_arrow
+from milepost.language import ColumnType, arrow_schema
 from milepost.operators.process import takes_value
 from milepost.sources.kernel.time_column import TimeColumn
 
@@ -57,7 +57,7 @@ def _require_times(source: str, column: pa.Array, times: TimeColumn, before: int
 
 def _batches(source: str, rows: Iterator[Any], types: Mapping[str, ColumnType]) -> Iterator[pa.RecordBatch]:
     """Yield batches of the declared columns."""
-    schema = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
+    schema = arrow_schema(types)
     waiting: list[Any] = []
     count, size = 0, _FIRST_ROWS
     for item in rows:
@@ -157,7 +157,7 @@ def _fits(value: Any, type_: pa.DataType) -> bool:
 
 def _refused(source: str, problem: str) -> InvalidRequest:
     return InvalidRequest(
-        f"source {source}: what it read does not fit its `schema`: {problem}. Nothing of this read was landed.",
+        f"source {source}: what it read does not fit its `schema`: {problem}. Nothing from this read was landed.",
         hint="correct what it reads, or the `schema`, then land again: it is read from the same position",
         source=source,
     )

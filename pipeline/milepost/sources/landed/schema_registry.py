@@ -16,11 +16,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from milepost.errors import EnvironmentUnusable, InvalidRequest, SourceUnreachable
 from milepost.protocol.landed import Identity, Position
 from milepost.sources.landed.contract import (
+    NOTHING_LANDED,
     LandedSource,
     PartRows,
     Pull,
     Reached,
     ResumableSource,
+    Resumption,
     RewindableSource,
 )
 from milepost.sources.landed.registry_schemas import RegistrySchema, schema_ids, schema_key
@@ -41,8 +43,6 @@ _OK, _NOT_FOUND, _TOO_MANY, _FAILED = 200, 404, 429, 500
 _REFUSED = (401, 403)
 _UNKNOWN_SCHEMA = (40403, 40401, 40402)
 """Error codes for an unknown schema, subject and version."""
-
-_NOTHING = "Nothing of this read was landed; what was landed before is there."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class SchemaRegistry:
     _known: dict[int, bytes | None] = field(default_factory=dict, init=False)
 
     def schemas(self, ids: list[int]) -> dict[bytes, bytes]:
-        """Return the metadata that has the schemas with these ids. A schema that the registry lacks is left out.
+        """Return the metadata that has the schemas with these ids. A schema that the registry lacks is omitted.
 
         Raises: SourceUnreachable, EnvironmentUnusable, InvalidRequest.
         """
@@ -99,7 +99,7 @@ class SchemaRegistry:
         return RegistrySchema(answer.kind, answer.schema, tuple(references.items())).encoded()
 
     def _add_references(self, answer: _Answer, found: dict[str, str], schema_id: int) -> None:
-        """Add what a schema refers to: first what that needs. A reference is by subject and version."""
+        """Add the schemas that a schema refers to, by subject and version. Their own references come first."""
         for name, subject, version in answer.references:
             if name in found:
                 continue
@@ -126,7 +126,7 @@ class SchemaRegistry:
                 with attempt:
                     return self._answer(f"{self.url.rstrip('/')}/{path}{serialized}", what)
         except (requests.RequestException, OSError, ValueError) as error:
-            raise self._invalid(f"cannot be asked: {error}", "correct `registry`") from error
+            raise self._invalid(f"cannot be queried: {error}", "correct `registry`") from error
         raise AssertionError("tenacity ends with an answer or an error")
 
     def _answer(self, url: str, what: str) -> _Answer | None:
@@ -172,7 +172,7 @@ class SchemaRegistry:
     def _unreachable(self, what: str) -> SourceUnreachable:
         return SourceUnreachable(
             self._text(what),
-            hint="see that the registry runs and that this machine reaches it, then land again",
+            hint="check that the registry runs and that this machine reaches it, then land again",
             source=self.source,
         )
 
@@ -184,7 +184,7 @@ class SchemaRegistry:
         for secret in (self.password, None if login is None else login[1].partition(":")[2]):
             if secret:
                 what = what.replace(secret, "***")
-        return f"source {self.source}: the schema registry at {_LOGIN.sub('//', self.url)} {what}. {_NOTHING}"
+        return f"source {self.source}: the schema registry at {_LOGIN.sub('//', self.url)} {what}. {NOTHING_LANDED}"
 
 
 def _parsed(value: Any, *, is_serialized: bool) -> _Answer:
@@ -249,7 +249,7 @@ class WithSchemas:
     def commit(self, end: Position) -> None:
         self.source.commit(end)
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         assert isinstance(self.source, ResumableSource), "messages are of Kafka"
         return self.source.resume_position(where, position)
 

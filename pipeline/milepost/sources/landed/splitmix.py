@@ -1,4 +1,4 @@
-"""Pseudo-random 64-bit words that depend on their number alone, so that any part of a sequence can be generated."""
+"""Pseudo-random 64-bit words. Each depends only on its number, so any part of a sequence can be generated."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 
 
-def mixed(value: Words) -> Words:
+def splitmix64(value: Words) -> Words:
     """Return the splitmix64 hash of each word."""
     with np.errstate(over="ignore"):
         value = value + np.uint64(0x9E3779B97F4A7C15)

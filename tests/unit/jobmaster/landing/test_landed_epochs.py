@@ -157,7 +157,9 @@ def test_a_row_without_an_event_time_is_not_landed_because_no_epoch_could_proces
     feeds.write_text(code.replace("START + timedelta(hours=n))", "None if n == 2 else START + timedelta(hours=n))"))
     job.produce(2, 3)
     (failed,) = job.land().failed
-    assert "row 1, column at is null, but the event time is required. Nothing of this read was landed" in failed.message
+    assert (
+        "row 1, column at is null, but the event time is required. Nothing from this read was landed" in failed.message
+    )
     assert (failed.error, job.left) == ("InvalidRequest", 2)
     feeds.write_text(code)
     job.land()

@@ -126,7 +126,7 @@ def test_a_landing_that_another_one_has_overtaken_is_a_conflict_and_no_lost_posi
             overtaken.append(call)
             lander(store, system).land()
 
-    with pytest.raises(CommitConflict, match="another landing appended record 3 while this one read the same"):
+    with pytest.raises(CommitConflict, match="another landing appended record 3 while this one read the same rows"):
         lander(store, system, land_first).land()
     assert all_rows(store) == list(range(9))
 

@@ -238,12 +238,12 @@ def detail(job: SalesJob) -> tuple[str, bool]:
 def test_doctor_compares_how_long_the_table_keeps_files(tmp_path: Path) -> None:
     job = SalesJob(tmp_path, DeltaOrders(tmp_path), "reference")
     job.append(1)
-    assert detail(job)[1] is False and "keeps deleted files for 7d (delta.deletedFile" in detail(job)[0]
+    assert detail(job)[1] is False and "retains deleted files for 7d (delta.deletedFile" in detail(job)[0]
     name = "delta.deletedFileRetentionDuration"
     alter = DeltaTable(tmp_path / "warehouse" / "orders").alter.set_table_properties
     alter({name: "interval 2 days"})
     text, is_suspicious = detail(job)
-    assert is_suspicious and "keeps deleted files for 2d" in text and "less than land.retain (7d)" in text
+    assert is_suspicious and "retains deleted files for 2d" in text and "less than land.retain (7d)" in text
     alter({name: "interval 1 seconds"})
     job.land()
     job.epoch()
@@ -261,7 +261,7 @@ def test_doctor_knows_the_age_at_which_snapshots_of_iceberg_expire(tmp_path: Pat
     job = SalesJob(tmp_path, IcebergOrders(tmp_path), "reference")
     job.append(1)
     text, is_suspicious = detail(job)
-    assert is_suspicious and "keeps deleted files for 5d (history.expire.max-snapshot-age-ms)" in text
+    assert is_suspicious and "retains deleted files for 5d (history.expire.max-snapshot-age-ms)" in text
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from milepost.errors import EnvironmentUnusable
 from milepost.jobmaster.job.context import JobContext
-from milepost.language import SINK_FORMATS, to_arrow
+from milepost.language import SINK_FORMATS, arrow_schema
 
 
 def check_sink_columns(context: JobContext) -> tuple[str, ...]:
@@ -20,13 +20,12 @@ def check_sink_columns(context: JobContext) -> tuple[str, ...]:
     unchecked = []
     if all(SINK_FORMATS[sink.format].is_managed for sink in context.spec.sinks):
         return ()  # such a table can have every type, so Arrow need not be imported
-    import pyarrow as pa
 
     for name, rows in context.graph.sink_inputs.items():
         typed_columns = {column: type_ for column, type_ in rows.columns.items() if type_ is not None}
         if not typed_columns or not set(rows.key) <= typed_columns.keys():
             continue
-        schema = pa.schema([(column, to_arrow(type_)) for column, type_ in typed_columns.items()])
+        schema = arrow_schema(typed_columns)
         try:
             context.sink(name).check_columns(schema)
         except EnvironmentUnusable as error:

@@ -43,7 +43,7 @@ _NAMES_FEATURES = 3
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """Data that is read of a Delta table, and the errors if it cannot be.
+    """The rows to read from a Delta table, and the errors if that is impossible.
 
     Attributes:
         store: rooted at the table. types: the declared columns.
@@ -56,7 +56,7 @@ class DeltaRows:
     columns: Mapping[str, FieldNames] | None = None
 
     def as_of(self, configuration: Mapping[str, str], fields: Sequence[Mapping[str, Any]]) -> DeltaRows:
-        """Return how rows are read while the table has these columns. Raises InvalidRequest: not as declared."""
+        """Return how rows are read while the table has these columns. Raises InvalidRequest: other columns."""
         self.check_columns(configuration, fields)
         mode = configuration.get(_MAPPING, _UNMAPPED).lower()
         if mode == _UNMAPPED:
@@ -71,7 +71,7 @@ class DeltaRows:
         for name, metadata in mapped.items():
             if not {_ID, _PHYSICAL} <= metadata.keys():
                 raise self.failures.invalid(
-                    f"maps the names of its columns ({_MAPPING}), and its log does not say to what it maps {name}",
+                    f"maps the names of its columns ({_MAPPING}), and its log has no mapping of {name}",
                     "repair the table with the engine that wrote it",
                 )
         columns = {
@@ -83,7 +83,7 @@ class DeltaRows:
     def appended(self, version: int, actions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
         """Return the files that a commit appended, in its order.
 
-        Files that it only moved rows to (OPTIMIZE) have no new rows, and are skipped.
+        Files with rewritten rows (OPTIMIZE) have no new rows, and are skipped.
 
         Raises InvalidRequest: it did something else as well, or does not follow Delta's protocol.
         """

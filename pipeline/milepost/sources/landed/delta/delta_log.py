@@ -15,7 +15,8 @@ from deltalake.exceptions import DeltaError
 
 from milepost.errors import InvalidRequest, StateCorrupt
 from milepost.protocol.records import ObjectStat, ObjectStore
-from milepost.sources.landed.tables.table_failures import NOTHING_LANDED, TableFailures
+from milepost.sources.landed.contract import NOTHING_LANDED
+from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.storage.concurrency import parallel_map
 from milepost.tables.delta import FAULTS, LOG, log_key, parse_actions, parse_reason, read_commit, readable_location
 
@@ -49,9 +50,12 @@ class DeltaLog:
         self._failures, self._store = failures, store
 
     def state(self, version: int | None = None) -> TableState | None:
-        """Return the table as of a version, None: the newest one; None if the log no longer has that version.
+        """Return the table as of a version; None: the log no longer has it.
 
-        Raises: InvalidRequest: there is no such table. SourceUnreachable: it did not answer.
+        Args:
+            version: None: the newest one.
+        Raises:
+            InvalidRequest: there is no such table. SourceUnreachable: it did not answer.
         """
         # The store is queried first: its errors name the bucket, endpoint or credentials to correct.
         if next(iter(self._store.list(LOG, limit=1)), None) is None:
@@ -120,9 +124,9 @@ class DeltaLog:
         return next((version for version, _ in self._listed()), None)
 
     def first_since(self, time_ms: int, state: TableState, *, may_be_cleaned: bool = False) -> int:
-        """Return the oldest version that was committed at a time or later; that after the newest one if there is none.
+        """Return the oldest version that was committed at a time or later; without one, the version after the newest.
 
-        A commit has the time in it if the table has in-commit timestamps, otherwise that of its object, as in Spark.
+        The time of a commit is its in-commit timestamp, or else the time of its object, as in Spark.
 
         Args:
             may_be_cleaned: whether older commits, which may be later than the time, may be deleted.
@@ -140,7 +144,7 @@ class DeltaLog:
         at = bisect_left(listed, time_ms, key=time_of)
         if not may_be_cleaned and at == 0 and listed and listed[0][0] > 0 and time_of(listed[0]) > time_ms:
             raise self._failures.invalid(
-                f"has no commits before version {listed[0][0]} any more, and that one is later than `start`",
+                f"no longer has commits before version {listed[0][0]}, which is later than `start`",
                 "choose a later time, or `start: earliest`",
             )
         return listed[at][0] if at < len(listed) else state.version + 1

@@ -18,13 +18,13 @@ import pyarrow as pa
 from milepost.errors import CheckpointError, InvalidRequest, PositionExpired, SourceWentBack
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore
-from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached, Resumption
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
 from milepost.sources.landed.delta.places import Place
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
+from milepost.sources.landed.tables.pulls import FileSteps, Lost, Step, after_loss
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at, upsert_notes
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
@@ -52,7 +52,7 @@ class DeltaSource:
     _newest: TableState | None = field(default=None, init=False)
     _is_checked: bool = field(default=False, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
-    _unread: FileSteps[Place] | None = field(default=None, init=False)
+    _unread: FileSteps[Place] = field(default_factory=FileSteps, init=False)
 
     @names_outages
     def identity(self) -> Identity:
@@ -89,19 +89,24 @@ class DeltaSource:
             self._require_there(place, self._state())
         try:
             state = self._checked()
-        except InvalidRequest:  # a restored table may have other columns; that it was restored is the cause
+        except InvalidRequest:  # the cause may be a RESTORE to other columns
             for version, _, actions in self.log.commits(place.landed + 1, self._state().version):
                 self.rows.require_not_restored(version, actions)
             raise
         if place.version > state.version:
             return None
-        end, files = self._take(place, state.version)
+        end, files = self._unread.take(
+            place,
+            lambda at: self._steps(at, state.version),
+            self.reading.max_bytes,
+            by_reference=self.reading.by_reference,
+        )
         behind = (INITIAL_COPY,) if end.is_initial else ()
         ahead, backlog = (SourceBacklog(state.version + 1 - each.version, "version") for each in (place, end))
         return Pull([files] if files else [], end.encode(), behind, ahead, backlog)
 
     @names_outages
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return a position after the newest file that is lost, or commit with unknown files.
 
         Raises InvalidRequest: a commit that is not lost deleted or updated rows.
@@ -114,7 +119,7 @@ class DeltaSource:
         steps = self._steps(place, state.version, over_loss=True)
         end, passed = after_loss(place, steps, lambda at: at.version < since + (not at.file))
         backlog = SourceBacklog(state.version + 1 - end.version, "version")
-        return Reached(end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog, passed)
+        return Resumption(end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog, passed)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the first position whose newest commit is still in the table's log. Raises InvalidRequest: unknown."""
@@ -145,7 +150,7 @@ class DeltaSource:
 
     @names_outages
     def file_retention(self) -> FileRetention | None:
-        """Return how long VACUUM spares a file that a commit removed."""
+        """Return how long VACUUM retains a file that a commit removed."""
         if not self.reading.by_reference:
             return None
         return FileRetention(FILE_RETENTION, duration_ms(self._state().configuration, FILE_RETENTION))
@@ -181,9 +186,7 @@ class DeltaSource:
                 f"has another commit of version {place.landed} than the one that was landed", latest
             )
 
-    def _steps(
-        self, place: Place, newest: int, *, over_loss: bool = False
-    ) -> Iterator[tuple[Place, DataFile | Lost | None]]:
+    def _steps(self, place: Place, newest: int, *, over_loss: bool = False) -> Iterator[Step[Place]]:
         """Yield the files after a place, each with the place after it. A commit that is read moves on to the next.
 
         Args:
@@ -214,15 +217,6 @@ class DeltaSource:
                 yield Place(version, number, digest=_digest(body)), file
             place = Place(version + 1, digest=_digest(body))
             yield place, None
-
-    def _take(self, place: Place, newest: int) -> tuple[Place, tuple[DataFile, ...]]:
-        """Return the files of the next record, and its end. A large commit is read once, for all of its records."""
-        steps, self._unread = self._unread, None  # after an error they are read again
-        if steps is None or steps.place != place:
-            steps = FileSteps(place, self._steps(place, newest))
-        taken = steps.take(self.reading.max_bytes, by_reference=self.reading.by_reference)
-        self._unread = steps
-        return taken
 
     def _initial_files(self, place: Place) -> list[DataFile]:
         if self._initial is None:

@@ -20,12 +20,12 @@ from milepost.errors import CheckpointError, PositionExpired, SourceWentBack, St
 from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore, StoreConfig
-from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached, Resumption
 from milepost.sources.landed.iceberg.places import Place
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
-from milepost.sources.landed.tables.pulls import FileSteps, Lost, after_loss
+from milepost.sources.landed.tables.pulls import FileSteps, Lost, Step, after_loss
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at, upsert_notes
 from milepost.sources.landed.tables.table_failures import TableFailures, names_outages
@@ -40,10 +40,10 @@ from milepost.tables.iceberg import (
 from milepost.tables.records import Reservation
 
 _UNREADABLE = (ValueError, TypeError, LookupError, EOFError, AssertionError, zlib.error)
-"""What the library raises for a file that is no manifest."""
+"""Errors of the library for a file that is not a manifest."""
 
 _SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS = "history.expire.max-snapshot-age-ms", "432000000"
-"""A property of tables, and its value where it is not set: five days."""
+"""A property of tables, and its default: five days."""
 
 
 def open_iceberg_source(
@@ -58,7 +58,7 @@ def open_iceberg_source(
 
     Args:
         catalog, table: as in the spec, resolved. branch: the branch to read.
-        open_at: opens the store of a folder, by its URL. access: with the credentials and the region of such a store.
+        open_at: opens the store of a folder, by its URL. access: credentials and region of a catalog on AWS.
     """
     kind, names = CatalogKind(catalog.type), tuple(table.split("."))
     config = CatalogConfig(kind, catalog.uri, names, catalog.name, catalog.options, f"sources.{reading.source}.catalog")
@@ -78,7 +78,7 @@ class IcebergSource:
     branch: str
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
-    _unread: FileSteps[Place] | None = field(default=None, init=False)
+    _unread: FileSteps[Place] = field(default_factory=FileSteps, init=False)
 
     @names_outages
     def identity(self) -> Identity:
@@ -113,7 +113,7 @@ class IcebergSource:
         first = next((each for each in chain if each.timestamp_ms >= since_ms), None)
         if first is chain[0] and not _is_root(first) and first.timestamp_ms > since_ms:
             raise self.failures.invalid(
-                f"has no snapshots before {first.snapshot_id} any more, and that one is later than `start`",
+                f"no longer has snapshots before {first.snapshot_id}, which is later than `start`",
                 "choose a later time, or `start: earliest`",
             )
         return (_after(head) if first is None else _before(first)).encode()
@@ -126,13 +126,18 @@ class IcebergSource:
         if not following and place.file is None:
             return None
         with self._missing_manifests(place):
-            end, files = self._take(place, following)
+            end, files = self._unread.take(
+                place,
+                lambda at: self._steps(at, following),
+                self.reading.max_bytes,
+                by_reference=self.reading.by_reference,
+            )
         ahead = SourceBacklog(len(following) + (place.file is not None), "snapshot")
         behind = (INITIAL_COPY,) if end.is_initial else ()
         return Pull([files] if files else [], end.encode(), behind, ahead, _backlog(following, end))
 
     @names_outages
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return a position after the newest file that is lost, or snapshot with unknown files."""
         place, snapshots = Place.decode(position), self._snapshots()
         snapshots.check()
@@ -149,7 +154,7 @@ class IcebergSource:
         steps = self._steps(place, following, over_loss=True)
         resumed, passed = after_loss(place, steps, lambda at: at.sequence <= since)
         passed = replace(passed, unknown_commits=passed.unknown_commits + expired)
-        return Reached(
+        return Resumption(
             resumed.encode(), (INITIAL_COPY,) if resumed.is_initial else (), _backlog(chain, resumed), passed
         )
 
@@ -184,7 +189,7 @@ class IcebergSource:
 
     @names_outages
     def file_retention(self) -> FileRetention | None:
-        """Return how long a snapshot, with its files, is spared by `expire_snapshots`."""
+        """Return how long `expire_snapshots` retains a snapshot with its files."""
         if not self.reading.by_reference:
             return None
         stated = self._snapshots().metadata.properties.get(_SNAPSHOT_AGE, _DEFAULT_SNAPSHOT_AGE_MS)
@@ -227,7 +232,7 @@ class IcebergSource:
             return []
         if oldest is not None and place.file is None and _follows(oldest, place):
             return chain  # the snapshot that was landed is expired, and none after it is
-        # A history that reaches beyond the place, or ends before it, would have a snapshot of the branch.
+        # A history that begins or ends before the place would contain the snapshot, if it were of the branch.
         if (
             oldest is None
             or newest is None
@@ -241,9 +246,7 @@ class IcebergSource:
             )
         raise self._expired(f"no longer has the snapshots after {place.snapshot}: they are expired")
 
-    def _steps(
-        self, place: Place, following: list[Snapshot], *, over_loss: bool = False
-    ) -> Iterator[tuple[Place, DataFile | Lost | None]]:
+    def _steps(self, place: Place, following: list[Snapshot], *, over_loss: bool = False) -> Iterator[Step[Place]]:
         """Yield the files after a place, each with the place after it.
 
         Args:
@@ -278,15 +281,6 @@ class IcebergSource:
             for number, file in enumerate(files or [], 1):
                 yield replace(_after(snapshot), file=number), file
             yield _after(snapshot), None
-
-    def _take(self, place: Place, following: list[Snapshot]) -> tuple[Place, tuple[DataFile, ...]]:
-        """Return the files of the next record, and its end. A large commit is read once, for all of its records."""
-        steps, self._unread = self._unread, None  # after an error they are read again
-        if steps is None or steps.place != place:
-            steps = FileSteps(place, self._steps(place, following))
-        taken = steps.take(self.reading.max_bytes, by_reference=self.reading.by_reference)
-        self._unread = steps
-        return taken
 
     @contextmanager
     def _missing_manifests(self, place: Place) -> Iterator[None]:
@@ -338,7 +332,7 @@ def _backlog(snapshots: Sequence[Snapshot], place: Place) -> SourceBacklog:
 
 
 def _is_root(snapshot: Snapshot) -> bool:
-    """Return whether a snapshot was the first of its table. Of any other one the parent is expired, if it has none."""
+    """Return whether a snapshot was the first of its table. Any other snapshot without a parent has an expired one."""
     return snapshot.parent_snapshot_id is None and _sequence(snapshot) == 1
 
 

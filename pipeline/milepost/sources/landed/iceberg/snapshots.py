@@ -1,7 +1,7 @@
 """The snapshots of a branch, and the data files of each.
 
-A snapshot's manifests state which files it added. The library's own incremental scan is not used: it returns rows that
-were deleted within the range, and reports nothing.
+The manifests of a snapshot list the files that it added. The library's incremental scan is not used: it silently
+returns rows that were deleted within the range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.tables.iceberg import ReaderFileIO, UnsupportedType, arrow_type
 
 _VERSION = 2
-"""The format version from which snapshots have sequence numbers, and before which tables have deletion vectors."""
+"""The only supported format version: 1 has no sequence numbers, and 3 has deletion vectors."""
 
 _MAIN = "main"
 

@@ -1,1 +1,1 @@
-"""Lands the messages of Kafka topics."""
+"""Format `kafka`: the committed messages of topics."""

@@ -1,4 +1,4 @@
-"""Ask a Kafka cluster for its id, topics and offsets, within a bounded time."""
+"""Read the id, topics and offsets of a Kafka cluster, with a time limit."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Topic:
 
 @dataclass
 class ClientEvents:
-    """Receives what librdkafka logs and reports, without secrets."""
+    """Receives log lines and errors of librdkafka. Secrets are masked."""
 
     failures: Failures
     last: KafkaError | None = None
     fatal: KafkaError | None = None
 
     def log(self, level: int, text: str, *values: object) -> None:
-        """Log a line of librdkafka. It reports a broker that does not answer once per attempt."""
+        """Log a line at debug level: librdkafka reports a broker that does not answer once per attempt."""
         _LOG.debug("source %s: %s", self.failures.source, self.failures.redact(text % values if values else text))
 
     def failed(self, error: KafkaError) -> None:
-        """Note an error that concerns no request. One of the login ends the landing: repeating it locks accounts."""
+        """Store an error of no request. A failed login ends the landing, because repeating it locks accounts."""
         from confluent_kafka import KafkaError
 
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
@@ -65,7 +65,7 @@ class KafkaCluster:
     """One cluster, opened for one landing.
 
     Attributes:
-        client: options of librdkafka, with `bootstrap.servers`. timeout_s: bound of each question.
+        client: options of librdkafka, with `bootstrap.servers`. timeout_s: time limit of each request.
     """
 
     client: Mapping[str, str]
@@ -78,15 +78,15 @@ class KafkaCluster:
         self._admin_client: AdminClient | None = None
 
     def cluster_id(self) -> str:
-        """Return the id that the cluster keeps for its life."""
+        """Return the id of the cluster, which never changes."""
 
         def send(_names: Sequence[str], seconds: float) -> dict[str, Future[Any]]:
             return {"cluster": self._admin().describe_cluster(request_timeout=seconds)}
 
-        return str(self._ask(["cluster"], send)["cluster"].cluster_id)
+        return str(self._request(["cluster"], send)["cluster"].cluster_id)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Return the topics. Raises SourceUnreachable: one is unknown, or the answer lacks it."""
+        """Return the topics. Raises SourceUnreachable: one is unknown, or missing in the answer."""
         from confluent_kafka import TopicCollection
 
         def send(missing: Sequence[str], seconds: float) -> dict[str, Future[Any]]:
@@ -94,14 +94,14 @@ class KafkaCluster:
 
         found = {
             name: Topic(str(answer.topic_id), tuple(sorted(partition.id for partition in answer.partitions)))
-            for name, answer in self._ask(list(names), send).items()
+            for name, answer in self._request(list(names), send).items()
         }
         for name, topic in found.items():
             if not topic.partitions:
                 raise self.failures.unreachable(f"Kafka's description of topic {name} has no partitions")
             if topic.id == NO_TOPIC_ID:
                 raise self.failures.invalid(
-                    f"the broker gives topic {name} no id, by which a topic that was made anew is known",
+                    f"the broker reports no id of topic {name}, so a topic that was created again cannot be detected",
                     "use brokers that have topic ids: Kafka 2.8 or newer",
                 )
         return found
@@ -113,7 +113,7 @@ class KafkaCluster:
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
 
     def latest(self, partitions: Iterable[Partition]) -> dict[Partition, Place]:
-        """Return the ends of the partitions: the begin of the oldest open transaction, or the end of the log."""
+        """Return the ends of the partitions: the start of the oldest open transaction, or the end of the log."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
@@ -127,7 +127,7 @@ class KafkaCluster:
         return found | (self.latest(missing) if missing else {})
 
     def commit(self, group: str, places: Places) -> None:
-        """Set the offsets of a consumer group, which nothing reads but dashboards. A failure is logged."""
+        """Set the offsets of a consumer group, which only dashboards read. A failure is logged."""
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
         offsets = [TopicPartition(*partition, place.next) for partition, place in places.items()]
@@ -150,13 +150,13 @@ class KafkaCluster:
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=seconds,
             )
-            return {Partition(asked.topic, asked.partition): answer for asked, answer in answers.items()}
+            return {Partition(of.topic, of.partition): answer for of, answer in answers.items()}
 
-        answers = self._ask(list(specs), send)
+        answers = self._request(list(specs), send)
         return {partition: Place(answer.offset, answer.leader_epoch) for partition, answer in answers.items()}
 
-    def _ask(self, names: Sequence[_Name], send: _Send[_Name]) -> dict[_Name, Any]:
-        """Request all names in parallel, and retry transient failures until all are answered or the time is over."""
+    def _request(self, names: Sequence[_Name], send: _Send[_Name]) -> dict[_Name, Any]:
+        """Request all names in parallel. Retries transient failures until all are answered or the time is over."""
         from confluent_kafka import KafkaException
 
         deadline = time.monotonic() + self.timeout_s
@@ -169,7 +169,7 @@ class KafkaCluster:
             try:
                 futures = send(missing, max(left, 0.1))
             except (ValueError, TypeError) as error:
-                raise self.failures.invalid(f"Kafka's client refuses to ask: {error}", "correct `client`") from error
+                raise self.failures.invalid(f"Kafka's client refuses a request: {error}", "correct `client`") from error
             for name, future in futures.items():
                 self._wait(future, deadline)
                 try:
@@ -190,7 +190,7 @@ class KafkaCluster:
                 raise self.no_answer(None)
 
     def no_answer(self, error: KafkaError | None) -> SourceUnreachable:
-        """Return the error for no answer in time, with the last reason that is known."""
+        """Return the error for a timeout, with the last known reason."""
         last = self.events.last or error
         reason = "" if last is None else f": {last.str()}"
         return self.failures.unreachable(
@@ -223,5 +223,5 @@ def _may_pass(error: KafkaError) -> bool:
     )
 
 
-def _named(question: object) -> str:
-    return question.name if isinstance(question, Partition) else str(question)
+def _named(name: object) -> str:
+    return name.name if isinstance(name, Partition) else str(name)

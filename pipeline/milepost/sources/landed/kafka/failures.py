@@ -15,13 +15,13 @@ from milepost.errors import (
     SourceUnreachable,
     SourceWentBack,
 )
+from milepost.sources.landed.contract import NOTHING_LANDED
 from milepost.sources.landed.kafka.positions import Partition, Place
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _SECRET = ("password", "secret", "token", "key.pem", "jaas", "oauthbearer.config", "credentials")
-_NOTHING = "Nothing of this read was landed; what was landed before is there."
 
 
 @dataclass(frozen=True)
@@ -72,24 +72,26 @@ class Failures:
         return self.unreachable(f"Kafka at {self.servers} failed: {reason}")
 
     def unreachable(self, what: str) -> SourceUnreachable:
-        """Return the error for no answer."""
+        """Return the error for a cluster that does not answer."""
         return SourceUnreachable(
-            f"source {self.source}: {self.redact(what)}. {_NOTHING}",
-            hint="see that the brokers run and that this machine reaches them, then land again",
+            f"source {self.source}: {self.redact(what)}. {NOTHING_LANDED}",
+            hint="check that the brokers run and that this machine reaches them, then land again",
             source=self.source,
         )
 
     def unknown_topic(self, topics: str) -> SourceUnreachable:
         """Return the error for a topic that the cluster does not have."""
         return SourceUnreachable(
-            f"source {self.source}: Kafka at {self.servers} has no topic {topics}. {_NOTHING}",
+            f"source {self.source}: Kafka at {self.servers} has no topic {topics}. {NOTHING_LANDED}",
             hint="create the topic, or correct `topics`, then land again. The user also needs the right DESCRIBE on it",
             source=self.source,
         )
 
     def invalid(self, what: str, hint: str) -> InvalidRequest:
         """Return the error for a source that cannot be read as its spec says."""
-        return InvalidRequest(f"source {self.source}: {self.redact(what)}. {_NOTHING}", hint=hint, source=self.source)
+        return InvalidRequest(
+            f"source {self.source}: {self.redact(what)}. {NOTHING_LANDED}", hint=hint, source=self.source
+        )
 
     def unreadable(self, partition: Partition, offset: int) -> InvalidRequest:
         """Return the error for a message that Kafka's client cannot read."""
@@ -102,33 +104,33 @@ class Failures:
 
     def _refused(self, what: str, hint: str) -> EnvironmentUnusable:
         return EnvironmentUnusable(
-            f"source {self.source}: {what}. {_NOTHING}", hint=f"{hint}, then land again", source=self.source
+            f"source {self.source}: {what}. {NOTHING_LANDED}", hint=f"{hint}, then land again", source=self.source
         )
 
     def created_again(self, topic: str) -> PositionExpired:
-        """Return the error for a topic with another id than the one that was landed. The lander names the source."""
+        """Return the error for a topic whose id has changed. The lander adds the source."""
         return PositionExpired(
             f"topic {topic} was deleted and created again: Kafka has another topic of that name, whose offsets begin "
             "anew"
         )
 
     def replaced(self, what: str) -> SourceReplaced:
-        """Return the error for a topic that is not the one that was landed."""
+        """Return the error for a topic other than the one that was landed."""
         return SourceReplaced(
-            f"source {self.source}: {what}. Nothing was landed; what has been landed is as it was.",
+            f"source {self.source}: {what}. {NOTHING_LANDED}",
             hint="give the source another name in the spec, which begins a log of its own",
             source=self.source,
         )
 
     def expired(self, partition: Partition, place: Place, low: int) -> PositionExpired:
-        """Return the error for messages that Kafka deleted before they were landed. The lander names the source."""
+        """Return the error for messages that Kafka deleted before they were landed. The lander adds the source."""
         return PositionExpired(
             f"{partition.name}: expected to read from offset {place.next}, but Kafka has deleted everything before "
             f"offset {low}: {low - place.next} offsets expired before they were landed"
         )
 
     def went_back(self, partition: Partition, place: Place, found: str) -> SourceWentBack:
-        """Return the error for a partition that lost messages that were landed. The lander names the source."""
+        """Return the error for a partition that lost messages that were landed. The lander adds the source."""
         return SourceWentBack(
             f"{partition.name}: it was read up to offset {place.next}, leader epoch {place.leader_epoch}, but {found}: "
             "Kafka has lost messages that were landed"

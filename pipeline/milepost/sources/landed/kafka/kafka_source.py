@@ -1,4 +1,4 @@
-"""Format `kafka`: the committed messages of topics, as they are.
+"""Format `kafka`: the committed messages of topics, not decoded.
 
 A landing fixes the ends of all partitions at its start, so that a live topic does not prolong it. Each record
 takes a share of every partition that is behind.
@@ -15,7 +15,7 @@ import numpy as np
 
 from milepost.errors import CheckpointError, PositionExpired
 from milepost.protocol.landed import Identity, Position, SourceBacklog
-from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached
+from milepost.sources.landed.contract import LandedSource, PartRows, Pull, Reached, Resumption
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.positions import (
@@ -33,11 +33,11 @@ from milepost.sources.landed.kafka.positions import (
 from milepost.sources.landed.kafka.reader import PositionLost, Reader
 
 TIMEOUT_S = 30.0
-"""A landing fails if Kafka is silent for so long."""
+"""A landing fails if Kafka does not answer for this long."""
 
 _OFFSETS_BEGIN_AGAIN = (
     "its offsets begin at 0 again. Operators that order its rows by the partition or offset of a message need the "
-    "`sequence` of its record first (`metadata`); otherwise they take new rows for older ones"
+    "`sequence` of its record first (`metadata`); otherwise they treat new rows as older ones"
 )
 
 Start = str | int | Mapping[str, Mapping[str, int]]
@@ -60,7 +60,7 @@ def open_kafka_source(
         name: of the source, for messages. client: options of librdkafka, with `bootstrap.servers` and secrets. With
             `group.id`, that group's offsets show how far was landed.
         start: where a new log begins. max_rows, max_bytes: of one record.
-        timeout_s: the landing fails if Kafka is silent for so long.
+        timeout_s: the landing fails if Kafka does not answer for this long.
     """
     options = {key: value for key, value in client.items() if key != "group.id"}
     cluster = KafkaCluster(options, Failures(name, client["bootstrap.servers"], client), timeout_s)
@@ -78,7 +78,7 @@ class _StartState:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """All that one record reads, and the position before it with every partition."""
+    """The shares of one record, and the position before it, with every partition."""
 
     shares: tuple[Share, ...]
     position: Position
@@ -157,7 +157,7 @@ class KafkaSource:
         ends = self.cluster.latest(list(self._start_state.ends))
         yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return a position in which only the partitions that have lost messages are moved.
 
         A topic that was created again has lost the messages of all its partitions.
@@ -179,17 +179,17 @@ class KafkaSource:
         self._require_there(_of(places, state.ends), state)
         left = tuple(partition.name for partition in behind(places, state.ends))
         note = f"topic {', '.join(created_again)}: {_OFFSETS_BEGIN_AGAIN}" if created_again else ""
-        return Reached(encode_position(ids, places), left, _offsets(backlog(places, state.ends)), note=note)
+        return Resumption(encode_position(ids, places), left, _offsets(backlog(places, state.ends)), note=note)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
-        """Return the first position whose messages the cluster has not lost. What has expired counts as true."""
+        """Return the first position whose messages the cluster has not lost. Expired messages count as true."""
         state = self._state_at_start()
         return next((number for number, end in enumerate(ends) if self._is_true(end, state)), None)
 
     def _is_true(self, end: Position, state: _StartState) -> bool:
-        """Return whether the partitions were not truncated before a position. Reads one message after it of each.
+        """Return whether no partition was truncated before a position. Reads one message after it of each.
 
-        What a topic had before it was created again counts as true: it was deleted, as what has expired.
+        Messages from before a topic was created again count as true: they were deleted, like expired ones.
         """
         _, places, created_again = self._places(end, state)
         there = {partition: places[partition] for partition in state.ends if partition.topic not in created_again}
@@ -272,7 +272,7 @@ class KafkaSource:
         failures = self.cluster.failures
         for partition, place in places.items():
             if (found := self._found_before(place, state.ends[partition])) is not None:
-                raise failures.went_back(partition, place, found)  # before a loss: a gap does not help then
+                raise failures.went_back(partition, place, found)  # reported first, because a gap would not help
         for partition, place in places.items():
             low = state.earliest[partition]
             if place.next < low.next:
@@ -280,7 +280,7 @@ class KafkaSource:
 
     @staticmethod
     def _found_before(place: Place, end: Place) -> str | None:
-        """Return what shows that a partition was truncated before a place; None: nothing does."""
+        """Return the evidence that a partition was truncated before a place; None: there is none."""
         if place.next > end.next:
             return f"the partition ends at offset {end.next}"
         if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
@@ -290,7 +290,7 @@ class KafkaSource:
     def _require_complete(self, shares: Sequence[Share], offsets: Mapping[Partition, list[Any]]) -> None:
         """Check after reading that the topics are still the same, and that nothing expired before it was read.
 
-        Offsets below the low watermark may be missing because they expired. If none is missing, all was read in time.
+        Offsets below the low watermark may be missing because they expired. If none is missing, all were read in time.
         """
         assert self._start_state is not None
         names = sorted({share.partition.topic for share in shares})

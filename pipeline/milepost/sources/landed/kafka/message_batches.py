@@ -31,7 +31,7 @@ def record_batch(partition: Partition, messages: Sequence[Message]) -> pa.Record
 
     Raises UnreadableHeader.
 
-    This is most of what the landing of a topic costs. `map` over a method calls it without running any of our code.
+    Most of the time of a landing is spent here. `map` over a method calls it without executing Python code.
     """
     from confluent_kafka import Message
 
@@ -59,9 +59,9 @@ def _read_headers(messages: Sequence[Message]) -> list[Any]:
 
     values: list[Any] = []
     try:
-        values.extend(map(Message.headers, messages))  # keeps those before one that fails
-    except (UnicodeDecodeError, SystemError) as error:  # the client loses the first in the second
-        # Its headers are not read again: a second call returns a pointer to nothing.
+        values.extend(map(Message.headers, messages))  # on an error, has those before it
+    except (UnicodeDecodeError, SystemError) as error:  # the client may replace the first by the second
+        # Its headers must not be read again: a second call returns a dangling pointer.
         raise UnreadableHeader(messages[len(values)].offset()) from error
     return values
 
@@ -74,7 +74,7 @@ def _headers(values: Sequence[Any]) -> pa.Array:
 
 
 def read_message(batch: pa.RecordBatch, row: int) -> ReadMessage:
-    """Return what a position remembers of a message."""
+    """Return the part of a message that a position stores."""
     key, value, offset, time = (batch.column(name)[row] for name in ("key", "value", "offset", "timestamp"))
     return ReadMessage(offset.as_py(), zlib.crc32(repr((key.as_py(), value.as_py(), time.value)).encode()))
 

@@ -1,9 +1,9 @@
 """Positions in Kafka topics, and how much of each partition one record takes. Pure.
 
 A position has, per topic, its id and the next offset of each partition. The leader epoch is that of the message before
-that offset. By it the broker detects that it has lost messages since. A broker whose disk was restored from a copy may
-reach the same offset and leader epoch with other messages. So the newest message that was read is remembered, by its
-offset and a checksum::
+that offset: with it, the broker detects that it has lost messages since. A broker whose disk was restored from a copy
+may reach the same offset and leader epoch with other messages. So the position also has the offset and a checksum of
+the newest message that was read::
 
     {"clicks": {"id": "d6aAM4R1RPW9bOjStf0P", "partitions": {"0": {"next": 120, "leader_epoch": 3, "read": [119, 7]}}}}
 """
@@ -109,7 +109,7 @@ def behind(places: Places, ends: Places) -> tuple[Partition, ...]:
 
 
 def backlog(places: Places, ends: Places) -> int:
-    """Return how many offsets are not read. Some have no message: aborted, compacted, or transaction markers."""
+    """Return the number of unread offsets. Some have no message: aborted or compacted ones, and transaction markers."""
     return sum(max(0, end.next - places[partition].next) for partition, end in ends.items())
 
 
@@ -137,10 +137,10 @@ def plan_shares(places: Places, ends: Places, max_rows: int, max_bytes: int) -> 
 def resolve_places(
     places: Places, partitions: Iterable[Partition], earliest: Places, known_topics: Sequence[str]
 ) -> dict[Partition, Place]:
-    """Return the place of each partition, with those that are new.
+    """Return the place of each partition, including new ones.
 
     A new partition of a known topic begins at offset 0: if that has expired, messages were lost. A new topic begins at
-    its earliest message. A message that was read and has expired since is no part of a place.
+    its earliest message. A message that has expired since it was read is removed from its place.
     """
     return {
         partition: _unexpired(places[partition], earliest[partition])

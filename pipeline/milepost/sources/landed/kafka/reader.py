@@ -1,7 +1,7 @@
 """Read shares of partitions with one consumer, which continues from record to record.
 
-A share ends by position, never by count: of offsets 0 to 500 there may be 11 messages, because the others were aborted,
-compacted, or are marks of transactions. What the consumer delivers beyond a share waits for the next record.
+A share ends by position, never by count: offsets 0 to 500 may have 11 messages, because the others were aborted or
+compacted, or are transaction markers. Messages that the consumer delivers beyond a share wait for the next record.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _QUEUE_MESSAGES = 1_000_000
 _QUEUE_KB = (16 << 10, 256 << 10)
 _MAY_PASS = ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_TIMED_OUT")
 _REPORTS_PER_TIMEOUT = 4
-"""How often the consumer reports how far it has fetched, within the time after which a landing fails."""
+"""Number of reports of the consumer about its progress within the timeout of a landing."""
 
 _GROUP = "milepost"
-"""The consumer needs the name of a group, but joins none and sets no offsets of it."""
+"""The consumer needs the name of a group, but does not join it or set its offsets."""
 
 
 _Delivered: TypeAlias = "tuple[pa.RecordBatch, list[Message]]"
-"""Messages of one partition, as rows and as they were delivered: the latter have leader epochs."""
+"""Messages of one partition, as rows and as delivered. The latter have leader epochs."""
 
 
 class PositionLost(Exception):
-    """The broker has no message at the place to read from; `args` are the partition and the broker's reason."""
+    """The broker has no message at the next offset. `args` are the partition and the broker's reason."""
 
 
 @dataclass
 class _ShareProgress:
-    """How far a share was read, and its rows that are not passed on yet."""
+    """The progress of a share, and its rows that are not yielded yet."""
 
     share: Share
     rows: int = 0
@@ -146,7 +146,7 @@ class Reader:
         self._consumer.close()
 
     def read(self, shares: Sequence[Share]) -> Iterator[tuple[Partition, pa.RecordBatch] | dict[Partition, Place]]:
-        """Yield the rows of the shares as they come, in order per partition, and last where each share stopped.
+        """Yield the rows of the shares as they arrive, in order per partition, and at last where each share stopped.
 
         Raises:
             PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
@@ -175,7 +175,7 @@ class Reader:
         yield {partition: item.place for partition, item in progress.items()}
 
     def _go_to(self, progress: dict[Partition, _ShareProgress]) -> None:
-        """Make the consumer deliver the partitions of the shares, from where they begin."""
+        """Assign the partitions of the shares to the consumer, at their first offsets."""
         from confluent_kafka import TopicPartition
 
         continued = {partition for partition, item in progress.items() if self._at.get(partition) == item.share.start}
@@ -202,7 +202,7 @@ class Reader:
             self._consumer.resume(running)
 
     def _consume(self, progress: dict[Partition, _ShareProgress]) -> bool:
-        """Take the messages and events that the consumer has now. Returns whether that was progress."""
+        """Process the messages and events that the consumer has. Returns whether there was progress."""
         from confluent_kafka import Message
 
         messages = self._consumer.consume(_BATCH_MESSAGES, _CONSUME_S)
@@ -255,7 +255,7 @@ class Reader:
             return True
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE):
             raise PositionLost(partition, self._cluster.failures.redact(error.str()))
-        if _is_of_the_group(error):
+        if _is_group_error(error):
             return False
         if error.retriable() or error.name() in _MAY_PASS:
             self._cluster.events.failed(error)
@@ -263,7 +263,7 @@ class Reader:
         raise self._cluster.failures.of(error, "the topics" if partition is None else partition.topic)
 
     def _note_statistics(self, text: str) -> None:
-        """Note how far the consumer has fetched. It also fetches what it does not deliver, such as aborted messages."""
+        """Store how far the consumer has fetched, including messages that it never delivers, such as aborted ones."""
         fetched = {
             (topic, number): int(partition.get("next_offset", -1))
             for topic, described in json.loads(text).get("topics", {}).items()
@@ -281,10 +281,10 @@ class Reader:
 
 @contextmanager
 def _without_cycle_detection() -> Iterator[None]:
-    """Pause Python's search for reference cycles, which costs a third of the landing of small messages.
+    """Pause Python's cyclic garbage collector, which takes a third of the time of a landing of small messages.
 
-    A batch of messages allocates 10,000 tracked objects, and every 700 of them begin a search. None is in a cycle, and
-    all but those that wait are freed with the batch.
+    A batch of messages allocates 10,000 tracked objects, and every 700 of them trigger a collection. None is in a
+    cycle, and almost all are freed with the batch.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -296,7 +296,7 @@ def _without_cycle_detection() -> Iterator[None]:
 
 
 def _numbers(messages: list[Message], partitions: Sequence[Partition]) -> npt.NDArray[np.int64]:
-    """Return for each message which of the partitions it is of."""
+    """Return the index of the partition of each message."""
     from confluent_kafka import Message
 
     names: Iterator[Any] = map(Message.partition, messages)
@@ -317,7 +317,7 @@ def _assigned(share: Share) -> Any:
     return TopicPartition(*share.partition, offset, leader_epoch=start.leader_epoch)
 
 
-def _is_of_the_group(error: KafkaError) -> bool:
+def _is_group_error(error: KafkaError) -> bool:
     """Return whether an error concerns the group, which is not used."""
     from confluent_kafka import KafkaError
 

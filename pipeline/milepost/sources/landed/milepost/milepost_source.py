@@ -1,7 +1,7 @@
 """Format `milepost`: the rows that are appended to the published table of another job.
 
-A landing reads up to the mark that was the newest at its start. The rows after those that were landed are at the end of
-the table, in one of its files or more, also if they were written many marks ago, and joined since.
+A landing reads up to the mark that was the newest at its start. Rows that were not landed yet are at the end of the
+table, in one or more files, even if they were written many marks ago and compacted since.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from milepost.errors import CheckpointError, SourceWentBack
 from milepost.protocol.landed import Identity, Position
 from milepost.protocol.records import ObjectStore
 from milepost.protocol.retention import shared_checkpoint
-from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, PassedFiles, Pull, Reached
+from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, PassedFiles, Pull, Resumption
 from milepost.sources.landed.milepost.places import Place
 from milepost.sources.landed.milepost.published_table import PublishedTable, TableReader, rows_digest
 from milepost.sources.landed.tables.column_types import check_declared
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, missing_files, read_data_files
-from milepost.sources.landed.tables.pulls import take_files
+from milepost.sources.landed.tables.pulls import FileSteps
 from milepost.sources.landed.tables.reading import TableReading
 from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.tables.records import decode_schema
@@ -69,13 +69,13 @@ class MilepostSource:
         if first == len(table.files):
             return None
         steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
-        stop, files = take_files(first, steps, self.reading.max_bytes)
+        stop, files = FileSteps[int]().take(first, lambda _: steps, self.reading.max_bytes)
         end = table.place_after(stop, min(place.initial, table.rows))
         with self.reader.translated():
             before, after = table.backlog(place), table.backlog(end)
         return Pull([files], end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), before, after)
 
-    def resume_position(self, where: str | int, position: Position) -> Reached:
+    def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return the place after the newest file that is lost."""
         place, table = Place.decode(position), self._checked()
         first, skipped = self._unread(place, table)
@@ -90,12 +90,12 @@ class MilepostSource:
         lost = [number for number, is_missing in enumerate(is_lost, first) if is_missing]
         stop = len(table.files) if where == "latest" else lost[-1] + 1 if lost else first
         if stop == first:
-            return Reached(position)
+            return Resumption(position)
         end = table.place_after(stop, place.initial)
         with self.reader.translated():
             backlog = table.backlog(end)
         behind = (INITIAL_COPY,) if end.initial > end.rows else ()
-        return Reached(end.encode(), behind, backlog, PassedFiles(stop - first, len(lost)))
+        return Resumption(end.encode(), behind, backlog, PassedFiles(stop - first, len(lost)))
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         table = self._checked()

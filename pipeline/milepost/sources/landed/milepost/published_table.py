@@ -1,6 +1,6 @@
 """Read the published table of another job: its newest mark, and its data files in commit order.
 
-It has published rows only: no mark includes rows that are only staged, or that a quality gate has vetoed.
+It has only published rows: no mark includes rows that are staged, or that a quality gate has vetoed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PublishedTable:
         return Place(self.mark.number, self.mark.timeline, checkpoint, rows, digest, initial)
 
     def _published_by(self, file: StagedFile) -> CheckpointId:
-        """Return a checkpoint that has the rows of a file. A file that joins others has rows of earlier ones only."""
+        """Return a checkpoint that has the rows of a file. A compacted file has only rows of earlier checkpoints."""
         writer = staged_by(file.key)
         if writer is None:
             return self.shown[1]

@@ -1,1 +1,1 @@
-"""A table of a Postgres database, by logical decoding."""
+"""Format `postgres`: the changes of one table, by logical decoding."""

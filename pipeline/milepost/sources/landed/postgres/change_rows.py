@@ -1,8 +1,8 @@
 """Divide a stream of changes into batches of rows, and find the position after them. Pure.
 
-Transactions are whole, in commit order. A batch is passed on once enough rows are committed. A transaction that is
-larger than a batch has a record of its own, and is passed on while it is read. What cannot be landed ends the record
-before its transaction; if nothing was read before it, it is raised::
+Transactions are whole, in commit order. A batch is yielded once enough rows are committed. A transaction that is larger
+than a batch has its own record, and is yielded while it is read. A change that cannot be landed ends the record before
+its transaction. If the record has no rows then, an error is raised::
 
     B I I C(100)  B I C(200)  B T …        rows of both transactions, end 200; the next read begins with the TRUNCATE
 """
@@ -36,7 +36,7 @@ BATCH_ROWS, BATCH_BYTES = 10_000, 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What the rows of a source have.
+    """The columns of the rows of a source.
 
     Attributes:
         declared: columns of the table, by name. key: names of its key's columns.
@@ -50,7 +50,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """At the first commit at which a record has so many rows, or bytes of their texts, it ends."""
+    """A record ends at the first commit at which it has this many rows, or bytes of texts."""
 
     max_rows: int
     max_bytes: int
@@ -58,10 +58,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where a stream was left.
+    """The end of the read part of a stream.
 
     Attributes:
-        lsn: end of the last transaction that was passed on or had no rows; None: there was none.
+        lsn: end of the last transaction that was yielded or had no rows; None: there was none.
         is_drained: whether all messages were read. messages: number of those that were read.
     """
 
@@ -71,7 +71,7 @@ class End:
 
 
 class UnlandableChange(Exception):
-    """A change cannot be landed. `reason` says which and why, `hint` what to do. Both without values."""
+    """A change cannot be landed. `reason` identifies it, `hint` is the next step. Both contain no values."""
 
     def __init__(self, reason: str, hint: str) -> None:
         super().__init__(reason, hint)
@@ -80,10 +80,10 @@ class UnlandableChange(Exception):
 
 @dataclass(slots=True)
 class Transaction:
-    """The rows of a transaction that are not passed on yet.
+    """The rows of a transaction that are not yielded yet.
 
     Attributes:
-        first: number of the first of them in the transaction, from 1. end: of a committed one.
+        first: number of the first of them in the transaction, from 1. end: LSN of the end, once committed.
     """
 
     begin: Begin
@@ -96,13 +96,13 @@ class Transaction:
 def read_changes(
     messages: Iterable[bytes], oid: int, rows: TableRows, after: int, limits: Limits
 ) -> Iterator[pa.RecordBatch | End]:
-    """Yield the rows of a table's changes, and at last where the stream was left.
+    """Yield the rows of the changes of a table, and at last the end of the read part.
 
     Args:
-        messages: of pgoutput, from a transaction's begin. oid: of the table; changes of others are left out.
-        after: transactions with a commit record before this LSN were landed, and are left out.
+        messages: of pgoutput, from the start of a transaction. oid: of the table; changes of others are skipped.
+        after: transactions with a commit record before this LSN were landed, and are skipped.
     Raises:
-        UnlandableChange: the first transaction that has rows cannot be landed. BadMessage: no protocol message.
+        UnlandableChange: the first transaction with rows cannot be landed. BadMessage: not a protocol message.
     """
     return _Reader(oid, rows, after, limits).read(messages)
 
@@ -234,7 +234,7 @@ class _Reader:
         self._passed(done)
 
     def _fitting(self, done: Sequence[Transaction]) -> int:
-        """Return how many transactions fit before one that does not. Raises UnlandableChange: they have no rows."""
+        """Return the number of transactions before the first that does not fit. Raises UnlandableChange: no rows."""
         for at, transaction in enumerate(done):
             try:
                 rows_batch(self._table, [transaction])

@@ -1,4 +1,4 @@
-"""Typed errors of a Postgres source, without secrets and values of rows."""
+"""Typed errors of a Postgres source. They contain no secrets and no row values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from milepost.errors import (
     CheckpointError,
     EnvironmentUnusable,
     InvalidRequest,
-    PositionExpired,
     SourceUnreachable,
-    SourceWentBack,
 )
-from milepost.protocol.landed import Position
-
-_NOTHING = "Nothing of this read was landed; what was landed before is there."
+from milepost.sources.landed.contract import NOTHING_LANDED
 
 
 @dataclass(frozen=True)
@@ -81,34 +77,26 @@ class Failures:
         if problem is PostgresProblem.PASSING:
             return self.unreachable(
                 f"{target.name} did not answer ({reason})",
-                "see that it is up and reachable from this machine, then land again",
+                "check that it is up and reachable from this machine, then land again",
             )
         return self.unreachable(f"{target.name} refused a statement ({reason})", "land again; see the server's log")
 
     def unreachable(self, what: str, hint: str) -> SourceUnreachable:
-        """Return the error for what may pass."""
-        return SourceUnreachable(f"source {self.source}: {what}. {_NOTHING}", hint=hint, source=self.source)
+        """Return the error for a failure that may be temporary."""
+        return SourceUnreachable(f"source {self.source}: {what}. {NOTHING_LANDED}", hint=hint, source=self.source)
 
     def unusable(self, what: str, hint: str) -> EnvironmentUnusable:
         """Return the error for a server that an administrator must change."""
         return EnvironmentUnusable(
-            f"source {self.source}: {what}. {_NOTHING}", hint=f"{hint}, then land again", source=self.source
+            f"source {self.source}: {what}. {NOTHING_LANDED}", hint=f"{hint}, then land again", source=self.source
         )
 
     def invalid(self, what: str, hint: str) -> InvalidRequest:
         """Return the error for a table that cannot be landed as the spec says."""
-        return InvalidRequest(f"source {self.source}: {what}. {_NOTHING}", hint=hint, source=self.source)
-
-    def expired(self, why: str) -> PositionExpired:
-        """Return the error for a slot that no longer has what follows the log. The lander names the source."""
-        return PositionExpired(why)
-
-    def went_back(self, why: str, latest: Position) -> SourceWentBack:
-        """Return the error for a server that lost what was landed. The lander names the source."""
-        return SourceWentBack(why, latest=latest)
+        return InvalidRequest(f"source {self.source}: {what}. {NOTHING_LANDED}", hint=hint, source=self.source)
 
     def unknown_copy(self, table: object) -> InvalidRequest:
-        """Return the error for an initial copy of which it is unknown whether the server has lost rows since."""
+        """Return the error for an initial copy whose rows the server may have lost since."""
         return self.invalid(
             f"table {table}: its initial copy may have rows that the server has lost since",
             "give the source another name in the spec, which copies the table again",

@@ -8,7 +8,7 @@ in the slot. So rows of the copy have the consistent point as their LSN, and a r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from milepost.sources.landed.postgres.change_rows import (
     rows_batch,
 )
 from milepost.sources.landed.postgres.pgoutput import Begin
+from milepost.sources.landed.postgres.positions import CopyPosition
 from milepost.sources.landed.postgres.row_plan import COPY
 from milepost.sources.landed.postgres.server import Connection
 from milepost.sources.landed.postgres.table import TableName
@@ -37,34 +38,8 @@ WHERE n.nspname = %s AND c.relname = %s AND a.attname = ANY (%s)
 
 
 @dataclass(frozen=True, slots=True)
-class CopyPosition:
-    """How far a table was copied.
-
-    Attributes:
-        after: texts of the key up to which it was copied; None: nothing was copied yet.
-        since: transactions with an older id must have ended before the first row is read: they may be committed
-            before the consistent point, and not be visible yet.
-        time_us: the time of the rows. Each change is later.
-    """
-
-    after: tuple[str, ...] | None
-    since: int
-    time_us: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as a part of a position."""
-        return {"after": None if self.after is None else list(self.after), "since": self.since, "time_us": self.time_us}
-
-    @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> CopyPosition:
-        """Return what `to_json` returned."""
-        after = value["after"]
-        return cls(None if after is None else tuple(after), value["since"], value["time_us"])
-
-
-@dataclass(frozen=True, slots=True)
 class Copied:
-    """Where a range ended.
+    """The end of a range.
 
     Attributes:
         after: texts of its last key. is_whole: whether it was the last range.
@@ -91,7 +66,7 @@ def is_waiting(connection: Connection, position: CopyPosition) -> bool:
 def copy_rows(
     connection: Connection, name: TableName, table: TableRows, position: CopyPosition, lsn: int, limits: Limits
 ) -> Iterator[pa.RecordBatch | Copied]:
-    """Yield the rows of one range, in the order of the key, and at last where it ended.
+    """Yield the rows of one range, in the order of the key, and at last its end.
 
     Args:
         lsn: the consistent point. limits: of the range.
@@ -142,7 +117,7 @@ def _values(
         texts, sql.Identifier(name.schema, name.table), condition, keys, sql.Literal(limit)
     )
     with connection.cursor(name="milepost_copy", binary=True) as cursor:
-        cursor.execute(query)  # without parameters, so that a % in a name is one
+        cursor.execute(query)  # without parameters, so that a % in a name is literal
         yield from fetched(cursor)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from milepost.errors import CheckpointError, SourceReplaced
+from milepost.errors import CheckpointError, PositionExpired, SourceReplaced, SourceWentBack
 from milepost.jobspec.job import EventTimeSpec, PostgresAccess
 from milepost.language import ColumnType
 from milepost.protocol.landed import SLOT, Identity, Position, SourceBacklog
@@ -24,13 +24,13 @@ from milepost.sources.landed.postgres.change_rows import End, Limits, TableRows,
 from milepost.sources.landed.postgres.failures import Failures
 from milepost.sources.landed.postgres.initial_copy import (
     Copied,
-    CopyPosition,
     begin_copy,
     copy_rows,
     fetched,
     is_waiting,
 )
-from milepost.sources.landed.postgres.pgoutput import BadMessage, lsn_text, parse_lsn
+from milepost.sources.landed.postgres.pgoutput import BadMessage, lsn_text
+from milepost.sources.landed.postgres.positions import CopyPosition, SlotPosition
 from milepost.sources.landed.postgres.server import (
     Connection,
     Facts,
@@ -60,10 +60,10 @@ _WAIT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """What a source lands, as its spec says.
+    """The table of a source, as declared in its spec.
 
     Attributes:
-        publication: its name. key, declared: as in the spec. metadata: name of a column -> what it has.
+        publication: its name. key, declared: as in the spec. metadata: name of a column -> its content.
         copies: whether a new log begins with a copy of the table.
     """
 
@@ -119,33 +119,6 @@ def slot_name(job: str, log: str, job_identity: str) -> str:
     return "_".join(("milepost", *parts, digest))
 
 
-@dataclass(frozen=True, slots=True)
-class _SlotPosition:
-    """A position, decoded.
-
-    Attributes:
-        lsn: transactions with a commit record before it are landed. copy: None: the table is copied.
-    """
-
-    lsn: int
-    timeline: int
-    system_id: str
-    slot: str
-    copy: CopyPosition | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        value = {
-            "lsn": lsn_text(self.lsn), "timeline": self.timeline, "system_id": self.system_id, "slot": self.slot
-        }  # fmt: skip
-        return value if self.copy is None else {**value, "copy": self.copy.to_json()}
-
-    @classmethod
-    def of_json(cls, value: Position) -> _SlotPosition:
-        copy = value.get("copy")
-        copying = None if copy is None else CopyPosition.of_json(copy)
-        return cls(parse_lsn(value["lsn"]), value["timeline"], value["system_id"], value["slot"], copying)
-
-
 @dataclass
 class PostgresSource:
     """A table of one database, opened for one landing. Arguments: as in `open_postgres_source`."""
@@ -195,12 +168,12 @@ class PostgresSource:
                 self._require_right(connection)
                 self._is_before_begin, lsn = True, facts.flushed
             copy = begin_copy(connection, facts.now_us) if self.table.copies else None
-            return _SlotPosition(lsn, facts.timeline, facts.system_id, self.slot, copy).to_json()
+            return SlotPosition(lsn, facts.timeline, facts.system_id, self.slot, copy).encode()
 
     def next_pull(self, position: Position) -> Pull | None:
         if self._is_before_begin:
             return None
-        at = _SlotPosition.of_json(position)
+        at = SlotPosition.decode(position)
         with self.server.reading() as connection:
             facts = read_facts(connection)
             self._require_position(connection, facts, at)
@@ -211,14 +184,14 @@ class PostgresSource:
         return Pull([at], None)
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch | Reached]:
-        assert isinstance(split, _SlotPosition), split
+        assert isinstance(split, SlotPosition), split
         try:
             with self.server.reading() as connection:
                 facts = read_facts(connection)
                 slot = self._require_position(connection, facts, split)
-                if slot.confirmed < split.lsn:  # the acknowledgement of the record before got lost
+                if slot.confirmed < split.lsn:  # the acknowledgement of the previous record was lost
                     advance_slot(connection, self.slot, split.lsn)
-                at = _SlotPosition(split.lsn, facts.timeline, facts.system_id, self.slot, split.copy)
+                at = SlotPosition(split.lsn, facts.timeline, facts.system_id, self.slot, split.copy)
                 yield from self._copy(connection, at) if at.copy is not None else self._stream(connection, at)
         except UnlandableChange as change:
             raise self.failures.invalid(f"table {self.table.name}: {change.reason}", change.hint) from change
@@ -227,7 +200,7 @@ class PostgresSource:
             raise self.failures.invalid(f"table {self.table.name}, initial copy: {unfit}", hint) from unfit
         except BadMessage as bad:
             raise self.failures.invalid(
-                f"slot {self.slot} returned what is no message of pgoutput: {bad}", "report it with this message"
+                f"slot {self.slot} returned bytes that are no message of pgoutput: {bad}", "report it with this message"
             ) from bad
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
@@ -235,12 +208,12 @@ class PostgresSource:
         if self.table.copies:
             raise self.failures.unknown_copy(self.table.name)
         with self.server.reading() as connection:
-            facts, places = read_facts(connection), enumerate(map(_SlotPosition.of_json, ends))
+            facts, places = read_facts(connection), enumerate(map(SlotPosition.decode, ends))
         return next((number for number, at in places if self._lost_before(facts, at) is None), None)
 
     def commit(self, end: Position) -> None:
         """Advance the slot, unless it is beyond the position."""
-        at = _SlotPosition.of_json(end)
+        at = SlotPosition.decode(end)
         with self.server.reading() as connection:
             facts = read_facts(connection)
             slot = self._require_slot(connection, facts)
@@ -249,7 +222,7 @@ class PostgresSource:
                 advance_slot(connection, self.slot, at.lsn)
 
     def notes(self, position: Position | None) -> tuple[Note, ...]:
-        """Return what doctor shows: the slot, and the WAL that it retains."""
+        """Return the facts for `doctor`: the slot, and the WAL that it retains."""
         with self.server.reading() as connection:
             facts = read_facts(connection)
             slot = read_slot(connection, self.slot, facts.database, self.failures)
@@ -264,7 +237,7 @@ class PostgresSource:
                 notes.append(Note(text, is_warning=True))
             return tuple(notes)
 
-    def _copy(self, connection: Connection, at: _SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
+    def _copy(self, connection: Connection, at: SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
         assert at.copy is not None
         self._check_table(connection)
         if at.copy.after is None:
@@ -276,13 +249,13 @@ class PostgresSource:
                 has_rows = True
                 yield from self._checked(item)
             elif item.is_whole and not has_rows:
-                yield from self._stream(connection, _SlotPosition(at.lsn, at.timeline, at.system_id, at.slot))
+                yield from self._stream(connection, SlotPosition(at.lsn, at.timeline, at.system_id, at.slot))
             else:
                 copy = None if item.is_whole else CopyPosition(item.after, at.copy.since, at.copy.time_us)
                 behind = () if copy is None else (INITIAL_COPY,)
-                yield Reached(_SlotPosition(at.lsn, at.timeline, at.system_id, at.slot, copy).to_json(), behind)
+                yield Reached(SlotPosition(at.lsn, at.timeline, at.system_id, at.slot, copy).encode(), behind)
 
-    def _stream(self, connection: Connection, at: _SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
+    def _stream(self, connection: Connection, at: SlotPosition) -> Iterator[pa.RecordBatch | Reached]:
         """Read changes up to where the landing ends. If those within the limit have no rows, read without one."""
         assert self._until is not None
         oid, *_ = find_table(connection, self.table.name, self.failures)
@@ -300,7 +273,7 @@ class PostgresSource:
             if has_rows or lsn >= self._until:
                 break
         backlog = SourceBacklog(max(0, self._until - lsn), "WAL byte")
-        yield Reached(_SlotPosition(lsn, at.timeline, at.system_id, at.slot).to_json(), backlog=backlog)
+        yield Reached(SlotPosition(lsn, at.timeline, at.system_id, at.slot).encode(), backlog=backlog)
 
     def _changes(
         self, connection: Connection, oid: int, after: int, most: int | None
@@ -330,7 +303,7 @@ class PostgresSource:
                 f"role {user} may not use replication slots", f'as an administrator: ALTER ROLE "{user}" REPLICATION'
             )
 
-    def _require_position(self, connection: Connection, facts: Facts, at: _SlotPosition) -> Slot:
+    def _require_position(self, connection: Connection, facts: Facts, at: SlotPosition) -> Slot:
         """Check that the slot has what follows a position. Raises: PositionExpired, SourceWentBack, SourceReplaced."""
         if at.slot != self.slot or at.system_id != facts.system_id:
             raise SourceReplaced(
@@ -345,7 +318,7 @@ class PostgresSource:
             raise self._expired(
                 f"slot {self.slot} was acknowledged up to {lsn_text(slot.confirmed)} by another reader, or was made "
                 "anew: changes in between are not landed",
-                _SlotPosition(slot.confirmed, facts.timeline, facts.system_id, self.slot),
+                SlotPosition(slot.confirmed, facts.timeline, facts.system_id, self.slot),
                 facts,
             )
         return slot
@@ -363,13 +336,12 @@ class PostgresSource:
             )
         return slot
 
-    def _require_timeline(self, facts: Facts, at: _SlotPosition) -> None:
+    def _require_timeline(self, facts: Facts, at: SlotPosition) -> None:
         """Check that the server has everything that was landed. Raises SourceWentBack."""
         if (lost := self._lost_before(facts, at)) is not None:
-            latest = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot)
-            raise self.failures.went_back(lost, latest.to_json())
+            raise SourceWentBack(lost, latest=self._latest(facts).encode())
 
-    def _lost_before(self, facts: Facts, at: _SlotPosition) -> str | None:
+    def _lost_before(self, facts: Facts, at: SlotPosition) -> str | None:
         """Return why the server does not have everything that was landed up to a position; None: it has it."""
         is_newer = facts.timeline > at.timeline
         end = self.server.timeline_end(at.timeline, facts.timeline) if is_newer else facts.flushed
@@ -380,19 +352,21 @@ class PostgresSource:
             return f"the server lost what was written after that: {has}"
         return None
 
-    def _expired(self, why: str, earliest: _SlotPosition | None, facts: Facts) -> CheckpointError:
-        error = self.failures.expired(why)
-        if earliest is not None:
-            error.details["earliest"] = earliest.to_json()
-            error.details["latest"] = _SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot).to_json()
-        return error
+    def _expired(self, why: str, earliest: SlotPosition | None, facts: Facts) -> CheckpointError:
+        """Return the error for a slot that no longer has what follows the log. The lander names the source."""
+        if earliest is None:
+            return PositionExpired(why)
+        return PositionExpired(why, earliest=earliest.encode(), latest=self._latest(facts).encode())
+
+    def _latest(self, facts: Facts) -> SlotPosition:
+        return SlotPosition(facts.flushed, facts.timeline, facts.system_id, self.slot)
 
     def _await_transactions(self, connection: Connection, copy: CopyPosition) -> None:
         deadline = time.monotonic() + _WAIT_S
         while is_waiting(connection, copy):
             if time.monotonic() > deadline:
                 raise self.failures.unreachable(
-                    f"transactions of before the slot was created are still open after {_WAIT_S:g} s, so the copy of "
+                    f"transactions from before the slot was created are still open after {_WAIT_S:g} s, so the copy of "
                     f"{self.table.name} would miss what they commit",
                     "end them (see pg_stat_activity), then land again",
                 )

@@ -20,11 +20,11 @@ _PROCESS_FIRST = "let epochs process the landed rows first: they need `schema` a
 INSERT, UPDATE, DELETE, COPY = "insert", "update", "delete", "copy"
 
 Row = tuple[str, tuple[bytes | None, ...]]
-"""What happened to a row, and the texts of its declared columns."""
+"""The operation on a row, and the texts of its declared columns."""
 
 
 class UnfitTable(Exception):
-    """A table, or a change of it, does not have what the source declares.
+    """A table, or one of its changes, does not match the declaration of the source.
 
     Attributes:
         reason: why. hint: what to do.

@@ -20,7 +20,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 PLUGIN = "pgoutput"
 _LOCK_WAIT_S = 15
 _IDLE_S = 900
-"""The server aborts a transaction that is idle for this long: a landing stores rows in between."""
+"""The server aborts a transaction that is idle for this long. A landing stores rows between two reads."""
 
 _SETTINGS = """
 SELECT pg_catalog.set_config('lock_timeout', %s, true), pg_catalog.set_config('statement_timeout', '0', true),
@@ -32,7 +32,7 @@ SELECT pg_catalog.set_config('lock_timeout', %s, true), pg_catalog.set_config('s
        pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('server_encoding'),
        pg_catalog.current_setting('server_version_num')::int, pg_catalog.current_setting('wal_level')
 """
-"""Values must have the texts that `text_values` reads, whatever server and role have set."""
+"""Settings for the texts that `text_values` reads, whatever the server and the role have set."""
 
 _FACTS = """
 SELECT (SELECT system_identifier::text FROM pg_control_system()),
@@ -202,7 +202,7 @@ def advance_slot(connection: Connection, name: str, lsn: int) -> None:
 
 
 def can_use_slots(connection: Connection) -> bool:
-    """Return whether the role may use slots: it reads one that does not exist, which changes nothing."""
+    """Return whether the role may use slots. Reads a slot that does not exist, which changes nothing."""
     try:
         with connection.transaction():
             connection.execute(

@@ -1,4 +1,4 @@
-"""Check the table and the publication of a source, before anything of them is landed."""
+"""Check the table and the publication of a source before they are landed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Publication:
     """A publication of one table.
 
     Attributes:
-        oid: of the publication. member: of the table in it. A table that left it and returned has another one.
+        oid: of the publication. member: oid of the table in it, which changes if the table is removed and added again.
         columns: names of the published columns; None: the server is too old to say.
     """
 
@@ -150,7 +150,7 @@ def check_columns(
     if has_toast and out_of_line and not is_full:
         raise failures.invalid(
             f"table {name}: Postgres may store {', '.join(out_of_line)} out of line (TOAST). An update that does not "
-            "change such a value sends it only with REPLICA IDENTITY FULL, and without it the row is not known",
+            "change such a value sends it only with REPLICA IDENTITY FULL, and without it the row is incomplete",
             f'ALTER TABLE "{name.schema}"."{name.table}" REPLICA IDENTITY FULL, or remove the columns from `schema`',
         )
     unique: list[Any] = [set(row[0]) for row in connection.execute(_UNIQUE, [oid]).fetchall()]
@@ -163,7 +163,7 @@ def check_columns(
 
 
 def _has_schemas(connection: Connection, publication_oid: str) -> bool:
-    """Return whether a publication publishes all tables of a schema, which Postgres 15 began to have."""
+    """Return whether a publication publishes all tables of a schema, which is possible since Postgres 15."""
     row = connection.execute(_NAMESPACES).fetchone()
     if row is None or not row[0]:
         return False

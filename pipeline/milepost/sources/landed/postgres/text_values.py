@@ -35,7 +35,7 @@ _STRINGS = frozenset({18, 19, 25, 1042, 1043})
 
 
 class UnfitValue(Exception):
-    """A value does not fit the declared type. Its message has no value."""
+    """A value does not fit the declared type. The message does not quote it."""
 
 
 def type_problem(type_oid: int, declared: ColumnType) -> str | None:

@@ -1,1 +1,1 @@
-"""What sources that are open tables share."""
+"""Shared parts of sources that are open tables."""

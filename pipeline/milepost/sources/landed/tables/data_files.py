@@ -38,11 +38,11 @@ class DataFileMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldNames:
-    """How data files name a column of a table that maps the names of its columns.
+    """Names of a column in data files, for a table with column mapping.
 
     Attributes:
-        field_id: in files with field ids; None: the ids in a file do not count.
-        names: in files without ids that count; (): the table maps none.
+        field_id: in files with field ids; None: field ids are ignored.
+        names: in files without field ids; (): the table has no mapping of names.
     """
 
     field_id: int | None
@@ -57,7 +57,7 @@ class DataFile:
         store: that has it. key: below the store's root. size: in bytes, as the table states it.
         constants: declared column -> its value in all rows of the file.
         columns: declared column -> how the file names it. None: as it is declared.
-        skipped_rows: how many rows at the beginning of the file are not read.
+        skipped_rows: number of rows at the beginning of the file that are skipped.
     """
 
     store: ObjectStore = field(repr=False)
@@ -89,7 +89,7 @@ def read_data_files(
 
 
 def missing_files(files: Sequence[DataFile]) -> list[bool]:
-    """Return for each of these files whether it was deleted."""
+    """Return whether each file was deleted."""
 
     def is_missing(file: DataFile) -> bool:
         try:

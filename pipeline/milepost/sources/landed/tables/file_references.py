@@ -1,7 +1,7 @@
 """Refer to the data files of open tables, after a check that epochs can read them.
 
-The footer of each file is read, and any column that an epoch might refuse by what the footer says: no epoch can skip a
-record of the log.
+Reads the footer of each file, and the columns whose footer does not prove that an epoch accepts them: no epoch can skip
+a record of the log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from milepost.jobspec.job import EventTimeSpec
-from milepost.language import ColumnType, to_arrow
+from milepost.language import ColumnType, arrow_schema, to_arrow
 from milepost.sources.kernel.casts import may_cast
 from milepost.sources.kernel.file_columns import FileColumns, value_text
 from milepost.sources.kernel.time_column import TimeColumn
@@ -50,7 +50,7 @@ def _reference(
         columns = FileColumns(names, {name: value_text(value, to_arrow(types[name])) for name, value in values.items()})
         if not metadata.num_rows:
             return None
-        unproven = _converted(failures, file, columns, schema, types)
+        unproven = _converted_columns(failures, file, columns, schema, types)
         if event_time is not None and not _has_times(event_time, types, names, metadata):
             unproven.add(event_time.column)
     if unproven:
@@ -61,21 +61,21 @@ def _reference(
     return FileReference(file.uri, stat.size, stat.etag, metadata.num_rows, columns.names, columns.values)
 
 
-def _converted(
+def _converted_columns(
     failures: TableFailures, file: DataFile, columns: FileColumns, schema: pa.Schema, types: Mapping[str, ColumnType]
 ) -> set[str]:
     """Return the declared columns that have another type in a file. Raises InvalidRequest: an epoch cannot read one."""
-    declared = pa.schema([(name, to_arrow(type_)) for name, type_ in types.items()])
+    declared = arrow_schema(types)
     stored = columns.schema(schema, declared)
-    others = {field.name for field in stored if plain_type(field.type) != declared.field(field.name).type}
-    for name in sorted(others):
+    converted = {field.name for field in stored if plain_type(field.type) != declared.field(field.name).type}
+    for name in sorted(converted):
         if not may_cast(stored.field(name).type, declared.field(name).type):
             raise failures.invalid(
                 f"has a data file {file.key} whose column {columns.names[name]} is {stored.field(name).type}, and "
                 f"`schema` declares {name} as {types[name]}",
                 "write `land: {by: copy}`, which converts it, or rewrite the file",
             )
-    return others
+    return converted
 
 
 def _has_times(

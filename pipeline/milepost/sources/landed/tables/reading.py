@@ -1,4 +1,4 @@
-"""What a source reads of an open table, and how."""
+"""Arguments of sources that are open tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from milepost.sources.landed.contract import Note
 
 @dataclass(frozen=True, slots=True)
 class TableReading:
-    """Arguments of every source that is an open table.
+    """How a source reads an open table.
 
     Attributes:
         source: its name, for messages.
@@ -30,7 +30,7 @@ class TableReading:
     by_reference: bool = False
 
     def start_notes(self, position: Position | None, count_files: Callable[[], int | None]) -> tuple[Note, ...]:
-        """Return what `doctor` says of the rows before the start of a log.
+        """Return the facts for `doctor` about the rows before the start of a log.
 
         Args:
             position: the end of the log; None: nothing was landed yet.

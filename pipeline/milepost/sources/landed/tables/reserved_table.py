@@ -1,4 +1,4 @@
-"""Read by which Milepost job a table is written, and whether it only appends rows."""
+"""Read which Milepost job writes a table, and whether it only appends rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reservation_at(failures: TableFailures, store: ObjectStore) -> Reservation |
 
 
 def require_appends(failures: TableFailures, reservation: Reservation | None) -> None:
-    """Raise InvalidRequest: the job that writes a table replaces and deletes rows."""
+    """Raise InvalidRequest if the job that writes a table replaces and deletes rows."""
     if reservation is not None and reservation.mode == "upsert":
         job = reservation.owner.job
         raise failures.invalid(
@@ -43,7 +43,7 @@ def require_appends(failures: TableFailures, reservation: Reservation | None) ->
 
 
 def upsert_notes(reservation: Reservation | None) -> tuple[Note, ...]:
-    """Return a warning for a log that was begun of a table to which a job only appended rows until now."""
+    """Return a warning if the job that writes a table replaces and deletes rows. The log may predate that."""
     if reservation is None or reservation.mode != "upsert":
         return ()
     stops = "landing stops at the first row that it replaces or deletes"

@@ -12,13 +12,12 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from milepost.errors import InvalidRequest, PositionExpired, SourceUnreachable, SourceWentBack, StoreUnavailable
 from milepost.language import start_time_ms
 from milepost.protocol.landed import Position
+from milepost.sources.landed.contract import NOTHING_LANDED
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NOTHING_LANDED = "Nothing of this read was landed; what was landed before is there."
-
-_SEE_THAT_IT_ANSWERS = "see that the table can be read from this machine, then land again"
+_CHECK_ACCESS = "check that this machine can read the table, then land again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +25,14 @@ class TableFailures:
     """Makes the errors of one source.
 
     Attributes:
-        source: its name. table: what and where its table is, without secrets, such as `the Delta table s3://lake/t`.
+        source: its name. table: kind and location of its table, without secrets, such as `the Delta table s3://lake/t`.
     """
 
     source: str
     table: str
 
     def invalid(self, problem: str, hint: str) -> InvalidRequest:
-        """Return the error for a table that cannot be read as the spec says.
+        """Return the error for a table that cannot be read as declared in the spec.
 
         Args:
             problem: continues the sentence that begins with the table.
@@ -53,10 +52,10 @@ class TableFailures:
         return time_ms
 
     def refused(self, problem: str, way_out: str = "") -> InvalidRequest:
-        """Return the error for a change of the table that a log cannot take over, because a log is only appended to.
+        """Return the error for a change of the table that a log cannot represent, because logs are append-only.
 
         Args:
-            way_out: a step at the table; "": there is none.
+            way_out: a step for the table; "": there is none.
         """
         hint = (
             "give the source another name in the spec, which begins a log of its own: to continue with what follows, "
@@ -66,7 +65,7 @@ class TableFailures:
         )
         return self.invalid(problem, f"{way_out}, or {hint}" if way_out else hint)
 
-    def unreachable(self, problem: str, hint: str = _SEE_THAT_IT_ANSWERS) -> SourceUnreachable:
+    def unreachable(self, problem: str, hint: str = _CHECK_ACCESS) -> SourceUnreachable:
         """Return the error for a table that did not answer."""
         return SourceUnreachable(
             f"source {self.source}: {self.table} {problem}. {NOTHING_LANDED}",
@@ -76,19 +75,19 @@ class TableFailures:
 
     @contextmanager
     def outages(self) -> Iterator[None]:
-        """Raise SourceUnreachable where the block raises StoreUnavailable, which elsewhere is about the job's store."""
+        """Translate StoreUnavailable, which would refer to the store of the job, to SourceUnreachable."""
         try:
             yield
         except StoreUnavailable as error:
             problem = f"did not answer: {error.message.rstrip('.')}"
-            raise self.unreachable(problem, error.hint or _SEE_THAT_IT_ANSWERS) from error
+            raise self.unreachable(problem, error.hint or _CHECK_ACCESS) from error
 
     def expired(self, problem: str, earliest: Position, latest: Position) -> PositionExpired:
-        """Return the error for rows that were deleted before they were landed. The lander names the source."""
+        """Return the error for rows that were deleted before they were landed. The lander adds the source."""
         return PositionExpired(f"{self.table} {problem}", earliest=earliest, latest=latest)
 
     def went_back(self, problem: str, latest: Position) -> SourceWentBack:
-        """Return the error for a table that no longer has what was landed. The lander names the source."""
+        """Return the error for a table that no longer has what was landed. The lander adds the source."""
         return SourceWentBack(f"{self.table} {problem}", latest=latest)
 
 

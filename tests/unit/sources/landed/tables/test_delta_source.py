@@ -87,7 +87,7 @@ class Table:
         before = [*self.log.records()] if self.log.log.newest() else []
         with pytest.raises(InvalidRequest) as refused:
             self.log.land(**options)
-        assert "Nothing of this read was landed" in refused.value.message and refused.value.hint
+        assert "Nothing from this read was landed" in refused.value.message and refused.value.hint
         assert not before or self.log.records() == before
         return refused.value
 
@@ -169,7 +169,7 @@ def test_a_time_is_that_of_the_first_commit_at_or_after_it(table: Table) -> None
         assert log.column("k") == expected
     table.delta.create_checkpoint()
     table.log_file(0).unlink()
-    assert "no commits before version 1 any more" in table.refusal(start="2026-02-01").message
+    assert "no longer has commits before version 1" in table.refusal(start="2026-02-01").message
 
 
 def test_in_commit_timestamps_are_the_times_of_a_table_that_has_them(table: Table) -> None:
