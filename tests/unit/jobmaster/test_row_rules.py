@@ -430,7 +430,7 @@ def test_rejected_windows_are_those_that_duckdb_refuses_and_are_traced_to_object
     row = {"k": rejected["k"][0].as_py(), "window_start": rejected["window_start"][0].as_py()}
     with pytest.raises(NotFound) as absent:
         job.origin("hourly", row)
-    assert absent.value.hint == "a rule may have rejected it: look in table few"
+    assert absent.value.hint == "a rule may have rejected it: check table few"
     origin = job.origin("few", row)
     assert origin.is_proven and origin.sink == "few"
     assert [(place.object, place.line) for item in origin.inputs for place in item.places]

@@ -1,4 +1,4 @@
-"""The Checkpoints page: a tab of a job's DAGs in Airflow's UI."""
+"""Milepost's pages in Airflow's UI, as an Airflow plugin."""
 
 from typing import TYPE_CHECKING
 

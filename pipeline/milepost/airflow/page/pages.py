@@ -16,7 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from milepost.airflow.page.frame.access import READS_DAG
-from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, asks_json, json_document, page
+from milepost.airflow.page.frame.rendering import HEADERS, STATIC, Links, is_for_json, json_document, page
 from milepost.airflow.page.jobs.job_page import JobPage
 from milepost.airflow.page.jobs.job_reader import STORE_AWAY
 from milepost.airflow.page.jobs.suggested_action import action_after_error
@@ -67,9 +67,9 @@ def checkpoint_error_page(request: Request, error: CheckpointError) -> Response:
 
 @pages.exception_handler(HTTPException)
 def http_error_page(request: Request, error: HTTPException) -> Response:
-    """Return the page of an HTTP error such as a missing permission. Lead a browser that is not logged in to the login.
+    """Return the page of an HTTP error such as a missing permission. A browser without a login is redirected to it.
 
-    The login leads back to the requested page. A request of a script gets the status 401 instead.
+    The login redirects back to the requested page. A script gets status 401 instead.
     """
     if error.status_code == 401 and "text/html" in request.headers.get("accept", ""):
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -88,7 +88,7 @@ def invalid_url_page(request: Request, error: RequestValidationError) -> Respons
 def _problem_page(
     request: Request, status_code: int, problem: str, hint: str, *, runbook: str = "", heading: str = _UNKNOWN_PROBLEM
 ) -> Response:
-    if asks_json(request):
+    if is_for_json(request):
         return json_document(None, status_code, message=problem, hint=hint, runbook=runbook)
     shown: dict[str, object] = {"problem": problem, "hint": hint, "runbook": runbook, "problem_heading": heading}
     shown["is_away"] = heading == STORE_AWAY

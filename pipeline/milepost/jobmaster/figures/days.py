@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MAX_LISTINGS = 5
-"""Number of listings after which a reader gives up. Each one that finds nothing to read means another writer."""
+"""Maximum number of listings of a reader. It lists again if another writer has merged an object meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def read_objects(
 
 
 def read_table(store: ObjectStore, item: FiguresObject, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of an object. Raises StateCorrupt: unreadable. NotFound.
+    """Return the rows of an object. Raises: StateCorrupt: it is unreadable. NotFound.
 
     Args:
         columns: as in `decode_rows`.

@@ -1,4 +1,4 @@
-"""The rows of many epochs in a compact form, for charts and verdicts over thousands of them."""
+"""Compact rows of epochs, for charts and verdicts over thousands of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _GROUP_OF = {f"{phase}_ms": at for at, phases in enumerate(PHASE_GROUPS.values()
 
 TIMES = ("trigger_time", "end_time")
 
-MAX_TIME_MS = 253_402_300_800_000
-"""Start of the year 10,000, in ms since the epoch."""
+_MAX_TIME_MS = 253_402_300_800_000
+"""Start of the year 10,000, in ms since 1970."""
 
 
 class EpochRow(NamedTuple):
@@ -60,7 +60,7 @@ class EpochRow(NamedTuple):
 
 
 def late_share(late_rows: int, rows_in: int, bad_records: int) -> float:
-    """Return the share of late rows in what was read, 0 to 1. A row may be late at several operators."""
+    """Return the share of late rows among the rows read, 0 to 1. A row may be late at several operators."""
     read = rows_in + bad_records
     return min(1.0, late_rows / read) if read else 0.0
 
@@ -71,19 +71,28 @@ COLUMNS = EpochRow._fields[:-1]
 PHASES = "phases"
 
 
+def with_times_ms(table: pa.Table, key: str) -> pa.Table:
+    """Return a table with times in ms since 1970. Raises StateCorrupt: a time is before 1970 or after 9999."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in TIMES:
+        times = table.column(name).cast(pa.int64())
+        table = table.set_column(table.column_names.index(name), name, times)
+        limits = pc.min_max(times).as_py()
+        for time in limits.values():
+            if time is not None and not 0 <= time < _MAX_TIME_MS:
+                raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
+    return table
+
+
 def decode_epochs(table: pa.Table, key: str) -> list[EpochRow]:
     """Return the rows of a table with `COLUMNS` and, if it has them, `PHASES`.
 
     Raises: StateCorrupt: a time cannot be represented.
     """
-    import pyarrow as pa
-
-    for name in TIMES:
-        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
+    table = with_times_ms(table, key)
     values = {name: _values(table.column(name)) for name in COLUMNS}
-    for time in (time for name in TIMES for time in values[name]):
-        if time is not None and not 0 <= time < MAX_TIME_MS:
-            raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
     if PHASES not in table.column_names:
         return [EpochRow(*row) for row in zip(*values.values(), strict=True)]
     rows = zip(*values.values(), _phase_groups(table.column(PHASES)), strict=True)

@@ -22,7 +22,7 @@ _COPIED = (
 """Figures that a row copies from a checkpoint's summary."""
 
 _BUSY = ("restore_ms", "process_ms", "emit_ms", "sync_ms")
-"""Times of an operator during which its task works for nothing else."""
+"""Times of an operator during which its task works only for this operator."""
 
 Row = dict[str, Any]
 """Values by column, as in `SCHEMA`. An absent column is null."""
@@ -39,7 +39,7 @@ def completed_row(
     """Return the row of a completed checkpoint.
 
     Args:
-        metadata: None: unreadable, so that the row has only what the manifest has. after: times after the commit.
+        metadata: None: unreadable; the row then has only the figures in the manifest. after: times after the commit.
     """
     summary = checkpoint.summary
     row: Row = {
@@ -128,7 +128,7 @@ def _measured(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) ->
 
 
 def _operators(metadata: CheckpointMetadata) -> list[tuple[str, Row]]:
-    """Return the figures of each operator; of SQL and other operators without state, those that its shares have."""
+    """Return the figures of each operator; of an operator without state, such as SQL, only those of its shares."""
     by_node: dict[str, list[SubtaskShare]] = {}
     for share in metadata.shares:
         if share.kind not in (SOURCE, SINK):

@@ -1,4 +1,4 @@
-"""Encode rows of figures as Parquet, and decode and join objects that are not trusted."""
+"""Encode rows of figures as Parquet. Decode and merge objects, which are not trusted."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ _IDENTITY = ("checkpoint_id", "timeline", "token", "status")
 
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
-    """Return rows as a table. Raises StateCorrupt: a checkpoint records a value that is not of its column's type."""
+    """Return rows as a table. Raises StateCorrupt: a value does not have the type of its column."""
     try:
         return pa.Table.from_pylist(list(rows), schema=SCHEMA)
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         checkpoints = ", ".join(str(row["checkpoint_id"]) for row in rows)
-        raise StateCorrupt(f"checkpoints {checkpoints} record a figure that is no figure: {error}") from error
+        raise StateCorrupt(f"checkpoints {checkpoints} record an invalid figure: {error}") from error
 
 
 def encode_rows(table: pa.Table) -> bytes:
@@ -85,8 +85,7 @@ def decode_rows(body: bytes, key: str, columns: Sequence[str] | None = None) -> 
     """Return the rows of an object. Raises StateCorrupt: unreadable.
 
     Args:
-        columns: those to read, with the identity of the rows among them; None: all, also those that only a later
-            version has.
+        columns: those to read, which include the identity of rows; None: all, including columns of a later version.
     """
     try:
         with pq.ParquetFile(pa.BufferReader(body)) as file:
@@ -115,7 +114,7 @@ def _with_all_columns(table: pa.Table, key: str, columns: Sequence[str] | None) 
 
 
 def _bounded(file: pq.ParquetFile, key: str, columns: Sequence[str] | None) -> pa.Table:
-    """Read the rows in small batches, so that a file that grows in memory is refused in time."""
+    """Read the rows in small batches, to refuse a file that is too large in memory."""
     batches, size = list[pa.RecordBatch](), 0
     for batch in file.iter_batches(_ROWS_AT_ONCE, columns=None if columns is None else list(columns)):
         batches.append(batch)
@@ -136,7 +135,7 @@ def _unreadable(key: str, problem: str) -> StateCorrupt:
 
 
 def union(tables: Iterable[pa.Table]) -> pa.Table:
-    """Return each row of decoded tables once, in the order of completion. Of equal identities the first row counts.
+    """Return each row of decoded tables once, in the order of completion. Of equal identities, the first row counts.
 
     Example: tables with checkpoints 1, 2 and 2, 3 give 1, 2, 3, with the row of the first table for 2.
     """

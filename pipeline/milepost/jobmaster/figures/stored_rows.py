@@ -11,12 +11,11 @@ from milepost.errors import NotFound, StateCorrupt, StoreUnavailable
 from milepost.jobmaster.figures.days import MAX_LISTINGS, FiguresObject, by_day, list_objects, read_objects, read_table
 from milepost.jobmaster.figures.epoch_rows import (
     COLUMNS,
-    MAX_TIME_MS,
     PHASES,
     ROW_BYTES,
-    TIMES,
     EpochRow,
     decode_epochs,
+    with_times_ms,
 )
 from milepost.jobmaster.figures.row import day_of
 from milepost.protocol.records import CheckpointStatus, ObjectStore
@@ -109,7 +108,7 @@ class StoredRows:
     """The rows of a job, read day by day from the newest one on.
 
     Attributes:
-        unreadable: why an object that was to be read could not be; one line each.
+        unreadable: why objects could not be read; one line each.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -129,13 +128,13 @@ class StoredRows:
         return self._days(first_day, partial(self._epochs, (*COLUMNS, PHASES)))
 
     def check(self) -> list[str]:
-        """Read every object, and return why those that are unreadable are."""
+        """Read every object. Returns why objects are unreadable, one line each."""
         for _ in self.days():
             pass
         return self.unreadable
 
     def nodes(self, rows: Iterable[DatedRow]) -> dict[tuple[int, str], NodeFigures]:
-        """Return the figures of nodes in these rows, by checkpoint and timeline, as far as they can be read.
+        """Return the figures of nodes for these rows, by checkpoint and timeline. Unreadable objects are skipped.
 
         Raises: NotFound: an epoch merged an object since the listing.
         """
@@ -217,17 +216,13 @@ def _completed(table: pa.Table, key: str) -> list[StoredRow]:
     import pyarrow as pa
 
     names = [field.name for field in fields(StoredRow)]
-    for name in TIMES:
-        table = table.set_column(table.column_names.index(name), name, table.column(name).cast(pa.int64()))
+    table = with_times_ms(table, key)
     done = [status == CheckpointStatus.COMPLETED.value for status in table.column("status").to_pylist()]
     try:
         rows = table.select(names).filter(pa.array(done, pa.bool_())).to_pylist(maps_as_pydicts="strict")
     except (KeyError, ValueError) as error:
         raise StateCorrupt(f"object {key} with figures of past epochs: {error!r}", key=key) from error
     for row in rows:
-        for time in (row[name] for name in TIMES):
-            if time is not None and not 0 <= time < MAX_TIME_MS:
-                raise StateCorrupt(f"object {key} with figures of past epochs has the time {time} ms", key=key)
         requests = row["requests"]
         row["requests"] = None if requests is None or None in requests.values() else requests
     return [StoredRow(**row) for row in rows]

@@ -61,7 +61,7 @@ def measured_duration_ms(checkpoint: CompletedCheckpoint) -> int | None:
 def epoch_duration_ms(checkpoint: CompletedCheckpoint) -> int | None:
     """Return the measured duration, or else the time up to the commit point by the store's clock.
 
-    S3 states that clock in whole seconds. None: it shows no time at all.
+    The clock of S3 has whole seconds. None: both times are equal.
     """
     measured = measured_duration_ms(checkpoint)
     return measured or checkpoint.completed_time_ms - checkpoint.trigger_time_ms or None
@@ -109,12 +109,12 @@ def _total_ms(metadata: CheckpointMetadata, after: Sequence[PostCommitTimes]) ->
 
 
 def _are_tasks(after: Sequence[PostCommitTimes]) -> bool:
-    """Return whether processes of their own did the commit and published each table, as Airflow's tasks do."""
+    """Return whether separate processes committed and published each table, as Airflow's tasks do."""
     return len(after) > 1 and not any(times.commit_ms is not None and times.notify_ms for times in after)
 
 
 def _covered_ms(steps: Iterable[StepTimes], span: tuple[int, int]) -> int:
-    """Return how much of a span of time is within any step: steps from 0 to 5 and 3 to 9 cover 7 of 2 to 20."""
+    """Return how much of a span is covered by steps: steps from 0 to 5 and 3 to 9 cover 7 of the span 2 to 20."""
     covered, reached = 0, span[0]
     for step in sorted(steps, key=lambda step: step.started_ms):
         start, end = max(step.started_ms, reached), min(step.started_ms + step.took_ms, span[1])

@@ -7,9 +7,8 @@ number of writers, each row is in at least one object:
     figures/2026-11-30/…17-a.parquet   rows 1 2 3        a writer reads this, writes
     figures/2026-11-30/…22-b.parquet   rows 1 2 3 4      this, and deletes the first one
 
-The version in a key means that every checkpoint that completed up to it has a row. So a listing shows which are
-missing.
-Nothing depends on the rows. Errors are logged and never fail an epoch.
+The version in a key means that every checkpoint that completed up to it has a row, so a listing shows which rows are
+missing. Nothing depends on the rows. Errors are logged and never fail an epoch.
 """
 
 from __future__ import annotations
@@ -84,8 +83,8 @@ class FiguresUpdate:
     """The rows that the completed checkpoints of a state lack.
 
     Args:
-        state: of a moment before any of them is dropped.
-        session_id: if this session has completed a checkpoint, its row will be stored, so what is stored is read ahead.
+        state: before any of them is dropped.
+        session_id: if this session has completed a checkpoint, its row will be stored, so stored rows are prefetched.
         measured_here: checkpoint whose times after the commit are all measured by this process.
     """
 
@@ -102,7 +101,7 @@ class FiguresUpdate:
 
     @cached_property
     def _plan(self) -> _Plan | None:
-        """The plan, read once; None: it could not be read."""
+        """The plan, read once; None: reading failed."""
         try:
             return self._prefetched()
         except CheckpointError as error:
@@ -118,7 +117,7 @@ class FiguresUpdate:
         return StoreRequests(puts=len(plan.days), deletes=int(any(day.merged for day in plan.days)))
 
     def store_before_drop(self, dropped: Collection[CheckpointId]) -> None:
-        """Store the rows of checkpoints that are about to be dropped, if an earlier epoch crashed before it did."""
+        """Store the rows of checkpoints that are about to be dropped. An earlier epoch may have crashed before that."""
         plan = self._plan
         if plan is not None and any(checkpoint.checkpoint_id in dropped for checkpoint in plan.missing):
             self.store({}, frozenset(dropped))
@@ -187,7 +186,7 @@ class FiguresUpdate:
             return None
 
     def _read_plan(self) -> _Plan:
-        """List and read the stored rows. Repeated if another writer merges them meanwhile."""
+        """List and read the stored rows. Repeats if another writer merges them meanwhile."""
         if not self._state.checkpoints:
             return _Plan(0, [], {})
         newest = max(self._state.checkpoints, key=lambda item: item.version)  # usually the one whose row is missing

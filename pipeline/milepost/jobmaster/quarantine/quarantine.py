@@ -1,7 +1,7 @@
 """Quarantine an object of a file source, so that no epoch and no replay reads it, and release it again.
 
-A quarantine changes no table. An object that was read before stays in state and tables until the job goes back to
-before it, or a backfill leaves it out.
+A quarantine changes no table. Rows of an object that was read before remain in state and tables until a rollback to
+before it, or a backfill without it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class QuarantinePlan:
 
     Attributes:
         done: whether there is nothing to do. read_by: the checkpoint of the live timeline that has read this version;
-            None: none has. text: the plan for people.
+            None: none has. text: the plan, one line each.
     """
 
     job: str
@@ -56,9 +56,10 @@ class QuarantinePlan:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineResult:
-    """The outcome: ``quarantined``, ``released``, ``already_quarantined`` or ``not_quarantined``.
+    """The result of a quarantine or a release.
 
     Attributes:
+        outcome: ``quarantined``, ``released``, ``already_quarantined`` or ``not_quarantined``.
         read_by: as in `QuarantinePlan`. next_step: the command that continues from here.
     """
 
@@ -163,7 +164,7 @@ class Quarantine:
             raise InvalidRequest(
                 f"source {source} is landed in a log: its rows are not objects that can be left out. Nothing was "
                 "changed.",
-                hint=f"milepost land {spec.name} --source {source} --void-from auto, if its system has taken rows back",
+                hint=f"milepost land {spec.name} --source {source} --void-from auto, if its rows are false",
             )
         if source in spec.dimensions:
             raise InvalidRequest(
@@ -198,7 +199,7 @@ class Quarantine:
         return base is not None and _consumer(self._context, base, approved) is not None
 
     def _was_skipped(self, state: ManifestState, obj: SourceObject, source: str, read_by: int) -> bool:
-        """Return whether `start: latest` recorded an object as read, which only a source's first epoch does."""
+        """Return whether `start: latest` skipped an object. The first epoch of a source records these as read."""
         base = self._context.base_metadata(state, state.timeline().head)
         snapshot = None if base is None else base.sources.get(source)
         if snapshot is None or snapshot.at_start is None or obj.last_modified_ms > snapshot.at_start.newest_ms:
@@ -224,9 +225,9 @@ class Quarantine:
         yield "a corrected object under the same name is read"
 
     def _removing_commands(self, state: ManifestState, approved: ApprovedQuarantine) -> tuple[str, ...]:
-        """Return the commands after which tables have no row of an object that was read; the first one is quick."""
+        """Return the commands that remove the rows of an object from tables, the fastest first."""
         ancestry = timeline_ancestry(state, state.timeline())
-        # What a checkpoint has read, each later one has read. A bisection reads few of the consumed sets.
+        # Later checkpoints have read everything that an earlier one has. A bisection reads few of the consumed sets.
         first = bisect_left(ancestry, True, key=lambda one: self._has_read(state, one.checkpoint_id, approved))
         job, before = state.job, ancestry[first - 1].checkpoint_id if first else 0
         return (f"milepost rollback {job} --to {before}", f"milepost backfill {job} --from-checkpoint {before}")

@@ -1,4 +1,4 @@
-"""The origin of an output row: the input rows that made it, and the way to them."""
+"""The origin of an output row: the input rows that made it, and the steps to them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class OriginStep:
     """One node on the path from the table back to the input.
 
     Attributes:
-        kind: of the operator; `source`.
+        kind: of the operator, or `source`.
         rows: number of its emitted rows that the output row depends on.
-        by: columns that select them by their values; () if none does, so that all of its rows count.
+        by: columns whose values select them; (): none, so all rows of the node are needed.
     """
 
     uid: str
@@ -93,12 +93,12 @@ class RowOrigin:
     """Where an output row comes from.
 
     Attributes:
-        checkpoint_id: as of which the table was read. epochs: number of epochs that were read again.
+        checkpoint_id: the table as of which was read. epochs: number of epochs that were read again.
         row: the row of the table. copies: number of equal rows.
         is_proven: whether a replay of the listed inputs alone made the row.
         problem: why it is not proven; None if it is.
         steps: from the table to the input; () if the row was published before the cut.
-        not_narrowed: sources that were replayed whole, because no column of the row narrows them.
+        not_narrowed: sources that were replayed completely, because no column of the row narrows them.
         cut: where the list begins; None: at the first epoch.
     """
 

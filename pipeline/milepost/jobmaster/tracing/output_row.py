@@ -1,4 +1,4 @@
-"""Find the row of a table that a person names, and compare it with what a replay emitted."""
+"""Find a row of a table by some of its values, and compare it with the rows that a replay emitted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OutputRow:
     """A row of a table.
 
     Attributes:
-        row: the one row, with the columns that operators made. copies: how often the table has it.
+        row: one row, with the columns from operators. copies: how often the table has it.
         shown: the row with all columns of its table: a rejected row also has its rule and object.
     """
 
@@ -34,12 +34,12 @@ class OutputRow:
     shown: pa.Table
 
     def copies_among(self, rows: Sequence[pa.Table]) -> int:
-        """Return how often some rows are equal to this one."""
+        """Return the number of rows that are equal to this one."""
         (expected,) = exact_rows(self.row)
         return sum(exact_rows(self.columns_of(table)).count(expected) for table in rows if table.num_rows)
 
     def columns_of(self, rows: pa.Table) -> pa.Table:
-        """Return this row's columns of other rows; null where another version of the spec did not have them."""
+        """Return the columns of this row from other rows; null for columns that their version of the spec lacks."""
         for field in self.row.schema:
             if field.name not in rows.column_names:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -70,7 +70,7 @@ def find_row(
     """Return the row of a table with known values; None: it has none.
 
     Args:
-        read: returns the rows of the table. names: the columns that operators made.
+        read: returns the rows of the table. names: the columns from operators.
     Raises:
         InvalidRequest: several different rows match.
     """
@@ -99,7 +99,7 @@ def find_row(
 
 
 def known_values(sink: str, schema: pa.Schema, values: Mapping[str, str]) -> KnownValues:
-    """Return values that were written as text. Raises InvalidRequest: no such column, or no value of its type."""
+    """Return values from their texts. Raises InvalidRequest: no such column, or not a value of its type."""
     return KnownValues({name: comparable_values(_value(sink, schema, name, text)) for name, text in values.items()})
 
 
@@ -112,7 +112,7 @@ def _value(sink: str, schema: pa.Schema, name: str, text: str) -> pa.ChunkedArra
         value: Any = None if text == "null" else _parsed(text, type_)
         return pa.chunked_array([pa.array([value], type_)])
     except (pa.ArrowException, InvalidOperation, NotImplementedError, OverflowError, TypeError, ValueError):
-        raise InvalidRequest(f"sink {sink}: {text!r} is no value of column {name}, which is {type_}.") from None
+        raise InvalidRequest(f"sink {sink}: {text!r} is not a value of column {name}, which is {type_}.") from None
 
 
 def _parsed(text: str, type_: pa.DataType) -> Any:

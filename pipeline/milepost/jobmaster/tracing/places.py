@@ -1,4 +1,4 @@
-"""Where input rows are stored: object and line, row of a Parquet object, or partition and offset of a message."""
+"""Find the location of input rows: object and line, row of a Parquet object, or partition and offset of a message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from milepost.storage import immutable_objects, open_store
 
 
 def find_places(context: JobContext, source: str, rows: pa.Table, epochs: Sequence[ReadEpoch]) -> tuple[Place, ...]:
-    """Return the place of each row. The objects of these rows are read again to count lines.
+    """Return the location of each row. Reads the objects of these rows again, to count lines.
 
     Args:
         rows: with the columns `EPOCH`, `OBJECT` and `RECORD`.
@@ -37,7 +37,7 @@ def find_places(context: JobContext, source: str, rows: pa.Table, epochs: Sequen
 def _of_object(
     context: JobContext, source: str, epochs: Sequence[ReadEpoch], at: tuple[int, str], records: Iterable[int]
 ) -> dict[int, Place]:
-    """Return the places of some records of one object, by their numbers."""
+    """Return the locations of some records of one object, by number of the record."""
     wanted, (checkpoint_id, key) = set(records), at
     spec = context.spec.sources[source]
     epoch = next(epoch for epoch in epochs if epoch.plan.checkpoint_id == checkpoint_id)

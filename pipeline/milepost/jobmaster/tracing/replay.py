@@ -1,7 +1,7 @@
 """Replay recorded epochs in this process with some of their rows, on a temporary store.
 
-Each epoch gets the watermarks that all of its input gives, so that rows are late, and windows complete, as they were.
-Nothing of the job is written: the replay has no lease, no manifest and no sinks.
+Each epoch gets the watermarks of all its input, so the same rows are late and the same windows complete as before. The
+replay writes nothing of the job: it has no lease, no manifest and no sinks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from milepost.state.layers import KeyHash
 from milepost.storage import open_store, read_handle
 
 EPOCH = "__epoch"
-"""Column added to rows of a source: the checkpoint of the epoch that read them."""
+"""Column that is added to rows of a source: the checkpoint of the epoch that read them."""
 
 Emitted = dict[str, list[pa.Table]]
 """Output name -> rows that a replay emitted, in order."""
@@ -73,7 +73,7 @@ class ReadEpoch:
     """A recorded epoch whose sources were read.
 
     Attributes:
-        plan: its plan, without the state that it continues.
+        plan: of the epoch, without the state that it continues.
     """
 
     plan: EpochPlan
@@ -90,7 +90,8 @@ class Replay:
     Args:
         base: metadata of the checkpoint that the replay begins at; None: the empty state.
         folder: local folder for the state of the replay.
-        before_each: called with the checkpoint of each epoch before it is read or run. What it raises ends the replay.
+        before_each: called with the checkpoint of each epoch before it is read or run. An error that it raises ends the
+            replay.
     """
 
     def __init__(
@@ -112,10 +113,10 @@ class Replay:
         self._runs = 0
 
     def read(self, ranges: Sequence[RecordedRange], retain: RowFilter) -> list[ReadEpoch]:
-        """Read the input of recorded epochs, and retain some of the rows.
+        """Read the input of recorded epochs, and retain the rows that `retain` returns.
 
         Raises:
-            SubtaskDeclined, SourceChanged: an object cannot be read as it was. What `before_each` raises.
+            SubtaskDeclined, SourceChanged: an object cannot be read, or has changed. Errors of `before_each`.
         """
         progress, epochs = Progress.of(self._base), []
         with self._store() as store:
@@ -224,7 +225,7 @@ class Replay:
         )
 
     def _dimensions(self, range_: RecordedRange, lineage: Sequence[RecordedRange]) -> dict[str, DimensionSnapshot]:
-        """Return the rows that lookups found, by static source. Raises NotFound: they are no longer retained."""
+        """Return the rows of static sources at an epoch, by source. Raises NotFound: they are no longer retained."""
         context, found = self._context, {}
         for name in sorted(context.spec.dimensions):
             snapshot = recorded_dimension(context, context.head().state, [range_], lineage, name)

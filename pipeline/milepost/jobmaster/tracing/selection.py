@@ -1,6 +1,6 @@
 """Select the rows of a node by values of some of its columns.
 
-A selection is a set of known values. Bounds of event times are two more columns::
+A selection is a set of known values. Bounds of event times are two additional columns::
 
     city   at >=    at <
     Bonn   12:00    13:00      rows of Bonn from 12:00 to before 13:00
@@ -51,14 +51,14 @@ class KnownValues:
     def through(self, trace: RowTrace, operator: str, *, picked: bool) -> KnownValues:
         """Return the known values of the rows of one input.
 
-        A row that comes late belongs to those windows only that were open when its operator read it::
+        A late row belongs only to windows that were open when its operator read it::
 
             windows of 1 h every 30 min, lateness watermark 12:30, a row of 12:10
             11:30 to 12:30    the row is not in it
             12:00 to 13:00    the row is in it
 
         Args:
-            operator: its uid. picked: whether only the rows that the operator picked are meant.
+            operator: its uid. picked: whether to select only the rows that the operator picked.
         """
         pairs = {**trace.equal, **(trace.picked if picked else {})}
         known = {}

@@ -1,7 +1,7 @@
-"""Where a replay begins: at the empty state, or at the state of a retained checkpoint.
+"""Find where a replay begins: at the empty state, or at the state of a retained checkpoint.
 
-A row depends on all input of its key, from the first epoch on. If some of it can no longer be read, the replay begins
-at the oldest retained checkpoint after it, and the rows before that are a state, not a list.
+A row depends on all input of its key since the first epoch. If some of it can no longer be read, the replay begins at
+the oldest retained checkpoint after it. Earlier rows are then known only as state.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from milepost.protocol.records import NO_CHECKPOINT, CheckpointId
 from milepost.sources import SourceObject
 
 MOST_STATE_BYTES = 1 << 30
-"""Stored bytes of a checkpoint that a replay may begin at. Its process restores the state of all keys."""
+"""Maximum state of a checkpoint at which a replay may begin. Its process restores the state of all keys."""
 
 _STATE_ROWS = 20
-"""State rows of one table that are shown."""
+"""Maximum number of state rows that are shown per table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Start:
     """Where a replay begins.
 
     Attributes:
-        base: metadata of the checkpoint; None: the empty state. ranges: the input since.
+        base: metadata of the checkpoint; None: the empty state. ranges: the input since then.
         reason: why it is not the empty state; None if it is.
     """
 
@@ -52,10 +52,10 @@ def find_start(context: JobContext, at: CheckpointId, since: int | None) -> Star
     """Return where the replay up to a checkpoint begins.
 
     Args:
-        since: a retained checkpoint; None: the empty state, or the oldest one from which on all input can be read.
+        since: a retained checkpoint; None: the empty state, or the oldest checkpoint since which all input can be read.
     Raises:
         NotFound: `since` is not a retained ancestor.
-        SourceChanged, InvalidRequest: there is none since which all input can be read.
+        SourceChanged, InvalidRequest: there is no checkpoint since which all input can be read.
     """
     lineage = [one.checkpoint_id for one in lineage_since(context, at, NO_CHECKPOINT)]
     retained = [one for one in lineage[:-1] if context.head().state.checkpoint(one) is not None]
@@ -106,7 +106,7 @@ def _start(context: JobContext, point: CheckpointId, at: CheckpointId, reason: s
 
 
 def _check_true_rows(context: JobContext, ranges: Sequence[RecordedRange]) -> None:
-    """Check that no epoch has read records that became void later. Raises InvalidRequest: a replay leaves them out."""
+    """Check that no epoch has read records that became void later. A replay would skip them. Raises InvalidRequest."""
     for name in sorted({name for item in ranges for name in item.landed}):
         newest = context.source_log(name).newest()
         voids = () if newest is None else newest.record.voids
@@ -122,7 +122,7 @@ def _check_true_rows(context: JobContext, ranges: Sequence[RecordedRange]) -> No
 
 
 def _is_file(obj: SourceObject) -> bool:
-    """Return whether an object of a log is a data file of a table, in its own place."""
+    """Return whether an object of a log is a data file of a table, which the log refers to."""
     return is_reference(obj.key)
 
 
@@ -162,7 +162,7 @@ def start_state(
 def _known_keys(
     context: JobContext, graph: JobGraph, table: str, uid: str, needed: Mapping[str, Sequence[KnownValues]]
 ) -> list[KnownValues]:
-    """Return the known keys of one state table; [] if its operator is not on the way to the row."""
+    """Return the known keys of one state table; [] if its operator is not upstream of the row."""
     if uid not in needed or uid not in graph.nodes:
         return []
     spec, nodes = context.spec.operator(uid), [graph.nodes[name] for name in graph.nodes[uid].inputs]

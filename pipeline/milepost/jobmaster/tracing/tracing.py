@@ -1,10 +1,11 @@
 """Trace a row of a table back to the input rows that made it.
 
-1. The recorded input of every epoch up to the checkpoint is read again, or since a retained checkpoint. Rows that
-   cannot have made the row are dropped: a column that reaches the table unchanged, such as the key, has another value.
-2. The operators run over the rest, in this process, with the watermarks of all input.
-3. A walk back over what each node emitted selects the rows that the output row depends on.
-4. The operators run over these rows alone. Only if they make the same row, the list is proven.
+1. The recorded input up to the checkpoint is read again, from the first epoch or from a retained checkpoint on. Rows
+   that cannot have made the row are dropped: a column that reaches the table unchanged, such as the key, has another
+   value.
+2. The operators run over the remaining rows, in this process, with the watermarks of all input.
+3. A walk back over the rows that each node emitted selects those that the output row depends on.
+4. The operators run over these rows alone. The list is proven only if they make the same row.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from milepost.quality import rule_label
 from milepost.spill import SpilledRows
 
 MOST_ROWS = 1_000_000
-"""Input rows that a trace holds. More of them are too many to replay in one process."""
+"""Maximum number of input rows of a trace, which one process replays."""
 
 _NAMED = 3
-"""Late rows of one operator that a message names."""
+"""Maximum number of late rows of one operator in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class TraceLimits:
 
 
 class Tracing:
-    """Traces rows of a job's tables. It writes nothing: no manifest, no lease, no object of the job."""
+    """Traces rows of a job's tables. Writes nothing: no manifest, no lease, no object of the job."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
@@ -75,13 +76,12 @@ class Tracing:
         """Return the input rows that made a row of a table.
 
         Args:
-            values: column -> value as text, which one row has.
+            values: column -> value as text; they identify one row.
             at: a retained checkpoint; None: the head.
             progress: called with the name of each step that begins.
         Raises:
-            NotFound: no such sink, checkpoint or row. It says which input rows were late, and so not in the table.
-            InvalidRequest: rows of this sink cannot be traced, or several rows match; no recorded input leads to the
-                checkpoint.
+            NotFound: no such sink, checkpoint or row. The message lists input rows that were late.
+            InvalidRequest: rows of this sink cannot be traced, several rows match, or the input is not recorded.
             SourceChanged: recorded input was deleted or has changed. StateCorrupt: a record cannot be read.
         """
         context, limits, progress = self._context, limits or TraceLimits(), progress or _quiet
@@ -119,30 +119,30 @@ def _quiet(_: str) -> None:
 
 
 def _judged(context: JobContext, sink: str) -> SinkInput:
-    """Return what a sink reads; for rejected rows, what the sink reads whose rules rejected them."""
+    """Return the input of a sink; of a sink of rejected rows, that of the sink whose rules rejected them."""
     inputs = context.graph.sink_inputs
     return inputs[inputs[sink].rejected_by or sink]
 
 
 def _refused_hint(context: JobContext, sink: str) -> str:
-    """Return where rows are that the rules of a sink refused, and which rules drop rows; "" if it has none."""
+    """Return the tables of rejected rows of a sink, and its rules that drop rows, as a hint; "": it has no rules."""
     readers = [rows.sink for rows in context.graph.sink_inputs.values() if rows.rejected_by == sink]
     suites = [suite for suite in context.spec.quality if suite.sink == sink]
     drop = [rule_label(rule) for suite in suites for rule in suite.row_rules.values() if rule.on_fail == "drop"]
-    hints = [f"a rule may have rejected it: look in table {' or '.join(readers)}"] if readers else []
+    hints = [f"a rule may have rejected it: check table {' or '.join(readers)}"] if readers else []
     if drop:
         hints.append(f"rule {' or '.join(drop)} (on_fail: drop) may have dropped it, and a dropped row is in no table")
     return "; ".join(hints)
 
 
 def _check_supported(context: JobContext, sink: SinkInput) -> None:
-    """Raises InvalidRequest: rows of the sink cannot be traced."""
+    """Check that rows of a sink can be traced. Raises InvalidRequest."""
     problem, hint = None, ""
     if sink.part == BAD:
         problem, hint = "its rows are records that cannot be read", "each row has the object and line of its record"
     elif sink.mode == "changelog":
         problem = "tracing the rows of a changelog is not available in this version"
-        hint = "trace a row of the table that it has the changes of"
+        hint = "trace a row of the table whose changes it has"
     if problem is not None:
         raise InvalidRequest(f"job {context.spec.name}: sink {sink.sink}: {problem}. Nothing was read.", hint=hint)
 
@@ -214,7 +214,7 @@ class _Trace:
         )
 
     def why_absent(self, known: KnownValues) -> str:
-        """Return which input rows are not in the table although they have these values; "." if there are none."""
+        """Return a clause about late input rows with these values, which the table lacks; ".": there are none."""
         needed = self._walk.narrowed(known)
         late = [of_input for of_input in self._walk.late(needed) if all(one.columns for one in of_input.alternatives)]
         if not late:
@@ -248,7 +248,7 @@ class _Trace:
         return self._replay.run(epochs, retain)
 
     def _published_before(self, row: OutputRow, table: str, emitted: Mapping[str, Sequence[pa.Table]]) -> str | None:
-        """Return that the row was published where the replay begins, or before that; None: it was not."""
+        """Return the problem that the row was published before the replay begins; None: it was not."""
         if self._start.base is None:
             return None
         base = int(self._start.base.checkpoint_id)
@@ -302,13 +302,13 @@ class _Trace:
     def _problem(self, *, is_made: bool) -> str:
         """Return why the list is not proven."""
         if is_made:
-            return "the operators make another row of the listed rows alone than of all input"
+            return "the operators make a different row from the listed rows alone than from all input"
         if self._context.metadata(self._checkpoint).in_flight_bytes:
             return f"rows were in flight at checkpoint {self._at}: its table did not show them yet, and a replay does"
         return (
-            "a replay of all recorded input by the current spec and code makes another row: the spec or the code has "
-            "changed since, a function does not give the same result twice, or the order in which rows came from "
-            "several subtasks decided, and a replay has one"
+            "a replay of all recorded input with the current spec and code makes a different row: the spec or the code "
+            "has changed since, a function is not deterministic, or the result depends on the order of rows from "
+            "several subtasks, and a replay has one"
         )
 
     def _step(self, found: NodeRows) -> OriginStep:
@@ -317,7 +317,7 @@ class _Trace:
     def _input(self, found: NodeRows, epochs: Sequence[ReadEpoch]) -> OriginInput:
         order = [(EPOCH, "ascending"), (OBJECT, "ascending"), (RECORD, "ascending")]
         rows = found.rows.sort_by(order) if found.rows.num_rows else found.rows
-        listed = rows.slice(0, min(self._limits.rows, rows.num_rows))  # Arrow makes rows of a table without columns
+        listed = rows.slice(0, min(self._limits.rows, rows.num_rows))  # slicing a table without columns would add rows
         places = find_places(self._context, found.uid, listed, epochs)
         added = (EPOCH, OBJECT, RECORD)
         names = [name for name in listed.column_names if name not in added and not is_stamp(name)]

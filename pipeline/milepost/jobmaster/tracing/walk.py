@@ -1,7 +1,7 @@
 """Walk from an output row back to the sources, operator by operator.
 
-The first walk knows only the output row, and narrows what is read of each source. After a replay, a second walk goes
-over the rows that each node emitted, and selects those that the output row depends on.
+The first walk knows only the output row, and narrows the rows to read from each source. After a replay, a second walk
+selects, of the rows that each node emitted, those that the output row depends on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from milepost.jobspec.job import JobSpec
 from milepost.operators.base import LATE, RowTrace, edge_names, late_output
 
 Alternatives = dict[str, list[KnownValues]]
-"""Node -> known values of its rows. A row that matches one of them is needed."""
+"""Node -> known values of its rows. Rows that match one of them are needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class NodeRows:
     """The rows of one node that an output row depends on.
 
     Attributes:
-        by: columns that selected them by their values; () if none could be used, so that all rows are needed.
+        by: columns whose values selected them; (): none could be used, so all rows are needed.
     """
 
     uid: str
@@ -59,7 +59,7 @@ class _Needed:
     """The known values of the rows that an operator needs from one of its inputs.
 
     Attributes:
-        late: output with the input's late rows, which the operator left out; None: it has none.
+        late: output with the late rows of the input, which the operator ignored; None: it has none.
     """
 
     known: KnownValues
@@ -68,7 +68,7 @@ class _Needed:
     def places(self, rows: pa.Table, emitted: Mapping[str, Sequence[pa.Table]]) -> list[int]:
         """Return the positions of these rows, without those that were late.
 
-        Of equal rows the last ones were late: the watermark never goes back.
+        Of equal rows, the last ones were late, because the watermark never goes back.
         """
         places = matching(rows, self.known)
         tables = [table for table in emitted.get(self.late, ()) if table.num_rows] if self.late else []
@@ -89,7 +89,7 @@ class _Needed:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """The way from one sink back to the sources of its job."""
+    """The path from one sink back to the sources of its job."""
 
     spec: JobSpec
     graph: JobGraph

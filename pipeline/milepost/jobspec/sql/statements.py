@@ -58,7 +58,7 @@ _NO_EXPECTATIONS = (
 )
 
 SKELETON = frozenset({"rows", "agg", "top", "over", "distinct", "top_in", "keyed", "unkeyed", "grouped", "times"})
-"""Names of steps of a statement, which a CTE cannot have. `over` is for steps of a later version."""
+"""Suffixes of the steps that a statement becomes, which no CTE can have as its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def test_a_row_that_a_rule_dropped_is_not_found_and_the_rule_is_named(job: Trace
     with pytest.raises(NotFound) as absent:
         job.origin("valid", {"id": 4})
     assert absent.value.hint == (
-        "a rule may have rejected it: look in table refused; "
+        "a rule may have rejected it: check table refused; "
         f"rule {_NO_Z} (on_fail: drop) may have dropped it, and a dropped row is in no table"
     )
 

@@ -103,7 +103,7 @@ def test_several_rows_are_refused_with_the_columns_in_which_they_differ(job: Tra
     ("values", "words"),
     [
         ({"x": 1}, "its table has no column x"),
-        ({"n": "many"}, "'many' is no value of column n, which is int64"),
+        ({"n": "many"}, "'many' is not a value of column n, which is int64"),
     ],
 )
 def test_a_value_that_the_table_cannot_have_is_refused(job: TracedJob, values: dict[str, str], words: str) -> None:
@@ -228,7 +228,7 @@ def test_a_column_that_the_spec_of_today_no_longer_makes_leaves_the_row_unproven
     text = spec.read_text()
     spec.write_text(text.replace("sequence_by: [t, id]}", "sequence_by: [t, id], columns: [id, k, t]}"))
     origin = job.origin("newest", {"k": "a"})
-    assert not origin.is_proven and "makes another row" in (origin.problem or "")
+    assert not origin.is_proven and "makes a different row" in (origin.problem or "")
 
 
 def test_a_trace_writes_nothing(job: TracedJob) -> None:
@@ -270,7 +270,7 @@ def test_a_list_whose_rows_make_another_row_is_not_proven(job: TracedJob, monkey
     monkeypatch.setattr("milepost.jobmaster.tracing.tracing._only", first)
     origin = job.origin("totals", {"k": "a"})
     assert not origin.is_proven
-    assert origin.problem == "the operators make another row of the listed rows alone than of all input"
+    assert origin.problem == "the operators make a different row from the listed rows alone than from all input"
 
 
 @pytest.mark.long

@@ -106,8 +106,8 @@ def live_graph(flow: DataFlow, table_url: Callable[[str], str], progress: EpochP
         _draw_line(drawing, link, route)
     for name, shown in boxes.items():
         _draw_box(drawing, shown, layout.corners[name], is_running=(shown.css == "sink", shown.key) in running)
-    for link, place in zip(links, _label_places(layout.routes), strict=True):
-        _draw_label(drawing, link, place)
+    for link, position in zip(links, _label_positions(layout.routes), strict=True):
+        _draw_label(drawing, link, position)
     return ElementTree.tostring(svg, encoding="unicode")
 
 
@@ -200,8 +200,8 @@ def _draw_box(drawing: Element, box: _Box, corner: Point, *, is_running: bool) -
         SubElement(group, "text", place | ({"class": css} if css else {})).text = _short(text)
 
 
-def _label_places(routes: Sequence[Sequence[Point]]) -> list[Point]:
-    """Return where the label of each route is: between its first two columns, and apart from the others there.
+def _label_positions(routes: Sequence[Sequence[Point]]) -> list[Point]:
+    """Return the position of the label of each route: between its first two columns, without overlaps.
 
     Three routes between the same columns with middles at 0, 10 and 100 have their labels at 0, 34 and 100.
     """
@@ -216,10 +216,10 @@ def _label_places(routes: Sequence[Sequence[Point]]) -> list[Point]:
     return [places[number] for number in range(len(routes))]
 
 
-def _draw_label(drawing: Element, link: _Link, place: Point) -> None:
+def _draw_label(drawing: Element, link: _Link, position: Point) -> None:
     if not link.rows:
         return
-    x, y = place
+    x, y = position
     text = "?" if link.newest is None else f"{count(link.newest)}"
     group = SubElement(drawing, "g", {"class": "label", "transform": f"translate({x:.1f} {y:.1f})"})
     SubElement(group, "title").text = plain_text(link.title)
@@ -233,7 +233,7 @@ def _draw_label(drawing: Element, link: _Link, place: Point) -> None:
 
 
 def _short(text: str) -> str:
-    """Return a text as it is drawn: its end is in the tooltip."""
+    """Return a text cut to the width of a box. The tooltip has the whole text."""
     plain = plain_text(text)
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
 

@@ -61,7 +61,7 @@ templates.globals.update(
     since_text=since_text,
 )
 templates.globals["m"] = templates.get_template("macros.html").module  # the shared macros
-templates.globals["v"] = templates.get_template("views.html").module  # the parts of a document
+templates.globals["v"] = templates.get_template("views.html").module  # parts of documents
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -132,8 +132,8 @@ def _digest(name: str) -> str:
     return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
 
 
-def asks_json(request: Request) -> bool:
-    """Return whether a request is for the document of a page: the path of its route ends in `.json`."""
+def is_for_json(request: Request) -> bool:
+    """Return whether a request is for the JSON document of a page: its route ends in `.json`."""
     return str(getattr(request.scope.get("route"), "path", "")).endswith(".json")
 
 

@@ -1,1 +1,1 @@
-"""Jobs as pages know them: which a DAG has, how they stand, and what may be done about that."""
+"""The jobs of DAGs, their health, and the acts that a user may trigger."""

@@ -99,7 +99,7 @@ def _acts_for_state(reading: JobReading) -> Iterator[str]:
     elif state.job_status == JobStatus.FAILED.value:
         yield "resume"
     elif not isinstance(reading.error, StateCorrupt) and (status is None or status.condition is not Condition.RUNNING):
-        yield EPOCH  # no epoch can continue a damaged head, and a running one is not to be triggered again
+        yield EPOCH  # no epoch can continue a damaged head, and a running one needs no second trigger
     if any(timeline.pending for timeline in state.timelines if timeline.timeline == state.timeline):
         yield "abort"
     yield from ("rollback", "backfill")

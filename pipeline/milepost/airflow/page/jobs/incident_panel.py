@@ -1,4 +1,4 @@
-"""The panel that a job's overview shows while the job is stopped: what happened, and the acts that help."""
+"""The panel on the overview of a stopped job: what happened, and the acts that help."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from milepost.views import Meaning, Section, incident_sections, printable
 _HELPING = (RESUME.name, ROLLBACK.name)
 
 _NAMED_OBJECTS = 3
-"""Number of objects that can be quarantined by a button; a form takes the name of any other one."""
+"""Number of objects with a button to quarantine them. A form takes the name of any other object."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentPanel:
-    """What the panel shows. acts: resume, rollback, the suggested act, and the quarantine of an object that the
-    failed epoch read, as far as the user may trigger them.
+    """The content of the panel.
 
     Attributes:
+        acts: those that the user may trigger of resume, rollback, the suggested act, and the quarantine of an object
+            that the failed epoch read.
         checkpoint_id: the failed checkpoint, which has a page of its own; None: the head cannot be read.
     """
 
@@ -56,7 +57,7 @@ def incident_panel(
 
 
 def _quarantines(job_page: JobPage, incident: Incident) -> Iterator[PageAct]:
-    """Yield acts that leave an object of the failed epoch out of the next one."""
+    """Yield acts that quarantine an object which the failed epoch read."""
     job, operate = job_page.name, operate_dag_id(job_page.name)
     files = [one for one in incident.read or () if one.records is None and one.objects]
     if not files or not is_own_dag(job, job_page.dag_id) or not job_page.rights.may_trigger(operate):
@@ -92,7 +93,7 @@ def _sections(job_page: JobPage, incident: Incident, status: Status | None) -> t
 
 
 def _broken(reading: JobReading, error: StateCorrupt) -> tuple[Section, ...]:
-    """Return the sections for a head that cannot be read."""
+    """Return the sections for an unreadable head."""
     state = reading.state
     live = None if state is None else next((one for one in state.timelines if one.timeline == state.timeline), None)
     head = "unknown" if live is None else "nothing yet" if live.head is None else f"checkpoint {live.head}"

@@ -1,4 +1,4 @@
-"""The document of a job's page: what the page shows, for the template and for programs."""
+"""The document of a job's page, for the template and for programs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobDocument:
-    """What a job's page shows. A part that was not requested, or that cannot be read, is None.
+    """The content of a job's page. A part that was not requested, or cannot be read, is None.
 
     Attributes:
         history: the newest checkpoints of the live timeline, and the acts of people since the oldest of them.

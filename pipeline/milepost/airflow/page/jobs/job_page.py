@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from milepost.airflow.page.frame.access import Rights, UserRights
-from milepost.airflow.page.frame.rendering import Links, asks_json, json_document, page
+from milepost.airflow.page.frame.rendering import Links, is_for_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import DagJob, jobs_of_dag
 from milepost.airflow.page.jobs.job_reader import JOB_READER
 from milepost.errors import NotFound
@@ -88,7 +88,7 @@ class JobPage:
             section: path of the tab to mark, see `SECTIONS`; None: no tab.
             document: what the page shows, for programs; None: the page has no document.
         """
-        if document is not None and asks_json(self.request):
+        if document is not None and is_for_json(self.request):
             return json_document(document, status_code)
         sections = self._sections()
         return page(self.request, template, status_code, job_page=self, sections=sections, section=section, **values)

@@ -37,13 +37,13 @@ TIMEOUT_S = 5.0
 """How long a page waits for its jobs, in seconds."""
 
 STORE_AWAY, HEAD_UNREADABLE = "The store does not answer", "The head cannot be read: no epoch can continue it"
-"""What pages say first of a job without a status; the message of the error follows."""
+"""First sentence of pages about a job without a status. The message of the error follows."""
 
 _MAX_CONCURRENT_READS = 8
-"""Number of jobs of one storage to read the health of at a time."""
+"""Maximum number of jobs of one storage whose health is read concurrently."""
 
 _MAX_CONCURRENT_QUERIES = 8
-"""Other queries of one storage that run at a time."""
+"""Maximum number of other queries of one storage that run concurrently."""
 
 
 @dataclass(slots=True)

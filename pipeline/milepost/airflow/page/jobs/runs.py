@@ -28,10 +28,10 @@ from milepost.errors import NotFound, StateCorrupt
 from milepost.jobmaster import hide_quotes
 
 PROCESS_END = timedelta(seconds=2)
-"""How long the process of a task runs on after it has parked the task."""
+"""How long the process of a task may run after it has parked the task."""
 
 LONGEST_PARKING = timedelta(seconds=60)
-"""After this time a parked task can be answered, whatever its scheduler does."""
+"""After this time a parked task can be answered, even without a heartbeat of its scheduler."""
 
 WAITING_STATES = states_of_waiting_tasks()
 """States of a task that waits for a person's answer."""
@@ -159,8 +159,8 @@ def read_run(dag_id: str, run_id: str) -> ShownRun:
         waiting = {task.id: task for task in tasks if task.state in WAITING_STATES}
         unanswered = select(HITLDetail).where(HITLDetail.ti_id.in_(waiting), HITLDetail.responded_at.is_(None))
         request = session.scalar(unanswered) if waiting else None
-        asking = None if request is None else waiting[request.ti_id]
-        scheduler = None if asking is None else session.get(Job, asking.queued_by_job_id or 0)
+        waiting_task = None if request is None else waiting[request.ti_id]
+        scheduler = None if waiting_task is None else session.get(Job, waiting_task.queued_by_job_id or 0)
         keys = xcom_keys(dag_id)
         its_xcoms = select(XComModel).where(
             XComModel.dag_id == dag_id,
@@ -191,7 +191,7 @@ def read_run(dag_id: str, run_id: str) -> ShownRun:
             bool(paused),
             tuple(_task(task) for task in sorted(tasks, key=_by_start)),
             plan,
-            None if asking is None else _request(asking, request, plan, scheduler),
+            None if waiting_task is None else _request(waiting_task, request, plan, scheduler),
             result,
             facts,
             problem,
@@ -214,7 +214,7 @@ def _request(task: TaskInstance, request: HITLDetail, plan: ShownPlan | None, sc
 def _is_parked(task: TaskInstance, scheduler: Job | None) -> bool:
     """Return whether the scheduler has processed the end of the process that requested an approval.
 
-    An answer before that resumes the task, and the scheduler takes the end of its first process for a kill. The
+    An answer before that resumes the task, and the scheduler then mistakes the end of its first process for a kill. The
     scheduler processes such ends before each of its heartbeats, so a later heartbeat shows that it has.
     """
     if scheduler is None or scheduler.latest_heartbeat is None or task.updated_at is None:

@@ -1,4 +1,4 @@
-"""Find what waits in the DAGs of jobs: paused DAGs, queued runs, plans to approve, tasks without a pool slot.
+"""Find blocked work in the DAGs of jobs: paused DAGs, queued runs, plans to approve, tasks without a pool slot.
 
 The number of queries does not depend on the number of jobs.
 """

@@ -1,1 +1,1 @@
-"""A page each, as a router."""
+"""The routes of the pages: one module per page."""

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path
 from fastapi.responses import Response
 
-from milepost.airflow.page.frame.rendering import asks_json
+from milepost.airflow.page.frame.rendering import is_for_json
 from milepost.airflow.page.jobs.job_page import OpenedJob
 from milepost.errors import StateCorrupt
 from milepost.jobmaster import CheckpointReport, JobMaster, hide_detail
@@ -25,7 +25,7 @@ def checkpoint(job_page: OpenedJob, checkpoint_id: Annotated[int, Path(ge=1)]) -
     Raises: HTTPException: the document has the spec and data values, which the user may not see.
     """
     with_spec, with_values = job_page.rights.may_read_code(job_page.dag_id), job_page.shows_values
-    if asks_json(job_page.request) and not (with_spec and with_values):
+    if is_for_json(job_page.request) and not (with_spec and with_values):
         raise HTTPException(403, "The document of a checkpoint has the spec and data values, which you may not see.")
     report, unreadable = job_page.query(partial(_read, checkpoint_id))
     report = report if with_values else hide_detail(report)

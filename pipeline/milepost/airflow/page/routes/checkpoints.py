@@ -1,4 +1,4 @@
-"""The checkpoints page, one stretch of history at a time."""
+"""The checkpoints page, which shows the history in chunks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def checkpoints(
     """Show the checkpoints, newest first, optionally of one status or timeline.
 
     Args:
-        following: position after which the page begins, from the link of the page before; None: at the newest.
+        following: position after which the page begins, from the link of the previous page; None: at the newest.
     """
     state, history_page = job_page.query(
         lambda master: (

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from milepost.airflow.page.drawings.sparkline import sparkline_svg
 from milepost.airflow.page.frame.access import ReadableDags, Rights, UserRights
 from milepost.airflow.page.frame.filters import age_ms, count, duration
-from milepost.airflow.page.frame.rendering import asks_json, json_document, page
+from milepost.airflow.page.frame.rendering import is_for_json, json_document, page
 from milepost.airflow.page.jobs.acts import PageAct, allowed_acts
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
@@ -55,14 +55,14 @@ class JobLine:
 
     @property
     def tone(self) -> Meaning:
-        """The tone of the job, or WARN if a person is needed although the job is well."""
+        """The tone of the job, or WARN if a healthy job needs a person."""
         tones = [self.reading.badge.tone]
         tones += [Meaning.WARN] if self.waiting or self.reading.runs_long else []
         return min(tones, key=list(Meaning).index)
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The place in the list, the most urgent first."""
+        """Sort key of the list, the most urgent first."""
         return list(Meaning).index(self.tone), self.reading.job.loaded.spec.name
 
     @classmethod
@@ -121,6 +121,6 @@ def deployment(request: Request, readable: ReadableDags, rights: UserRights) -> 
     )
     tones = [line.tone for line in lines]
     counts = [(tone, tones.count(tone)) for tone in Meaning if tone in tones]
-    if asks_json(request):
+    if is_for_json(request):
         return json_document({"jobs": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "deployment.html", lines=lines, refused=refused, counts=counts)

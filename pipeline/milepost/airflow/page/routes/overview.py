@@ -13,7 +13,7 @@ from milepost.airflow.page.drawings.live_graph import live_graph
 from milepost.airflow.page.drawings.time_axis import flag_text, full_bar_ms, time_axis_picture
 from milepost.airflow.page.frame.api_calls import ApiCall, unpause_call
 from milepost.airflow.page.frame.filters import age_ms
-from milepost.airflow.page.frame.rendering import Links, asks_json, json_document
+from milepost.airflow.page.frame.rendering import Links, is_for_json, json_document
 from milepost.airflow.page.jobs.acts import allowed_acts
 from milepost.airflow.page.jobs.incident_panel import incident_panel
 from milepost.airflow.page.jobs.job_document import Part, read_job, state_of
@@ -67,7 +67,7 @@ def overview(job_page: OpenedJob, span: Span = Span.DAY, part: RequestedParts = 
 
     Raises: the error of reading the manifest, without which there is nothing to show.
     """
-    is_document = asks_json(job_page.request)
+    is_document = is_for_json(job_page.request)
     parts = tuple(part or Part) if is_document else tuple(Part)
     document = read_job(job_page.job, job_page.rights, span, parts)
     if is_document:

@@ -27,7 +27,7 @@ router = APIRouter()
 @router.get("/tables/{sink}")
 @router.get("/tables/{sink}.json")
 def table(job_page: OpenedJob, sink: str) -> Response:
-    """Show one table. If the table itself cannot be read, show why, and what the job knows of it.
+    """Show one table. If the table itself cannot be read, show the reason and the records of the job.
 
     A sample is only read for a user who may see values. Bounds of rules are left out for one who may not read the spec.
     """

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from milepost.airflow.page.frame.access import ReadableDags, UserRights
-from milepost.airflow.page.frame.rendering import asks_json, json_document, page
+from milepost.airflow.page.frame.rendering import is_for_json, json_document, page
 from milepost.airflow.page.jobs.dag_jobs import jobs_of_deployment
 from milepost.airflow.page.jobs.job_reader import JOB_READER, JobReading
 from milepost.codec import to_json
@@ -65,7 +65,7 @@ def tables(request: Request, readable: ReadableDags, rights: UserRights) -> Resp
     jobs, refused = jobs_of_deployment(readable)
     readings = [reading.shown_to(rights) for reading in JOB_READER.read(jobs)]
     lines = sorted((line for reading in readings for line in _lines(reading)), key=lambda line: line.order)
-    if asks_json(request):
+    if is_for_json(request):
         return json_document({"tables": [line.for_programs() for line in lines], "refused": refused})
     return page(request, "tables.html", lines=lines, refused=len(refused))
 
