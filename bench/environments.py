@@ -19,11 +19,13 @@ from bench.systems.registry import FLINK, SPARK_KAFKA, TOOLS
 from scripts import kafka_jars
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
 from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, repository_url
+from scripts.unreached import Unreached
 
 FOLDER = ROOT / ".milepost" / "bench"
 _REASON = FOLDER / "flink-unavailable.txt"
-_UNREACHED = FOLDER / "jars-s3a-unreached.txt"
-_UNREACHED_KAFKA = FOLDER / "jars-kafka-unreached.txt"
+_CAUSE = "Maven Central was not reached"
+_UNREACHED = Unreached(FOLDER / "jars-s3a-unreached.txt", "Spark with S3", _CAUSE)
+_UNREACHED_KAFKA = Unreached(FOLDER / "jars-kafka-unreached.txt", "Spark and Flink with Kafka", _CAUSE)
 _KEPT_LINES = 4
 KAFKA = "kafka"
 """In place of the name of an environment: all that the benchmark of Kafka needs."""
@@ -43,7 +45,7 @@ ENVIRONMENTS = {
 
 def unavailable() -> dict[str, str]:
     """Environments and jars that are not to be had here, and why."""
-    files = {FLINK: _REASON, JARS.name: _UNREACHED, topics.JARS.name: _UNREACHED_KAFKA}
+    files = {FLINK: _REASON, JARS.name: _UNREACHED.file, topics.JARS.name: _UNREACHED_KAFKA.file}
     return {name: file.read_text(encoding="utf-8").strip() for name, file in files.items() if file.exists()}
 
 
@@ -79,15 +81,15 @@ def _kafka() -> int:
     return 0
 
 
-def _fetch_jars(says: str, pins: Path, folder: Path, unreached: Path) -> None:
-    """Get the jars that are not there; keep the reason where no repository answers."""
+def _fetch_jars(purpose: str, pins: Path, folder: Path, unreached: Unreached) -> None:
+    """Fetch the missing jars. If no repository answers, store the reason."""
     if are_there(pins, folder):
         return
     repository = repository_url()
     if note_unreached(repository, pins, unreached) is not None:
         say(f"{folder.name}: {repository} gives no answer; the benchmark leaves out what needs them and says why")
         return
-    say(f"{folder.name}: the jars {says}, from {repository}")
+    say(f"{folder.name}: the jars {purpose}, from {repository}")
     (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
     fetch_or_stop(pins, folder, ivy=ivy, repository=repository, command="make bench")
 

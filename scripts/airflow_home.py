@@ -1,4 +1,4 @@
-"""Writes the home of one Airflow of our own: configuration, secrets and login, readable by this user only."""
+"""Write the home of an Airflow: configuration, secrets and login, readable by this user only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 
 LOGIN = "admin"
 LOCK_S = 60
-"""How long a process waits until SQLite lets it write: one may at a time, and Python's own five seconds are too few."""
+"""How long a process waits for SQLite's write lock. Python's default of five seconds is too short."""
 
 ANSWER_S = LOCK_S + 30
-"""How long who asks the API server waits for it: it may have to wait for the lock. Airflow's own five seconds would
-give up a request that is carried out all the same, and with it the task's sign of life."""
+"""Timeout of requests to the API server, which may wait for the lock. With Airflow's default of five seconds, requests
+that are carried out anyway would fail, and with them the task's heartbeat."""
 
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 CONNECTION = "milepost_sqlite"
@@ -26,9 +26,9 @@ import sqlite3
 
 
 class Connection(sqlite3.Connection):
-    """Lets a commit return before it is on the disk: what a power cut takes is the end of the log, never its order.
+    """A connection whose commits return before they are on disk. A power cut can lose the end of the log.
 
-    Every heartbeat of every task is a commit, and all others wait for it. Whoever is killed loses nothing.
+    Every heartbeat of every task is a commit, and all other writers wait for it. A killed process loses nothing.
     """
 
     def __init__(self, *arguments, **options):
@@ -43,12 +43,12 @@ Settings = Mapping[str, Mapping[str, object]]
 
 
 def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Settings | None = None) -> None:
-    """Create or update AIRFLOW_HOME; secrets, login and database of an earlier start stay.
+    """Create or update AIRFLOW_HOME. Keep the secrets, the login and the database of an earlier start.
 
     Args:
         home: the folder. dags, plugins: what Airflow loads.
-        port: of the API server on loopback, where tasks report too.
-        settings: section -> option -> value, over the ones below; None takes an option away.
+        port: of the API server on loopback, which tasks use too.
+        settings: section -> option -> value, which override those below; None removes an option.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     own = _own_secrets(home)
@@ -90,7 +90,7 @@ def write_home(home: Path, *, dags: Path, plugins: Path, port: int, settings: Se
     for section, options in (settings or {}).items():
         config.setdefault(section, {}).update(options)
     parser = configparser.ConfigParser(interpolation=None)
-    # Airflow reads the file with interpolation: a per cent sign of a path is doubled.
+    # Airflow reads the file with interpolation, so a percent sign in a path is doubled.
     parser.read_dict({section: _as_text(options) for section, options in config.items()})
     with _private(home / "airflow.cfg") as stream:
         parser.write(stream)
@@ -101,13 +101,13 @@ def _as_text(options: Mapping[str, object]) -> dict[str, str]:
 
 
 def password(home: Path, login: str = LOGIN) -> str:
-    """Return the password of a login. Show it on a terminal only."""
+    """Return the password of a login. Print it only on a terminal."""
     passwords: dict[str, str] = json.loads((home / PASSWORDS).read_text(encoding="utf-8"))
     return passwords[login]
 
 
 def _own_secrets(home: Path) -> dict[str, str]:
-    """Secrets of this home, made once; the password file among them, or Airflow would make and log one."""
+    """Return the secrets of this home, created once. Also create the password file: Airflow would log a password."""
     file = home / "secrets.json"
     if not file.exists():
         import base64
@@ -126,7 +126,7 @@ def _own_secrets(home: Path) -> dict[str, str]:
 
 
 def _private(file: Path):  # type: ignore[no-untyped-def]
-    """Open a file for writing that only this user may read, also when it existed with other rights."""
+    """Open a file for writing that only this user may read, even if it existed with other permissions."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.fchmod(descriptor, 0o600)
     return os.fdopen(descriptor, "w", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A small client of Airflow's REST API on loopback: what the demo and the end-to-end tests ask of it."""
+"""A small client of Airflow's REST API on loopback, for the demo and the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.airflow_home import ANSWER_S, LOCK_S
 
 FINISHED_RUN = frozenset({"success", "failed"})
 RETRY_S = 3.0 * LOCK_S
-"""One request may wait for the lock as long as Airflow does, so there are at least two attempts."""
+"""How long a request is retried. One attempt may wait for the lock as long as Airflow does."""
 _REPEATABLE = frozenset({"GET", "PUT", "PATCH", "DELETE"})
 
 
@@ -36,37 +36,37 @@ class AirflowRest:
         self._http.close()
 
     def is_healthy(self, *components: str) -> bool:
-        """Return whether the API answers and the named components say they are healthy."""
+        """Return whether the API answers and reports the named components as healthy."""
         try:
             health = self._http.get("/api/v2/monitor/health", timeout=5.0).json()
         except (httpx.HTTPError, ValueError):
             return False
         return all((health.get(name) or {}).get("status") == "healthy" for name in ("metadatabase", *components))
 
-    def ask(self, method: str, path: str, **kwargs: Any) -> Any:
-        """Send one request below /api/v2, renewing the login once when it ran out. Raises httpx.HTTPStatusError.
+    def request(self, method: str, path: str, **kwargs: Any) -> Any:
+        """Send one request below /api/v2, and renew an expired login once. Raises httpx.HTTPStatusError.
 
-        What may be sent twice is asked for again, for some minutes, when the answer is 5xx or none came: Airflow gives
-        a 5xx whenever one of its processes has waited too long for another that writes to SQLite.
+        An idempotent request is retried for some minutes after a 5xx or no answer: Airflow returns a 5xx whenever one
+        of its processes has waited too long for SQLite's write lock.
         """
         if method not in _REPEATABLE:
-            return self._ask(method, path, kwargs)
-        return _attempts()(self._ask, method, path, kwargs)
+            return self._send(method, path, kwargs)
+        return _attempts()(self._send, method, path, kwargs)
 
     def create(self, path: str, json: dict[str, Any]) -> None:
-        """Create what has a name of its own: a run, a Connection, a pool. Raises httpx.HTTPStatusError.
+        """Create an object with a name: a run, a Connection, a pool. Raises httpx.HTTPStatusError.
 
-        Retried as in `ask`. A conflict with what an earlier attempt has created is no error.
+        Retried as in `request`. A conflict with the object of an earlier attempt is not an error.
         """
         for number, attempt in enumerate(_attempts()):
             with attempt:
                 try:
-                    self._ask("POST", path, {"json": json})
+                    self._send("POST", path, {"json": json})
                 except httpx.HTTPStatusError as error:
                     if not number or error.response.status_code != httpx.codes.CONFLICT:
                         raise
 
-    def _ask(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
+    def _send(self, method: str, path: str, kwargs: dict[str, Any]) -> Any:
         for attempt in (1, 2):
             answer = self._http.request(method, f"/api/v2{path}", headers=self.authorization(), **kwargs)
             if answer.status_code == httpx.codes.UNAUTHORIZED and attempt == 1:
@@ -79,7 +79,7 @@ class AirflowRest:
         raise AssertionError("unreachable: the second attempt returns or raises")
 
     def authorization(self) -> dict[str, str]:
-        """Return the header that carries the login."""
+        """Return the header with the login."""
         if not self._token:
             self._token = self._log_in()
         return {"Authorization": f"Bearer {self._token}"}
@@ -90,20 +90,20 @@ class AirflowRest:
         return str(answer.json()["access_token"])
 
     def dags(self) -> dict[str, dict[str, Any]]:
-        """Return all DAGs by id, whatever their number."""
+        """Return all DAGs by id."""
         found: dict[str, dict[str, Any]] = {}
         while True:
-            asked = {"limit": 100, "offset": len(found), "order_by": "dag_id"}
-            page = self.ask("GET", "/dags", params=asked)
+            query = {"limit": 100, "offset": len(found), "order_by": "dag_id"}
+            page = self.request("GET", "/dags", params=query)
             found |= {dag["dag_id"]: dag for dag in page["dags"]}
             if not page["dags"] or len(found) >= page["total_entries"]:
                 return found
 
     def import_errors(self) -> list[dict[str, Any]]:
-        return list(self.ask("GET", "/importErrors")["import_errors"])
+        return list(self.request("GET", "/importErrors")["import_errors"])
 
     def set_paused(self, dag_id: str, paused: bool) -> None:
-        self.ask("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
+        self.request("PATCH", f"/dags/{dag_id}", json={"is_paused": paused})
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None, **body: Any) -> str:
         """Trigger a run as the form does. Returns its run id."""
@@ -113,28 +113,28 @@ class AirflowRest:
         return str(about["dag_run_id"])
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
-        return dict(self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}"))
+        return dict(self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}"))
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
-        """Newest first."""
-        answer = self.ask("GET", f"/dags/{dag_id}/dagRuns", params={"order_by": "-id", "limit": 100})
+        """Return the runs of a DAG, newest first."""
+        answer = self.request("GET", f"/dags/{dag_id}/dagRuns", params={"order_by": "-id", "limit": 100})
         return list(answer["dag_runs"])
 
     def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
-        """Return the task instances of a run, each mapped one by itself."""
-        answer = self.ask("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 100})
+        """Return the task instances of a run, including each mapped one."""
+        answer = self.request("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances", params={"limit": 100})
         return list(answer["task_instances"])
 
     def states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """Task id -> state; mapped instances as `task[index]`."""
+        """Return the state by task id; mapped instances are `task[index]`."""
         return {
             task["task_id"] + (f"[{task['map_index']}]" if task["map_index"] >= 0 else ""): task["state"]
             for task in self.tasks(dag_id, run_id)
         }
 
     def log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        """Return the text of one try's log, one event a line."""
-        answer = self.ask(
+        """Return the log of one try as text, one event per line."""
+        answer = self.request(
             "GET",
             f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}",
             params={"map_index": map_index, "full_content": True},
@@ -154,7 +154,7 @@ class AirflowRest:
             "only_failed": False,
             "reset_dag_runs": True,
         }
-        self.ask("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
+        self.request("POST", f"/dags/{dag_id}/clearTaskInstances", json=body)
 
     def wait(
         self,
@@ -165,10 +165,10 @@ class AirflowRest:
         seen: Callable[[dict[str, str | None]], None] | None = None,
         interval_s: float = 0.5,
     ) -> str:
-        """Wait until a run is finished. Returns its state. Raises TimeoutError naming the task states.
+        """Wait until a run is finished. Returns its state. Raises TimeoutError with the states of the tasks.
 
         Args:
-            seen: called with the task states whenever they were read, for progress.
+            seen: called with the states of the tasks after each read, for progress.
         """
         deadline = time.monotonic() + timeout_s
         while True:
@@ -186,14 +186,14 @@ class AirflowRest:
 
 def _attempts() -> Retrying:
     return Retrying(
-        retry=retry_if_exception(_is_of_the_server),
+        retry=retry_if_exception(_is_server_error),
         wait=wait_random_exponential(multiplier=0.2, max=3.0),
         stop=stop_after_delay(RETRY_S),
         reraise=True,
     )
 
 
-def _is_of_the_server(error: BaseException) -> bool:
+def _is_server_error(error: BaseException) -> bool:
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.is_server_error
     return isinstance(error, httpx.TransportError)

@@ -1,9 +1,9 @@
-"""Builds the environments of a clone; a second run finds them built and does nothing.
+"""Build the environments of a clone. A second run does nothing.
 
-Runs on the bare interpreter that `scripts/find-python` found: standard library only.
-An environment is *built* when its stamp equals the hash of its requirements, its Python and its place. The stamp is
-written last: an interrupted build is continued by the next run. pip does the work, so the user's own index settings
-(pip.conf, PIP_INDEX_URL, PIP_CERT, ...) hold here too.
+Runs with the interpreter that `scripts/find-python` finds, so it imports only the standard library.
+An environment is *built* if its stamp equals the hash of its requirements, its Python and its location. The stamp is
+written last, so the next run continues an interrupted build. pip installs the packages, with the user's own index
+settings (pip.conf, PIP_INDEX_URL, PIP_CERT, ...).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Environment:
 
     Attributes:
         folder: below the clone. requirements: full pins. editable: whether the clone itself is installed into it.
-        disk_bytes: what building it needs at its peak, measured. says: its purpose and size, for the progress line.
+        disk_bytes: measured peak while it is built. description: purpose and size, for the progress line.
     """
 
     folder: str
     requirements: str
     editable: bool
     disk_bytes: int
-    says: str
+    description: str
 
     @property
     def python(self) -> Path:
@@ -44,7 +44,7 @@ class Environment:
         return ROOT / self.folder / ".milepost-stamp"
 
     def identity(self) -> str:
-        """Hash of all that the environment's content follows from."""
+        """Return a hash of everything that determines the content of the environment."""
         parts = [(ROOT / self.requirements).read_bytes(), str(ROOT).encode(), sys.version.encode()]
         if self.editable:
             parts.append((ROOT / "pyproject.toml").read_bytes())
@@ -73,7 +73,7 @@ def stop(text: str) -> None:
 
 
 def clean_environ() -> dict[str, str]:
-    """Return the caller's environment without what would redirect Python or pip into another place."""
+    """Return the environment variables without those that redirect Python or pip to another location."""
     unwanted = (
         "PYTHONPATH",
         "PYTHONHOME",
@@ -88,7 +88,7 @@ def clean_environ() -> dict[str, str]:
 
 
 def run(*command: object) -> None:
-    """Run a step with its output shown as it comes; a failure ends the build with what to do."""
+    """Run a step and print its output as it arrives. A failure ends the build with the next step."""
     words = [str(part) for part in command]
     with subprocess.Popen(
         words, env=clean_environ(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -98,8 +98,8 @@ def run(*command: object) -> None:
                 print(line, end="", flush=True)
     if process.returncode != 0:
         stop(
-            f"`{' '.join(words[1:6])} ...` failed with exit code {process.returncode}; its output is above. What was "
-            "built stays: `make env` continues. Behind a mirror, set pip's own settings (PIP_INDEX_URL, pip.conf)."
+            f"`{' '.join(words[1:6])} ...` failed with exit code {process.returncode}; its output is above. What is "
+            "built remains: `make env` continues. With a mirror, use pip's own settings (PIP_INDEX_URL, pip.conf)."
         )
 
 
@@ -114,12 +114,12 @@ def works(python: Path, code: str) -> bool:
 
 
 def make_venv(environment: Environment) -> None:
-    """Create the environment with a pip in it, also where the system's Python has no ensurepip (Debian)."""
+    """Create the environment with pip, even if the system's Python has no ensurepip (Debian)."""
     folder = ROOT / environment.folder
     same_python = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
     if not works(environment.python, same_python):
         if folder.exists():
-            say(f"{environment.folder} was made by another Python: making it anew")
+            say(f"{environment.folder} was made by another Python: recreating it")
             shutil.rmtree(folder)
         if works(Path(sys.executable), "import venv, ensurepip"):
             run(sys.executable, "-m", "venv", folder)
@@ -139,7 +139,7 @@ def make_venv(environment: Environment) -> None:
 
 
 def check_disk(missing: list[Environment]) -> None:
-    """Stop before the first download when the disk cannot hold the result."""
+    """Stop before the first download if the disk is too small."""
     needed = sum(environment.disk_bytes for environment in missing)
     free = shutil.disk_usage(ROOT).free
     say(f"building needs {needed / 1e9:.1f} GB of disk at its peak, {free / 1e9:.1f} GB are free")
@@ -148,16 +148,16 @@ def check_disk(missing: list[Environment]) -> None:
 
 
 def install_clone(python: Path) -> None:
-    """Install the clone itself, by a link: one distribution, whose entry points Airflow finds once."""
+    """Install the clone itself as editable: one distribution, whose entry points Airflow finds once."""
     options = ("--no-input", "--progress-bar", "off", "--quiet", "--no-deps", "--no-build-isolation")
     run(python, "-m", "pip", "install", *options, "--editable", ".")
 
 
 def build(environment: Environment) -> None:
-    say(f"{environment.folder}: {environment.says}; a few minutes the first time")
+    say(f"{environment.folder}: {environment.description}; a few minutes the first time")
     make_venv(environment)
     pip = (environment.python, "-m", "pip", "--no-input")
-    run(*pip, "install", "--progress-bar", "off", "--quiet", "-r", environment.requirements)  # hundreds of lines else
+    run(*pip, "install", "--progress-bar", "off", "--quiet", "-r", environment.requirements)  # else hundreds of lines
     if environment.editable:
         install_clone(environment.python)
     run(*pip, "check")
@@ -175,10 +175,10 @@ def main() -> None:
     if not missing:
         return
     for environment in missing:
-        place = (ROOT / environment.folder).resolve()
-        if not place.is_relative_to(ROOT.resolve()):
+        location = (ROOT / environment.folder).resolve()
+        if not location.is_relative_to(ROOT.resolve()):
             stop(
-                f"{environment.folder} is a link to {place}, which belongs to another clone. Nothing was installed. "
+                f"{environment.folder} is a link to {location}, which belongs to another clone. Nothing was installed. "
                 "Remove the link: this clone then builds its own."
             )
     check_disk(missing)

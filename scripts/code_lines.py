@@ -1,9 +1,9 @@
-"""Count lines of code, docstrings and comments, and how often docstrings use words of the old dialect.
+"""Count lines of code, docstrings and comments, and words that docstrings should avoid.
 
     python -m scripts.code_lines            of this tree
     python -m scripts.code_lines --ref REF  of a commit
 
-The files are those that git lists, so two commits are compared by the same rule. The counts inform; no test reads them.
+The files are those that git lists, so two commits are compared by the same rule. No test reads the counts.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from scripts.processes import ROOT
 PARTS = ("pipeline", "plugins", "dags", "scripts", "tests", "milepost_testkit", "bench")
 PRODUCT = "pipeline"
 PROSE = ("pipeline", "tests", "milepost_testkit", "scripts", "bench")
-"""Parts for which the dialect is counted."""
+"""Parts whose docstrings are counted."""
 DIALECT = ("what is", "whose", "nobody", "asked", "kept", "told", "beside", "behind", "lies", "any more")
-"""Words that the prose of other projects has no use for."""
+"""Words that docstrings of comparable projects do not use."""
 
 _NO_CODE = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING,
@@ -69,7 +69,7 @@ def _lines(nodes: Iterable[ast.stmt]) -> set[int]:
 
 
 def modules(ref: str | None) -> dict[str, str]:
-    """The text of every module of a commit, or of the tree as it is. Raises CalledProcessError: no such commit."""
+    """Return every module of a commit, or of the working tree, as text. Raises CalledProcessError: no such commit."""
     listed = ["ls-tree", "-r", "-z", "--name-only", ref] if ref else ["ls-files", "-z"]
     names = [name for name in _git(*listed).split("\0") if name.endswith(".py")]
     return {name: _git("show", f"{ref}:{name}") if ref else (ROOT / name).read_text(encoding="utf-8") for name in names}
@@ -85,7 +85,7 @@ def _prose(texts: dict[str, str], part: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="code_lines", description=__doc__.split("\n")[0])
-    parser.add_argument("--ref", help="a commit; without it, the tree as it is")
+    parser.add_argument("--ref", help="a commit; default: the working tree")
     options = parser.parse_args(arguments)
     texts = modules(options.ref)
     columns = ("modules", "code", "import", "comment", "docstring")

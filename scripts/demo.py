@@ -1,7 +1,7 @@
 """`make demo`: real flights, landed day by day, through the `flights__epoch` DAG of a real Airflow on this machine.
 
-Everything lies below `.milepost/` of the clone. A second run lands the next days and continues; an interrupted one
-continues where it was. Ctrl-C stops what was started.
+All data is below `.milepost/` of the clone. A second run lands the next days and continues. So does a run after an
+interrupted one. Ctrl-C stops the processes of the demo.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CARRIERS = "FROM delta_scan('s3://lake/carriers') ORDER BY flights DESC"
 EPOCH_S = 300.0
 DAG_S = 120.0
 DAYS_PER_EPOCH = 4
-"""As many days land before each epoch as it reads, as from a feed: a day that lands late, under whatever name, then
-comes after the days before it, and only rows that land days after their own day are late."""
+"""Number of days that land before each epoch, which reads all of them. So days arrive in order, and only rows that land
+days after their own day are late."""
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the message says why and what to do."""
+    """The demo cannot continue. The message has the reason and the next step."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
             _demo(stack, report, days)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        report.say("interrupted: stopping what was started; `make demo` continues from here")
+        report.say("interrupted: stopping the processes of the demo; `make demo` continues from here")
         stack.stop()
         return 130
     except (DemoError, StackError) as error:
@@ -77,7 +77,7 @@ def _interrupt(signal_number: int, frame: object) -> None:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """One demo per clone at a time; the lock ends with the process."""
+    """Allow one demo per clone at a time. The lock ends with the process."""
     with (folder / "demo.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,7 +90,7 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
     began = time.monotonic()
     stack.start_s3()
     stack.start_spark()
-    # From here on this process reaches the store exactly as the Airflow tasks do.
+    # From here on, this process reaches the store as the Airflow tasks do.
     os.environ.clear()
     os.environ.update(stack.process_environ())
     from milepost.api import JobMaster, load_job
@@ -115,7 +115,7 @@ def _demo(stack: Stack, report: Report, days: int) -> None:
 
 
 class _Landing:
-    """The days that one demo lands, some before each epoch; an interrupted demo is continued by the next."""
+    """The days that one demo lands, some before each epoch. The next demo continues an interrupted one."""
 
     def __init__(self, stack: Stack, report: Report, days: int) -> None:
         self._stack, self._report = stack, report
@@ -126,7 +126,7 @@ class _Landing:
         self._until = until if until > self._landed else min(self._landed + days, LAST_DAY)
 
     def begin(self) -> None:
-        """Say which days will land, and land the first ones: nothing waits for the others."""
+        """Print which days will land, and land the first ones."""
         if self._landed == LAST_DAY:
             return self._report.say(f"all {LAST_DAY} days have landed")
         self._report.say(
@@ -136,7 +136,7 @@ class _Landing:
         self.land_next()
 
     def land_next(self) -> bool:
-        """Land the days of the next epoch. Returns: False when this demo has landed all of its days."""
+        """Land the days of the next epoch. Returns False if this demo has landed all of its days."""
         if self._landed == self._until:
             return False
         last = min(self._landed + DAYS_PER_EPOCH, self._until)
@@ -155,7 +155,7 @@ class _Landing:
 
 
 def _carriers_by_duckdb(stack: Stack) -> list[dict[str, Any]]:
-    """Return the rows of the table of carriers as DuckDB's own program reads them from the bucket."""
+    """Return the rows of the table `carriers` as the DuckDB CLI reads them from the bucket."""
     environ = stack.process_environ()
     try:
         setup = duckdb_cli.loading(("httpfs", "delta")) + duckdb_cli.s3_secret(stack.s3_url, environ)
@@ -174,7 +174,7 @@ def _wait_for_dag(rest: AirflowRest, stack: Stack) -> None:
 
 
 def _run_epochs(rest: AirflowRest, master: Any, report: Report, number: int = 1) -> list[int]:
-    """Run epochs through the DAG until nothing is unread; the first is this demo's `number`th. Returns their ids."""
+    """Run epochs through the DAG until all input is read. Returns their ids. number: of the first one in this demo."""
     done: list[int] = []
     while unread := (status := master.reports.status()).unread_objects:
         if status.job_status == "failed":

@@ -1,4 +1,4 @@
-"""What the demo shows: a live line on a terminal, plain lines everywhere else."""
+"""The output of the demo: a live line on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ORDER = ("trigger_checkpoint", "run_epoch", "validate", "complete_checkpoint", "notify_complete", "subsume")
 QUIET_S = 5.0
-"""Off a terminal a line is printed at least so often."""
+"""Without a terminal, a line is printed at least this often."""
 
 
 class EpochProgress:
@@ -35,7 +35,7 @@ class EpochProgress:
         self._last_at = 0.0
 
     def tasks(self, states: dict[str, str | None]) -> None:
-        """Show how far the run is, from task id -> state."""
+        """Show the progress of the run. states: by task id."""
         now = time.monotonic()
         running = [name for name, state in states.items() if state in ("running", "queued", "up_for_retry")]
         done = sum(1 for name in ORDER if _finished(name, states))
@@ -65,7 +65,7 @@ class Report:
         self._console.print(f"[{time.monotonic() - self._began:5.0f} s] {text}", markup=False)
 
     def problem(self, text: str) -> None:
-        print(f"\n{text}\nWhat was started still runs: `make status`, `make down`.", file=sys.stderr)
+        print(f"\n{text}\nThe processes of the demo still run: `make status`, `make down`.", file=sys.stderr)
 
     @contextmanager
     def epoch(self, number: int, unread: int) -> Iterator[EpochProgress]:
@@ -95,9 +95,9 @@ class Report:
             table.add_row(*(_cell(name, getattr(checkpoint, name)) for name in columns.values()))
         self._console.print(table)
 
-    def carriers(self, asked: str, rows: list[dict[str, Any]]) -> None:
+    def carriers(self, query: str, rows: list[dict[str, Any]]) -> None:
         """Show DuckDB's result and the query."""
-        self.say(f"DuckDB reads the published Delta table from the bucket, without Milepost: {asked}")
+        self.say(f"DuckDB reads the published Delta table from the bucket, without Milepost: {query}")
         table = Table(title="Published table `carriers`: flights and departure delay per carrier")
         for title in rows[0] if rows else ():
             table.add_column(title, justify="left" if title == "carrier" else "right")
@@ -106,7 +106,7 @@ class Report:
         self._console.print(table)
 
     def anomalies(self, checkpoints: list[CheckpointDetails]) -> None:
-        """How many duplicates and late rows the epochs of this demo met."""
+        """Print the number of duplicates and late rows in the epochs of this demo."""
         if not checkpoints:
             return
         unique = [checkpoint.operators["unique"] for checkpoint in checkpoints]
@@ -116,12 +116,12 @@ class Report:
         self.say(f"{len(checkpoints)} epochs read {rows:,} rows: {duplicates:,} duplicates dropped, {late:,} late rows")
         if late:
             self.say(
-                "late are flights that landed three days after their own day, when their hour was published already: "
+                "late are flights that landed three days after their own day, after their hour was published: "
                 "the table `late_flights` has them"
             )
 
     def finish(self, stack: Stack, login: str, password: str, seconds: float) -> None:
-        """Say where to look, and how to log in; the password only on a terminal."""
+        """Print the URLs and the login. The password is printed only on a terminal."""
         self.say(f"done in {seconds:.0f} s")
         url = f"{stack.airflow_url}/dags/flights__epoch"
         print(f"\nAirflow:  {url}  (tab Checkpoints: the history of the job)")

@@ -1,6 +1,6 @@
-"""DuckDB's own program, which knows nothing of Milepost: it reads tables for the demo and on the pages.
+"""The DuckDB CLI, which reads tables for the demo and for pages of the documentation.
 
-It is of the environment `.venv-readers`, with its extensions from wheels; none is looked for on a network.
+It is installed in `.venv-readers`, with extensions from wheels, so it downloads none.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ READ_S = 60.0
 
 
 class DuckDBError(Exception):
-    """DuckDB failed; the message quotes its error."""
+    """DuckDB failed. The message quotes its error."""
 
 
 def extension_files() -> list[Path]:
-    """Return the files of the extensions, each in a folder that is named by the DuckDB that loads it."""
+    """Return the files of the extensions, each in a folder with the name of a DuckDB version."""
     packages = ROOT / ".venv-readers" / "lib"
     found = [
         next(packages.glob(f"python*/site-packages/duckdb_extension_{name}/extensions/*/*.*"), None)
@@ -37,10 +37,10 @@ def extension_files() -> list[Path]:
 
 
 def query(text: str, *, setup: str = "", environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of one SELECT. Raises DuckDBError: it failed, or gave no answer.
+    """Return the rows of one SELECT. Raises DuckDBError: it failed or timed out.
 
     Args:
-        setup: statements that go before it; they may have secrets, which no list of processes shows.
+        setup: statements to run before it. They may contain secrets: no list of processes shows them.
     """
     command = [str(PROGRAM), "-init", os.devnull, "-bail"]
     try:
@@ -49,7 +49,7 @@ def query(text: str, *, setup: str = "", environ: Mapping[str, str]) -> list[dic
             capture_output=True, text=True, timeout=READ_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        raise DuckDBError(f"DuckDB gave no answer within {READ_S:.0f} s") from None
+        raise DuckDBError(f"DuckDB did not answer within {READ_S:.0f} s") from None
     if ran.returncode != 0:
         raise DuckDBError(f"DuckDB ended with {ran.returncode}: {ran.stderr.strip()[-2000:]}")
     rows: list[dict[str, Any]] = json.loads(ran.stdout or "[]")
@@ -63,7 +63,7 @@ def loading(names: Sequence[str] = EXTENSIONS) -> str:
 
 
 def s3_secret(endpoint_url: str, environ: Mapping[str, str]) -> str:
-    """Return the SQL that lets a session read the buckets of a server on loopback, by an environment's credentials."""
+    """Return the SQL that gives a session access to an S3 server on loopback, with credentials from `environ`."""
     return (
         f"CREATE SECRET (TYPE s3, KEY_ID '{environ['AWS_ACCESS_KEY_ID']}', "
         f"SECRET '{environ['AWS_SECRET_ACCESS_KEY']}', ENDPOINT '{endpoint_url.removeprefix('http://')}', "
@@ -72,7 +72,7 @@ def s3_secret(endpoint_url: str, environ: Mapping[str, str]) -> str:
 
 
 def install_extensions(home: Path, environ: Mapping[str, str]) -> None:
-    """Put the extensions where a DuckDB of this home has what it installed, so that it loads them by itself."""
+    """Link the extensions into the extension folder of a home, so that DuckDB loads them automatically."""
     (about,) = query("SELECT platform FROM pragma_platform()", environ=environ)
     for file in extension_files():
         folder = home / ".duckdb" / "extensions" / file.parent.name / about["platform"]

@@ -1,17 +1,17 @@
-"""Builds `.venv-fab`, what Airflow's FAB auth manager needs besides `.venv`: `python -m scripts.fab`."""
+"""Build `.venv-fab` with what Airflow's FAB auth manager needs in addition to `.venv`: `python -m scripts.fab`."""
 
 from __future__ import annotations
 
 from scripts.bootstrap import ROOT, Environment
 from scripts.linked_environments import LinkedEnvironments
+from scripts.unreached import Unreached
 
-_SAYS = "Airflow's FAB auth manager"
-ENVIRONMENT = Environment(".venv-fab", "requirements-fab.txt", False, 150_000_000, f"{_SAYS}, 60 MB")
+_WHAT = "Airflow's FAB auth manager"
+ENVIRONMENT = Environment(".venv-fab", "requirements-fab.txt", False, 150_000_000, f"{_WHAT}, 60 MB")
 FAB = LinkedEnvironments(
-    _SAYS,
     "scripts.fab",
     (ENVIRONMENT,),
-    ROOT / ".milepost" / "fab-unreached.txt",
+    Unreached(ROOT / ".milepost" / "fab-unreached.txt", _WHAT, "no package index was reached"),
     only_add=True,
 )
 

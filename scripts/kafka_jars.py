@@ -1,6 +1,6 @@
-"""Fetches the jars of the Kafka broker that tests start: `python -m scripts.kafka_jars`.
+"""Fetch the jars of the Kafka broker that tests start: `python -m scripts.kafka_jars`.
 
-Only where Maven Central gives no answer are they not fetched. The last line of `make test-all` then says why.
+If Maven Central does not answer, they are not fetched, and the last line of `make test-all` reports the reason.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from pathlib import Path
 
 from scripts.bootstrap import ROOT, say
 from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, pinned_jars, repository_url
+from scripts.unreached import Unreached
 
 PINS = ROOT / "jars-kafka.txt"
 JARS = ROOT / ".jars-kafka"
-UNREACHED = ROOT / ".milepost" / "kafka-jars-unreached.txt"
+UNREACHED = Unreached(
+    ROOT / ".milepost" / "kafka-jars-unreached.txt", "a Kafka broker", "Maven Central was not reached"
+)
 
 
 def jars_are_there() -> bool:
@@ -21,14 +24,9 @@ def jars_are_there() -> bool:
     return are_there(PINS, JARS)
 
 
-def unreached() -> str | None:
-    """Return why the last attempt to fetch them reached no repository; None: it did, or there was none."""
-    return UNREACHED.read_text(encoding="utf-8").strip() if UNREACHED.exists() else None
-
-
 def fetch() -> None:
-    """Fetch what is missing. Where no repository answers, keep the reason."""
-    UNREACHED.unlink(missing_ok=True)
+    """Fetch the missing jars. If no repository answers, store the reason."""
+    UNREACHED.clear()
     if jars_are_there():
         return
     repository = repository_url()
@@ -40,12 +38,6 @@ def fetch() -> None:
     pyspark = Path(sys.prefix) / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
     ivy = next((pyspark / "pyspark" / "jars").glob("ivy-*.jar"))
     fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make test-all")
-
-
-def closing_words() -> str | None:
-    """Return what `make test-all` says last of the Kafka broker; None: it ran."""
-    reason = unreached()
-    return None if reason is None else f"a Kafka broker DID NOT RUN, Maven Central was not reached: {reason}"
 
 
 if __name__ == "__main__":

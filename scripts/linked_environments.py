@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.bootstrap import ENVIRONMENTS, ROOT, Environment, check_disk, clean_environ, make_venv, run, say
+from scripts.unreached import Unreached
 
 _ANSWER_S = 60
 _LINKS = "rest/site-packages"
@@ -25,27 +26,21 @@ class LinkedEnvironments:
     """Environments that one command builds.
 
     Attributes:
-        says: for people: "older versions of PySpark and Airflow". module: `python -m module` builds them.
-        unreached_file: has the reason why the last attempt to build reached no package index.
+        module: `python -m module` builds them. unreached: why the last attempt to build reached no package index.
         only_add: whether they replace no package of `.venv`, and may add to a namespace of it, such as
             `airflow.providers`. Then its whole folder is on the path.
     """
 
-    says: str
     module: str
     environments: tuple[Environment, ...]
-    unreached_file: Path
+    unreached: Unreached
     only_add: bool = False
-
-    def unreached(self) -> str | None:
-        """Return why the last attempt to build reached no package index; None where it did, or there was none."""
-        return self.unreached_file.read_text(encoding="utf-8").strip() if self.unreached_file.exists() else None
 
     def interpreter(self, environment: Environment) -> Path:
         """Return the Python of an environment.
 
         Raises:
-            FileNotFoundError: it is not built; the message says how it is.
+            FileNotFoundError: it is not built. The message has the command that builds it.
         """
         if self.is_there(environment):
             return environment.python
@@ -53,23 +48,17 @@ class LinkedEnvironments:
 
     def build(self) -> None:
         """Build the missing environments. If no package index answers, store the reason."""
-        self.unreached_file.unlink(missing_ok=True)
+        self.unreached.clear()
         missing = [environment for environment in self.environments if not self.is_there(environment)]
         if not missing:
             return
         if (reason := _why_unreachable()) is not None:
-            self.unreached_file.parent.mkdir(exist_ok=True)
-            self.unreached_file.write_text(f"{reason}\n", encoding="utf-8")
-            say(f"not built, as no package index answers: {self.says} ({reason})")
+            self.unreached.store(reason)
+            say(f"not built, because no package index answers: {self.unreached.what} ({reason})")
             return
         check_disk(missing)
         for environment in missing:
             self._build(environment)
-
-    def closing_words(self) -> str | None:
-        """Return what `make test-all` says last of these environments; None: their tests ran."""
-        reason = self.unreached()
-        return None if reason is None else f"{self.says} DID NOT RUN, no package index was reached: {reason}"
 
     def is_there(self, environment: Environment) -> bool:
         """Return whether an environment is built, and links to `.venv` as it is now."""
@@ -79,8 +68,8 @@ class LinkedEnvironments:
         return path_file.is_file() and path_file.read_text(encoding="utf-8") == self._path_lines(environment)
 
     def _build(self, environment: Environment) -> None:
-        """Install what differs, link the rest, and check that together they are what each package needs."""
-        say(f"{environment.folder}: {environment.says}; a minute the first time")
+        """Install what differs, link the rest, and check that the dependencies of all packages are met."""
+        say(f"{environment.folder}: {environment.description}; a minute the first time")
         make_venv(environment)
         _path_file(environment).unlink(missing_ok=True)  # pip would treat the linked packages as its own
         pip = (environment.python, "-m", "pip", "--no-input")
@@ -94,13 +83,13 @@ class LinkedEnvironments:
         say(f"{environment.folder} is built")
 
     def _path_lines(self, environment: Environment) -> str:
-        """Return the content of the `.pth` file: Python runs its first line; the second says which `.venv` it links."""
+        """Return the content of the `.pth` file: a line that Python runs, and the identity of the linked `.venv`."""
         linked = _packages(_MAIN) if self.only_add else ROOT / environment.folder / _LINKS
         return f"import site; site.addsitedir({str(linked)!r})\n# {_MAIN.identity()}\n"
 
 
 def _why_unreachable() -> str | None:
-    """Return, in a line, why pip finds no package by the user's settings; None: it does."""
+    """Return in one line why pip reaches no index with the user's settings; None: it does."""
     command = [sys.executable, "-m", "pip", "index", "versions", "py4j"]
     try:
         done = subprocess.run(
@@ -115,8 +104,8 @@ def _why_unreachable() -> str | None:
 def _link(environment: Environment) -> None:
     """Link to each package of `.venv` that the environment lacks.
 
-    Its whole folder on the path would not do: `airflow` is a namespace, so modules that only the newer version has
-    would be found there.
+    Its whole folder cannot be on the path: `airflow` is a namespace, so modules that only the newer version has would
+    be imported from there.
     """
     links = ROOT / environment.folder / _LINKS
     links.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Seeded mutants: each rule is broken on purpose in a copy of the tree, and the tests that it names must fail there.
+"""Seeded mutants: each breaks a rule in a copy of the tree, and the tests that it names must fail there.
 
-A mutant is caught when every test that it names fails in its copy, and passes in a copy in which nothing was changed. A
-survivor means that a test is missing. The list is `tests/mutants/`; git decides which files belong to the tree.
+A mutant is caught if every test that it names fails in its copy, and passes in an unchanged copy. A survivor means that
+a test is missing. The list is in `tests/mutants/`. git decides which files belong to the tree.
 
     python -m scripts.mutants              run all of them, print which test catches which; exit 1 if one survives
     python -m scripts.mutants I8 token     run those of invariant I8, or with this text in their name or function
@@ -39,14 +39,14 @@ from tests.mutants.seeded import ALL
 DOCUMENT = ROOT / "tests" / "mutants" / "README.md"
 BEGIN, END = "<!-- mutants -->\n", "<!-- end of mutants -->\n"
 TIMEOUT_S = 240.0
-"""One run of a mutant's tests; they take seconds. One that hangs proves nothing."""
+"""Timeout of the tests of one mutant, which take seconds. A test that hangs proves nothing."""
 
 _RAN = (0, 1)
 _LAST_LINES = 25
 
 
 class Verdict(Enum):
-    """What became of a mutant; only CAUGHT is good."""
+    """The result of a mutant. Only CAUGHT is a success."""
 
     CAUGHT = "caught"
     SURVIVED = "SURVIVED"
@@ -58,7 +58,7 @@ class Outcome:
     """Result of the tests of one mutant.
 
     Attributes:
-        failed: which of them failed. output: the end of what pytest printed, for people.
+        failed: which of them failed. output: the end of the output of pytest.
     """
 
     mutant: Mutant
@@ -70,7 +70,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of pytest: its exit code (None: it took too long), which tests it ran, which of them failed."""
+    """One run of pytest: exit code (None: a timeout), the tests that ran, and those that failed."""
 
     code: int | None
     ran: frozenset[str]
@@ -85,7 +85,7 @@ def try_mutant(mutant: Mutant, root: Path, copies: TreeCopies) -> Outcome:
         mutated = mutant.apply(root)
     except MisplacedMutant as error:
         return Outcome(mutant, Verdict.BROKEN, (), str(error), time.monotonic() - started)
-    # A single test has failed with its first failing case. Of several each has to run.
+    # One test fails with its first failing case. Of several tests, each must run.
     options = ("-x",) if len(mutant.tests) == 1 else ()
     with copies.lend(mutated.file, mutated.source) as copy:
         run = run_tests(copy, mutant.tests, TIMEOUT_S, *options)
@@ -98,7 +98,7 @@ def try_mutant(mutant: Mutant, root: Path, copies: TreeCopies) -> Outcome:
 
 
 def unchanged_failures(mutants: Iterable[Mutant], copies: TreeCopies) -> str:
-    """Run every named test in an unchanged copy. Returns "" when all pass, else what pytest printed."""
+    """Run every named test in an unchanged copy. Returns "" if all pass, otherwise the output of pytest."""
     tests = sorted({test for mutant in mutants for test in mutant.tests})
     with copies.lend() as copy:
         run = run_tests(copy, tests, TIMEOUT_S + 10 * len(tests))
@@ -107,24 +107,24 @@ def unchanged_failures(mutants: Iterable[Mutant], copies: TreeCopies) -> str:
 
 
 def try_all(
-    mutants: Sequence[Mutant], root: Path, copies: TreeCopies, jobs: int, tell: Callable[[Outcome], None]
+    mutants: Sequence[Mutant], root: Path, copies: TreeCopies, jobs: int, report: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Try mutants in parallel; `tell` gets each outcome, in the order of the list."""
+    """Try mutants in parallel. `report` is called with each outcome, in the order of the list."""
     outcomes = []
     with ThreadPoolExecutor(jobs) as pool:
         for outcome in pool.map(lambda mutant: try_mutant(mutant, root, copies), mutants):
-            tell(outcome)
+            report(outcome)
             outcomes.append(outcome)
     return outcomes
 
 
 def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, *options: str) -> Run:
-    """Run these tests of a copy of the tree."""
+    """Run tests in a copy of the tree."""
     report = folder / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=line"]
     command += ["--hypothesis-seed=1", *options]
     command += [f"--junitxml={report}", *tests]
-    # The testkit imports scripts, so its name of the profile is written out: an unknown one stops pytest.
+    # The testkit imports scripts, so the name of its profile is repeated here. pytest stops if it is unknown.
     environment = {**os.environ, "MILEPOST_SEED": "1", "MILEPOST_PROFILE": "mutants", "PYTHONHASHSEED": "1"}
     process = subprocess.Popen(
         command,
@@ -147,7 +147,7 @@ def run_tests(folder: Path, tests: Sequence[str], timeout_s: float = TIMEOUT_S, 
         code = None
     end = "\n".join(output.decode(errors="replace").splitlines()[-_LAST_LINES:])
     ran, failed = _results(report, tests) if code in _RAN else (frozenset(), frozenset())
-    return Run(code, ran, failed, end if code is not None else f"{end}\nnot over after {timeout_s:.0f} s: killed")
+    return Run(code, ran, failed, end if code is not None else f"{end}\nkilled after {timeout_s:.0f} s")
 
 
 def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
@@ -166,13 +166,13 @@ def _results(report: Path, tests: Iterable[str]) -> tuple[frozenset[str], frozen
 
 
 def _junit_key(test: str) -> tuple[str, str]:
-    """Return the class name and the name that pytest's report gives to ``file::test`` or ``file::class::test``."""
+    """Return the class and test name in pytest's report for ``file::test`` or ``file::class::test``."""
     owner, _, name = test.rpartition("::")
     return owner.replace(".py", "").replace("::", ".").replace("/", "."), name
 
 
 def chosen(words: Sequence[str]) -> tuple[Mutant, ...]:
-    """Return the mutants of these invariants, or with one of these texts in name or function; no words: all."""
+    """Return the mutants of some invariants, or with a text in their name or function. Without words: all."""
     if not words:
         return ALL
     return tuple(one for one in ALL if any(word == one.invariant or word in one.name + one.function for word in words))
@@ -203,7 +203,7 @@ def _diff(before: ast.stmt, after: ast.stmt) -> Iterator[str]:
             yield f"    {line}"
 
 
-def _tell(outcome: Outcome) -> None:
+def _print_outcome(outcome: Outcome) -> None:
     mutant = outcome.mutant
     print(f"{outcome.verdict.value:<8}  {mutant.invariant:<3}  {mutant.name}  ({outcome.seconds:.0f} s)", flush=True)
     for test in mutant.tests:
@@ -214,7 +214,7 @@ def _tell(outcome: Outcome) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run mutants; 1 when one survives or its tests could not be run, 2 when there is nothing to run."""
+    """Run mutants. Returns 1 if one survives or its tests could not run, 2 if there is nothing to run."""
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.split("\n")[0])
     parser.add_argument("words", nargs="*", help="only mutants of this invariant, or with this text in their name")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run side by side")
@@ -248,7 +248,7 @@ def _run(mutants: Sequence[Mutant], jobs: int) -> int:
         if wrong:
             print(f"the named tests do not pass in an unchanged copy, so nothing is proven:\n{wrong}", file=sys.stderr)
             return 1
-        outcomes = try_all(mutants, ROOT, copies, jobs, _tell)
+        outcomes = try_all(mutants, ROOT, copies, jobs, _print_outcome)
     caught = sum(outcome.verdict is Verdict.CAUGHT for outcome in outcomes)
     print(f"{caught} of {len(outcomes)} mutants caught in {time.monotonic() - started:.0f} s")
     return 0 if caught == len(outcomes) else 1

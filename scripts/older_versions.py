@@ -1,4 +1,4 @@
-"""Builds an environment per older PySpark and Airflow that Milepost supports: `python -m scripts.older_versions`."""
+"""Build an environment for each supported older PySpark and Airflow: `python -m scripts.older_versions`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from scripts.bootstrap import ROOT, Environment
 from scripts.linked_environments import LinkedEnvironments
+from scripts.unreached import Unreached
 
 
 def _older(library: str, minor: str, disk_bytes: int, size: str) -> Environment:
@@ -20,10 +21,13 @@ OLDER: dict[str, dict[str, Environment]] = {
 """Library -> minor version -> its environment."""
 
 VERSIONS = LinkedEnvironments(
-    "older versions of PySpark and Airflow",
     "scripts.older_versions",
     tuple(environment for library in OLDER.values() for environment in library.values()),
-    ROOT / ".milepost" / "older-versions-unreached.txt",
+    Unreached(
+        ROOT / ".milepost" / "older-versions-unreached.txt",
+        "older versions of PySpark and Airflow",
+        "no package index was reached",
+    ),
 )
 
 

@@ -1,9 +1,9 @@
-"""Starts processes of a clone and stops exactly those: by pid and creation time, with all that came of them.
+"""Start processes of a clone, and stop exactly those, with all of their children.
 
-Everything that is started carries a marker in its environment, which its children inherit. So a Spark JVM whose parent
-was killed is still found, and a process of another clone, or one that took over an old pid, is never touched. Airflow's
-workers write their title over their environment: those are known by the session that the service was started in, and
-by the folder they work in.
+A process is identified by pid and creation time. Its environment has a marker, which its children inherit. So a Spark
+JVM whose parent was killed is still found, and a process of another clone, or one that reuses an old pid, is never
+touched. Airflow's workers overwrite their environment with a title: they are identified by the session of the service
+and by their working directory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON_PATH = os.pathsep.join((str(ROOT / "pipeline"), str(ROOT)))
-"""What a process imports the code of this tree with, whatever its environment has installed."""
+"""PYTHONPATH for processes that must import the code of this tree, not an installed version."""
 
 MARKER = "MILEPOST_STACK"
 LOOPBACK = "127.0.0.1"
@@ -33,7 +33,7 @@ KILL_S = 60.0
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 QUIET_FROM = 20_000
 CLOCK_SLACK_S = 2.0
-"""Two readings of one process's creation time may differ by a correction of the clock."""
+"""Two reads of the creation time of a process may differ by a clock adjustment."""
 
 NOT_INHERITED = (
     "AIRFLOW", "SPARK_", "PYSPARK_", "PYTHON", "MILEPOST_", "AWS_", "VIRTUAL_ENV", "MAKE", "MFLAGS", "GUNICORN",
@@ -42,16 +42,16 @@ NOT_INHERITED = (
 
 
 class StackError(Exception):
-    """Something of the stack does not start or stop; the message says what and where to look."""
+    """A process of the stack does not start or stop. The message names it and its log."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """A process we started.
+    """A process that was started.
 
     Attributes:
-        name: service. pid, create_time: its identity; create_time in seconds as the system gives it.
-        port: the loopback port it answers on, or None. log: file with its output. cwd: where it was started.
+        name: of the service. pid, create_time: its identity; create_time in seconds, as reported by the system.
+        port: its loopback port, or None. log: file with its output. cwd: its working directory at the start.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Started:
     cwd: str = ""
 
     def process(self) -> psutil.Process | None:
-        """Return the process, if it is still the same one and runs."""
+        """Return the process if it still runs; None: it ended, or another process has its pid."""
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.create_time) < CLOCK_SLACK_S
@@ -72,7 +72,7 @@ class Started:
 
 
 def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the caller's environment without anything that could lead our processes elsewhere, plus `extra`."""
+    """Return the environment variables without those that would redirect our processes, plus `extra`."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(NOT_INHERITED)}
     for name in ("NO_PROXY", "no_proxy"):
         environ[name] = ",".join(part for part in (environ.get(name, ""), NO_PROXY) if part)
@@ -81,10 +81,10 @@ def clean_environ(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def free_port(preferred: int | None = None) -> int:
-    """Return a loopback port that nothing listens on: the preferred one when it is free.
+    """Return a free loopback port: the preferred one if it is free.
 
-    Else one that the system gives to nobody by itself: a server binds it only seconds later, and until then any new
-    connection of any process could have been given it.
+    Otherwise a port outside of the ephemeral range: the server binds it only seconds later, and until then the system
+    could assign an ephemeral port to a connection of any process.
     """
     for candidate in (*([preferred] if preferred else ()), *quiet_ports(), 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -96,7 +96,7 @@ def free_port(preferred: int | None = None) -> int:
 
 
 def quiet_ports(count: int = 20) -> list[int]:
-    """Random ports, all different, that the system does not choose for connections; none where it does not tell."""
+    """Return distinct random ports below the ephemeral range; [] if that range is unknown."""
     try:
         first = int(EPHEMERAL_PORTS.read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -121,10 +121,10 @@ def start(
     log: Path,
     port: int | None = None,
 ) -> Started:
-    """Start one process in a session of its own, readable by this user only, its output in `log`.
+    """Start a process in its own session, with its output in `log`. Its files are readable by this user only.
 
     Args:
-        stack: identity of the stack; `<stack>/<name>` is the marker of the process and of all that comes of it.
+        stack: identity of the stack. `<stack>/<name>` is the marker of the process and its children.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -148,7 +148,7 @@ def start(
 def wait_until(
     ready: Callable[[], bool], *, of: Iterable[Started], timeout_s: float, what: str, interval_s: float = 0.2
 ) -> None:
-    """Wait for a condition while the processes live. Raises StackError with the end of the log when it cannot come."""
+    """Wait for a condition. Raises StackError with the end of the log if one of the processes ends, or on a timeout."""
     deadline = time.monotonic() + timeout_s
     watched = list(of)
     while not ready():
@@ -172,11 +172,11 @@ def tail(started: Started, lines: int = 15) -> str:
 
 
 def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = None) -> list[str]:
-    """Stop the recorded processes and whatever carries their marker: TERM, then KILL. Twice is fine.
+    """Stop the recorded processes and all processes with their marker: TERM, then KILL. Idempotent.
 
     Args:
         stack: identity of the stack. names: services to stop; None = every process of the stack, recorded or not.
-    Returns: names and pids of what does not end, and ports that are still taken; empty if everything has ended.
+    Returns: processes that did not end and ports that are still in use; empty if everything has ended.
     """
     recorded = list(records)
     markers = None if names is None else {f"{stack}/{name}" for name in names}
@@ -185,7 +185,7 @@ def stop(records: Iterable[Started], stack: str, names: Iterable[str] | None = N
         return marker.startswith(f"{stack}/") if markers is None else marker in markers
 
     end(_ours(recorded, is_ours), TERM_S)
-    # What was being started in that moment shows up in a second look.
+    # A process that was just being started is found by the second search.
     end(_ours(recorded, is_ours), TERM_S)
     left = [f"{process.pid} ({_name(process)})" for process in _ours(recorded, is_ours)]
     taken = [started for started in recorded if started.port and is_listening(started.port)]
@@ -215,7 +215,7 @@ def _marker(process: psutil.Process) -> str:
 
 
 def _is_reused(started: Started) -> bool:
-    """Return whether the pid of a service, which also names its session, belongs to another process by now."""
+    """Return whether another process now has the pid of a service, which also names its session."""
     return psutil.pid_exists(started.pid) and started.process() is None and not _is_zombie(started.pid)
 
 
@@ -227,7 +227,7 @@ def _is_zombie(pid: int) -> bool:
 
 
 def _is_member(process: psutil.Process, sessions: Mapping[int, Started]) -> bool:
-    """Return whether a process is of the session of one of the services, and works in that service's folder."""
+    """Return whether a process is in the session of one of the services, and has its working directory."""
     try:
         started = sessions.get(os.getsid(process.pid))
         if started is None or process.uids().real != os.getuid():
@@ -248,7 +248,7 @@ def _name(process: psutil.Process) -> str:
     try:
         return process.name()
     except psutil.Error:
-        return "gone"
+        return "ended"
 
 
 def end(processes: list[psutil.Process], patience_s: float) -> None:
@@ -264,5 +264,5 @@ def end(processes: list[psutil.Process], patience_s: float) -> None:
 
 
 def python() -> str:
-    """Return the interpreter of this environment, as the workers of Spark and Airflow must be started with."""
+    """Return the interpreter of this environment, which workers of Spark and Airflow must use too."""
     return sys.executable

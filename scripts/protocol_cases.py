@@ -1,10 +1,10 @@
-"""Which cases of the seed systems are proven here: covered by a test, not applicable with a reason, or missing.
+"""List the cases of the seed systems: covered by a test, not applicable with a reason, or missing.
 
 A test covers a case when its docstring has the line ``Case: <Class>.<case>``. A case that cannot exist here is a row
 ``<Class><TAB><case><TAB><reason>`` of a file below ``not_applicable/``. All cases are in ``cases.tsv``.
 
-    python -m scripts.protocol_cases             the table, then what is missing or wrong; exit 1 if anything is
-    python -m scripts.protocol_cases --markdown  what the suite's README.md has between its `cases` markers
+    python -m scripts.protocol_cases             print the table, then missing and wrong cases; exit 1 if there are any
+    python -m scripts.protocol_cases --markdown  print the section of the suite's README.md between its `cases` markers
     python -m scripts.protocol_cases --update    write that into README.md
 """
 
@@ -40,13 +40,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the suite says about every case.
+    """The status of every case.
 
     Attributes:
         cases: all of them, in the order of `cases.tsv`.
-        tests: case -> the tests that cite it, as ``file::test``; a case that is in no list may be among them.
+        tests: case -> the tests that cite it, as ``file::test``. It may include unknown cases.
         reasons: case -> why it cannot exist here.
-        faults: lines that could not be understood, or say something twice.
+        faults: lines that cannot be parsed, or are duplicates.
     """
 
     cases: tuple[Case, ...]
@@ -55,11 +55,11 @@ class Report:
     faults: tuple[str, ...]
 
     def missing(self) -> list[Case]:
-        """Cases that are neither covered nor declared not applicable."""
+        """Return the cases that are neither covered nor declared not applicable."""
         return [case for case in self.cases if case not in self.tests and case not in self.reasons]
 
     def inconsistencies(self) -> list[str]:
-        """Return every problem, one line each, no matter who has to write the missing part."""
+        """Return every problem, one line each."""
         known = set(self.cases)
         unknown = sorted((self.tests.keys() | self.reasons.keys()) - known)
         both = sorted(self.tests.keys() & self.reasons.keys())
@@ -73,7 +73,7 @@ class Report:
         return ", ".join(self.tests.get(case, ("not_applicable/",)))
 
     def counts(self, of_class: str | None = None) -> tuple[int, int, int]:
-        """(covered, not applicable, missing) of one class, or of all."""
+        """Return (covered, not applicable, missing) of one class, or of all."""
         mine = [case for case in self.cases if of_class in (None, case.of_class)]
         covered = sum(case in self.tests for case in mine)
         not_applicable = sum(case in self.reasons and case not in self.tests for case in mine)
@@ -123,12 +123,12 @@ def _cited(file: Path, name: str, faults: list[str]) -> Iterator[tuple[Case, str
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         owner = getattr(node, "name", "the module")
-        for said in _joined(ast.get_docstring(node) or ""):
-            if not said.startswith(MARK):
+        for line in _joined(ast.get_docstring(node) or ""):
+            if not line.startswith(MARK):
                 continue
-            of_class, dot, case = said.removeprefix(MARK).strip().partition(".")
+            of_class, dot, case = line.removeprefix(MARK).strip().partition(".")
             if not dot or not of_class.isidentifier() or not case.isidentifier():
-                faults.append(f"{name}::{owner}: expected `{MARK} <Class>.<case>` and nothing else, got {said!r}")
+                faults.append(f"{name}::{owner}: expected `{MARK} <Class>.<case>` and nothing else, got {line!r}")
             elif not owner.startswith("test_") or isinstance(node, ast.ClassDef):
                 faults.append(f"{name}::{owner}: only a test function can cover {of_class}.{case}")
             else:
@@ -136,7 +136,7 @@ def _cited(file: Path, name: str, faults: list[str]) -> Iterator[tuple[Case, str
 
 
 def _joined(docstring: str) -> list[str]:
-    """Return the lines of a docstring; a long name may follow its class, and the dot, on a line of its own."""
+    """Return the lines of a docstring. A long name may continue on the line after its class and the dot."""
     lines: list[str] = []
     for line in docstring.splitlines():
         if lines and lines[-1].startswith(MARK) and lines[-1].endswith("."):
@@ -159,7 +159,7 @@ def render_text(report: Report, wrong: Iterable[str]) -> str:
 
 
 def render_markdown(report: Report) -> str:
-    """The section of README.md: the counts per class, and every case that cannot exist here, with its reason."""
+    """Return the section of README.md: counts per class, and every case that cannot exist here, with its reason."""
     lines = ["| class | cases | covered | not applicable |", "|---|---|---|---|"]
     for of_class in [*report.classes(), None]:
         covered, not_applicable, missing = report.counts(of_class)
@@ -173,7 +173,7 @@ def render_markdown(report: Report) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the report; 1 when a case is missing or something is inconsistent."""
+    """Print the report. Returns 1 if a case is missing or something is inconsistent."""
     parser = argparse.ArgumentParser(prog="protocol_cases", description=__doc__.split("\n")[0])
     parser.add_argument("--markdown", action="store_true", help="print the section of README.md")
     parser.add_argument("--update", action="store_true", help="write it into README.md")

@@ -1,9 +1,9 @@
 """`make release`: build the sdist and the wheel of a commit, check them, and list the packages they were tested with.
 
     python -m scripts.release           of a commit whose CHANGELOG.md dates its version
-    python -m scripts.release --trial   of any commit, to see whether it could be released
+    python -m scripts.release --trial   of any commit, to check whether it could be released
 
-Publishing is a step of its own: docs/contributing/release.md.
+Publishing is a separate step: docs/contributing/release.md.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from milepost import __version__
 from scripts.bootstrap import ENVIRONMENTS, ROOT, Environment, build, check_disk, clean_environ
 
 RELEASE = Environment(
-    ".venv-release", "requirements-release.txt", False, 300_000_000, "what checks a distribution, 110 MB on disk"
+    ".venv-release", "requirements-release.txt", False, 300_000_000, "checks of a distribution, 110 MB on disk"
 )
 DIST = ROOT / "dist"
 PRODUCT = "pipeline/"
 """Folder of the package."""
 
 OTHER_FILES = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml")
-"""Files that an sdist has in addition to the package and the metadata that is made of them."""
+"""Files of an sdist in addition to the package and its generated metadata."""
 
 _MADE = frozenset({"PKG-INFO", ".gitignore"})
 
 
 class NotReleasable(Exception):
-    """The commit cannot be released. The message says why and what to do."""
+    """The commit cannot be released. The message has the reason and the next step."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Build and check into dist/. Returns the exit code: 2 when the commit cannot be released."""
+    """Build and check a release in dist/. Returns the exit code: 2 if the commit cannot be released."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trial", action="store_true", help="do not require a date in CHANGELOG.md")
     chosen = parser.parse_args(words)
@@ -97,14 +97,14 @@ def check_changelog(text: str, version: str) -> None:
 
 
 def check_equal(first: Iterable[Path], second: Iterable[Path]) -> None:
-    """Require that two builds made the same bytes. Raises NotReleasable."""
+    """Require that two builds are identical. Raises NotReleasable."""
     for one, other in zip(first, second, strict=True):
         if one.read_bytes() != other.read_bytes():
             raise NotReleasable(f"two builds of one commit differ in {one.name}: it depends on the folder or the time")
 
 
 def check_contents(sdist: Path, wheel: Path, tracked: Iterable[str]) -> None:
-    """Require every tracked file of the product in both, its licence, and no other file. Raises NotReleasable."""
+    """Require every tracked file of the product in both, the licence, and no other file. Raises NotReleasable."""
     product = {path.removeprefix(PRODUCT) for path in tracked if path.startswith(PRODUCT)}
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -124,7 +124,7 @@ def _require_same(archive: Path, found: set[str], expected: set[str]) -> None:
 
 
 def _built(folder: Path) -> tuple[Path, Path]:
-    """Build the sdist of the commit, and the wheel of that sdist, in a folder that has only the commit's files."""
+    """Build the sdist of the commit, and the wheel from that sdist, in a folder with only the files of the commit."""
     sources, target = folder / "sources", folder / "dist"
     sources.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
@@ -143,7 +143,7 @@ def _built(folder: Path) -> tuple[Path, Path]:
 
 
 def _components() -> Path:
-    """Write the packages of the environment that the tests run in, with versions and licences, as CycloneDX."""
+    """Write the packages of the test environment, with versions and licences, as CycloneDX."""
     target = DIST / f"milepost-{__version__}.cdx.json"
     project = ("--pyproject", ROOT / "pyproject.toml", "--mc-type", "library")
     written = ("--output-reproducible", "-o", target, ENVIRONMENTS[0].python)

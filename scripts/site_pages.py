@@ -1,8 +1,8 @@
-"""Site hooks that add pages from elsewhere in the repository to the site, and turn links to them.
+"""MkDocs hooks that add files from outside `docs/` to the site, and rewrite links to them.
 
-MkDocs calls these functions by their names. A link is written as it leads on disk, so it works beside the code too.
-Where its target is one of `ELSEWHERE`, it leads to that page of the site. A link to another file of the repository,
-such as code, becomes its text. A link to a file that does not exist fails a strict build.
+MkDocs calls these functions by name. Links are written as paths in the repository, so they also work there. A link to
+a file in `ELSEWHERE` is rewritten to its page of the site. A link to any other file of the repository, such as code,
+becomes its text. A link to a file that does not exist fails a strict build.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ ELSEWHERE = {
     },
     **{path.relative_to(ROOT).as_posix(): f"runbook/{path.name}" for path in sorted(_RUNBOOK)},
 }
-"""Location of a file below the root of the repository, and below the root of the site."""
+"""Path of a file in the repository -> path of its page on the site."""
 
-_ON_DISK = {page: place for place, page in ELSEWHERE.items()}
+_ON_DISK = {page: path for path, page in ELSEWHERE.items()}
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)((?:#[^)]*)?)\)|(?<=\]\()([^)\s:#]+)(?=[)#])")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add pages from outside the docs folder."""
-    for place, page in ELSEWHERE.items():
-        files.append(File.generated(config, page, abs_src_path=str(ROOT / place)))
+    for path, page in ELSEWHERE.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Return the text with its links as they lead in the site."""
-    return turned_links(markdown, page.file.src_uri)
+    """Return the text with links rewritten for the site."""
+    return rewrite_links(markdown, page.file.src_uri)
 
 
-def turned_links(markdown: str, page: str) -> str:
-    """Return a page's text with each relative link as it leads in the site.
+def rewrite_links(markdown: str, page: str) -> str:
+    """Return the text of a page with each relative link rewritten for the site.
 
     Args:
-        page: where it is, below the root of the site.
+        page: its path below the root of the site.
     """
     folder = PurePosixPath(_ON_DISK.get(page, f"docs/{page}")).parent
 
-    def turned(match: re.Match[str]) -> str:
+    def rewritten(match: re.Match[str]) -> str:
         link = match[2] or match[4]
         target = os.path.normpath(folder / link)
         in_site = ELSEWHERE.get(target) or (target.removeprefix("docs/") if target.startswith("docs/") else None)
@@ -63,4 +63,4 @@ def turned_links(markdown: str, page: str) -> str:
         address = os.path.relpath(in_site, PurePosixPath(page).parent) if in_site else link
         return f"[{match[1]}]({address}{match[3]})" if match[2] else address
 
-    return _LINK.sub(turned, markdown)
+    return _LINK.sub(rewritten, markdown)

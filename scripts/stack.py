@@ -1,7 +1,7 @@
 """The demo's servers: embedded S3, Spark Connect and Airflow, on loopback; all their data is below `.milepost/`.
 
-`python -m scripts.stack up|down|status`. What was started is written down in `.milepost/stack.json` before anything
-waits for it, so that `down` finds it whatever happens in between. A stack that lives is reused.
+`python -m scripts.stack up|down|status`. Each started process is recorded in `.milepost/stack.json` before anything
+waits for it, so that `down` always finds it. A running stack is reused.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Say = Callable[[str], None]
 
 @dataclass
 class Stack:
-    """One set of servers and the folder that holds all their state.
+    """One set of servers, and the folder with all of their state.
 
     Attributes:
         folder: location of `stack.json`, data and logs.
         dags, plugins, config: what Airflow loads, and the folder of the job specs.
         services: which of Airflow's processes run.
-        settings: Airflow options over our own, section -> option -> value.
+        settings: Airflow options that override our own: section -> option -> value.
         environ: further variables of every process.
-        spark: settings of the Spark Connect server over our own.
+        spark: settings of the Spark Connect server that override our own.
         marker: carried by every process of this stack.
     """
 
@@ -82,7 +82,7 @@ class Stack:
 
     @property
     def spark_url(self) -> str:
-        """What `spark.remote` is for this stack's server."""
+        """Value of `spark.remote` for the server of this stack."""
         return f"sc://localhost:{self.started[SPARK].port}"
 
     @property
@@ -99,7 +99,7 @@ class Stack:
         return AirflowRest(self.airflow_url, login, airflow_home.password(self.home, login))
 
     def process_environ(self) -> dict[str, str]:
-        """Return what every process of the stack, and a command that works with it, gets as environment."""
+        """Return the environment variables of the processes of the stack, and of commands that use it."""
         extra = {
             "AIRFLOW_HOME": str(self.home),
             "MILEPOST_CONFIG": str(self.config),
@@ -124,10 +124,10 @@ class Stack:
         return all(name in self.started and self.started[name].process() is not None for name in names)
 
     def start_s3(self) -> None:
-        """Start the S3 server, its data on disk below the folder, and make the buckets."""
+        """Start the S3 server, with its data in the folder, and create the buckets."""
         if not self.is_alive("s3"):
             self.say("starting the embedded S3 server")
-            # One process at a time may own the data: what an earlier, half-dead stack left is stopped first.
+            # Only one process may own the data, so processes of an earlier, partly dead stack are stopped first.
             self.stop()
             self._start_s3()
         create_buckets(self.s3_url, self.process_environ())
@@ -149,9 +149,9 @@ class Stack:
         processes.wait_until(lambda: processes.is_listening(port), of=[server], timeout_s=60, what="the S3 server")
 
     def start_spark(self) -> None:
-        """Start the Spark Connect server; `wait_for_spark` waits until it answers.
+        """Start the Spark Connect server. `wait_for_spark` waits until it answers.
 
-        Airflow's tasks get its address when Airflow starts: where it must change, Airflow starts again.
+        Airflow's tasks get its address when Airflow starts. If the address must change, Airflow is stopped.
         """
         if self.is_alive(SPARK):
             return
@@ -179,7 +179,7 @@ class Stack:
         )
 
     def start_airflow(self) -> None:
-        """Start Airflow's processes, after its database is up to date, and wait until they are healthy."""
+        """Migrate Airflow's database, start its processes, and wait until they are healthy."""
         if self.is_alive(*self.services):
             self.say(f"Airflow is already running at {self.airflow_url}")
             return
@@ -195,17 +195,17 @@ class Stack:
         self.wait_for_airflow()
 
     def start_service(self, name: str, port: int | None = None, label: str = "") -> None:
-        """Start one of Airflow's processes, in the home that is there.
+        """Start one of Airflow's processes in the existing home.
 
         Args:
-            port: where it serves, if it does. label: its name among what was started, where there are two of a kind.
+            port: of a server, or None. label: its name in `started` if there are two of one kind.
         """
         command = [processes.python(), "-m", "airflow", *AIRFLOW_SERVICES[name]]
         command += ["--port", str(port)] if port else []
         self._start(label or name, command, self.process_environ(), port)
 
     def wait_for_airflow(self) -> None:
-        """Wait until API, scheduler and DAG processor say they are healthy."""
+        """Wait until API server, scheduler and DAG processor are healthy."""
         rest = self.rest()
         wanted = [name.replace("-", "_") for name in self.services if name != "api-server"]
         try:
@@ -237,18 +237,18 @@ class Stack:
             raise StackError(f"`airflow db migrate` ended with exit code {result.returncode}; see {log}")
 
     def stop(self, *names: str) -> None:
-        """Stop the named services, or everything of this stack. Raises StackError when something stays."""
+        """Stop the named services, or the whole stack. Raises StackError if a process does not end."""
         chosen = [self.started[name] for name in names] if names else list(self.started.values())
         left = processes.stop(chosen, self.marker, names or None)
         if left:
-            raise StackError(f"still there after TERM and KILL: {', '.join(left)}")
+            raise StackError(f"still running after TERM and KILL: {', '.join(left)}")
         for started in chosen:
             self.started.pop(started.name, None)
         self._write()
 
     def _start(self, name: str, command: list[str], environ: Mapping[str, str], port: int | None) -> None:
         log = self.folder / "logs" / f"{name}.log"
-        # Between fork and this write the marker alone identifies the process: it is on disk already.
+        # Between fork and this write, only the marker identifies the process. It is already on disk.
         self.started[name] = processes.start(
             name, command, stack=self.marker, environ=environ, cwd=self.folder, log=log, port=port
         )
@@ -286,7 +286,7 @@ class Stack:
 
 
 def create_buckets(endpoint: str, environ: Mapping[str, str]) -> None:
-    """Create the demo's buckets where they are missing."""
+    """Create the missing buckets of the demo."""
     import boto3
     from botocore.config import Config
 
@@ -298,9 +298,9 @@ def create_buckets(endpoint: str, environ: Mapping[str, str]) -> None:
         aws_secret_access_key=environ["AWS_SECRET_ACCESS_KEY"],
         config=Config(proxies={}, s3={"addressing_style": "path"}),
     )
-    there = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
+    existing = {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}
     for bucket in BUCKETS:
-        if bucket not in there:
+        if bucket not in existing:
             client.create_bucket(Bucket=bucket)
 
 
@@ -310,7 +310,7 @@ def demo_stack() -> Stack:
 
 
 def down() -> int:
-    """Stop what this clone started. Exit code 0 also when nothing was running."""
+    """Stop the stack of this clone. Returns exit code 0, even if nothing was running."""
     if not (ROOT / ".milepost" / "stack.json").exists():
         print("nothing is running")
         return 0
@@ -327,7 +327,7 @@ def down() -> int:
 
 
 def status() -> int:
-    """Print what runs and where. Exit code 1 when some of what was started has ended; 0 when all lives, or none was."""
+    """Print the processes and their ports. Returns exit code 1 if one of them has ended, otherwise 0."""
     if not (ROOT / ".milepost" / "stack.json").exists():
         print("nothing is running")
         return 0

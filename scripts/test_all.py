@@ -1,4 +1,4 @@
-"""Print the last line of `make test-all`: what could not run, because the machine could not reach what it needs."""
+"""Print the last line of `make test-all`: what could not run, because this machine did not reach a server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from scripts.suite.rings import Part
 
 
 def closing_line(part: Part) -> str:
-    """Return that line for a run of one part of the ring."""
+    """Return the line for a run of one part of the ring."""
     missing = [
         words
         for words in (
-            spark_readers.closing_words(),
-            VERSIONS.closing_words(),
-            kafka_jars.closing_words(),
-            FAB.closing_words(),
-            environment.closing_words(),
+            spark_readers.UNREACHED.closing_words(),
+            VERSIONS.unreached.closing_words(),
+            kafka_jars.UNREACHED.closing_words(),
+            FAB.unreached.closing_words(),
+            environment.UNREACHED.closing_words(),
         )
         if words is not None
     ]

@@ -1,16 +1,16 @@
-"""The pages of the documentation are run: what they show of commands is what the commands print.
+"""Run the pages of the documentation, so that they show the real output of commands.
 
-`make transcripts` runs the pages and writes what was printed where it differs; a test runs them and compares. A page is
-run from its top in one empty folder and one shell, by its fenced blocks:
+`make transcripts` runs the pages and replaces outputs that differ. A test runs them and compares. A page is run from
+its top in one empty folder and one shell, by its fenced blocks:
 
-* `console`: lines that begin with `$ ` are typed, `> ` continues them, the other lines are their output. A line `...`
-  stands for lines that the page leaves out. With `title="another terminal"` its one command stays running, until
-  the page ends; its output is what it prints at first.
+* `console`: lines that begin with `$ ` are commands, `> ` continues them, and the other lines are their output. A line
+  `...` stands for lines that the page omits. With `title="another terminal"`, its one command runs until the page ends,
+  and its output is the first lines that it prints.
 * any other language with `title="FILE"`: the file is written as it is shown.
 * `diff` with `title="FILE"`: its lines with a blank or `-` are in the file once; those with a blank or `+` replace
   them.
 
-Nothing else is run. Outputs are compared without what is another one each time: see `comparable`.
+Nothing else is run. Outputs are compared without their variable parts: see `comparable`.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from scripts.processes import PYTHON_PATH, ROOT, clean_environ, end, free_port, 
 from scripts.stack import REMOTE_VARIABLE, Stack
 
 FOLDER = "/home/ada/jobs"
-"""Where a page says that it is typed."""
+"""Working directory in the text of a page."""
 
 PORT = "15010"
-"""The port of a server on a page; it is run with one that is free."""
+"""Port of a server in the text of a page. It runs with a free port."""
 
 ELISION = "..."
 ANOTHER_TERMINAL = "another terminal"
 COMMAND_S = 240.0
 STOP_S = 30.0
 DATA_DAYS = "2026-01-0"
-"""So begin the times of the pages' data, which are compared; any other is the clock's."""
+"""Prefix of times in the data of pages, which are compared. All other times come from the clock."""
 
 TYPED_IN_S = 10.0
-"""So much older than its command a file is: who types takes longer than a source's `settle`."""
+"""Age of a file when the next command runs: typing takes longer than the `settle` of a source."""
 
 _FENCE = re.compile(r'^```(\w+)(?: title="([^"\n]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _PROGRESS = re.compile(r"^[^\n]+ \(\d+ s(?:, \d+%, [^)\n]+)?\)\n", re.MULTILINE)
@@ -61,7 +61,7 @@ _CHANGING = (
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|min|h)\b"), "<duration>"),
     (re.compile(r"\bon +\S+, process \d+"), "on <machine>"),
     (re.compile(r"\bt[1-9]\d*\b"), "<timeline>"),
-    # A table's and a state's: by the hash of each job's keys.
+    # The number of objects depends on the hash of the keys of each job.
     (re.compile(r"(?:\d+ -> )?\b\d+ objects\b"), "<objects>"),
     (re.compile(r"\brows in \d+ files?\b"), "rows in <files>"),
     (re.compile(r"\b\d+ +<size>(?= +committed\b)"), "<files>"),
@@ -73,7 +73,11 @@ _CHANGING = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block. Attributes: start, end: of its lines in the text of the page."""
+    """A fenced block.
+
+    Attributes:
+        start, end: of its body, in the text of the page.
+    """
 
     language: str
     title: str
@@ -84,7 +88,11 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a page. Attributes: text: as bash gets it. shown: as the page shows it. output: that it shows."""
+    """One command of a page.
+
+    Attributes:
+        text: input of bash. shown: as on the page. output: as on the page.
+    """
 
     text: str
     shown: str
@@ -92,7 +100,7 @@ class Command:
 
 
 def pages() -> list[Path]:
-    """Return the pages that are run: the README, the tutorials and the how-to's with a command."""
+    """Return the pages to run: the README, and the tutorials and how-tos with a command."""
     guides = [path for folder in ("tutorial", "how-to") for path in sorted((ROOT / "docs" / folder).glob("*.md"))]
     found = [ROOT / "README.md", *guides]
     return [page for page in found if any(one.language == "console" for one in blocks(page.read_text("utf-8")))]
@@ -104,8 +112,8 @@ def blocks(text: str) -> list[Block]:
 
 
 def commands(body: str) -> list[Command]:
-    """Return the commands of a block `console` with the output of each. Raises ValueError: it begins with none."""
-    made: list[Command] = []
+    """Return the commands of a `console` block, each with its output. Raises ValueError: it does not begin with one."""
+    found: list[Command] = []
     for part in re.split(r"^(?=\$ )", body, flags=re.MULTILINE):
         if not part.strip():
             continue
@@ -113,12 +121,12 @@ def commands(body: str) -> list[Command]:
         if typed is None:
             raise ValueError(f"no command before {part!r}")
         lines = [line[2:] for line in typed[0].splitlines()]
-        made.append(Command("\n".join(lines) + "\n", typed[0], part[typed.end() :]))
-    return made
+        found.append(Command("\n".join(lines) + "\n", typed[0], part[typed.end() :]))
+    return found
 
 
 def comparable(output: str) -> str:
-    """Return an output without what is another one on each machine and at each time: clocks, sizes, names drawn."""
+    """Return an output without parts that vary between machines and runs: clocks, sizes, random names."""
     text = _PROGRESS.sub("", output)
     text = _CLOCK.sub(lambda found: found[0] if found[1].startswith(DATA_DAYS) else "<time>", text)
     for pattern, instead in _CHANGING:
@@ -127,17 +135,17 @@ def comparable(output: str) -> str:
 
 
 def is_shown(shown: str, printed: str) -> bool:
-    """Return whether a page shows what was printed; `...` in it stands for any lines."""
+    """Return whether a page shows the printed output. `...` on the page stands for any lines."""
     parts = re.split(rf"^{re.escape(ELISION)}\n", shown, flags=re.MULTILINE)
     pattern = r"(?:.*\n)*".join(re.escape(comparable(part)) for part in parts)
     return re.fullmatch(pattern, comparable(printed)) is not None
 
 
 def run_page(text: str, folder: Path, environ: Mapping[str, str]) -> str:
-    """Run a page; return its text with what was printed, where that is not what it shows.
+    """Run a page. Returns its text, in which outputs that differ are replaced by the printed ones.
 
     Args:
-        folder: empty; the page's own. environ: of its shell.
+        folder: an empty folder for this page. environ: of its shell.
     Raises:
         ValueError: a block cannot be run as it is written.
         TimeoutError: a command did not end.
@@ -159,7 +167,7 @@ def run_page(text: str, folder: Path, environ: Mapping[str, str]) -> str:
 
 
 def write(path: Path, block: Block) -> None:
-    """Write the file of a block, or change what its `diff` names. Raises ValueError: that is not there exactly once."""
+    """Write the file of a block, or apply its `diff`. Raises ValueError: the old lines are not there exactly once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = block.body
     if block.language == "diff":
@@ -191,20 +199,20 @@ class Shell:
         stop(self._bash)
 
     def begin(self, command: str) -> psutil.Popen:
-        """Start a program whose output is read, and that ends with its whole tree by `stop`."""
+        """Start a program with pipes for input and output. `stop` ends it with its whole process tree."""
         return psutil.Popen(
             ["bash", "-c", f"exec {self._as_run(command)}"], cwd=self.folder, env=dict(self.environ), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
     def outcome(self, command: Command) -> str:
-        """Run a command; return its lines as the page is to show them."""
+        """Run a command. Returns its lines for the page."""
         printed = self._run(command.text)
         self.let_time_pass()
         return command.shown + (command.output if is_shown(command.output, printed) else printed)
 
     def let_time_pass(self) -> None:
-        """Make what was just written older, but for what Milepost keeps."""
+        """Make files that were just written older, except those of Milepost's storage."""
         for path in self.folder.rglob("*"):
             if ".milepost" not in path.relative_to(self.folder).parts and path.is_file() and not path.is_symlink():
                 about = path.stat()
@@ -212,7 +220,7 @@ class Shell:
                     os.utime(path, (about.st_atime, about.st_mtime - TYPED_IN_S))
 
     def as_shown(self, printed: str) -> str:
-        """Return an output as the page shows it: without progress, in its folder and with its port."""
+        """Return an output for the page: without progress, and with the folder and port of the page."""
         shown = printed.replace(str(self.folder), FOLDER).replace(self._port, PORT)
         return _PROGRESS.sub("", shown)
 
@@ -233,13 +241,13 @@ class Shell:
                     printed = "".join(lines).removesuffix("\n")
                     return self.as_shown(printed if printed.endswith("\n") or not printed else f"{printed}\n")
                 lines.append(line)
-        told = "".join(lines)
-        raise TimeoutError(f"{text}did not end within {COMMAND_S:.0f} s, or ended the shell; it printed:\n{told}")
+        printed = "".join(lines)
+        raise TimeoutError(f"{text}did not end within {COMMAND_S:.0f} s, or ended the shell; it printed:\n{printed}")
 
 
 @contextmanager
 def left_running(block: Block, shell: Shell) -> Iterator[str]:
-    """Run the command of a block while the page goes on, once it has printed as many lines as the block shows."""
+    """Run the command of a block in the background. Begins once it has printed as many lines as the block shows."""
     (command,) = commands(block.body)
     process = shell.begin(command.text)
     try:
@@ -254,7 +262,7 @@ def left_running(block: Block, shell: Shell) -> Iterator[str]:
 
 @contextmanager
 def limited(process: psutil.Popen) -> Iterator[None]:
-    """End a process unless the block does so in time: then what reads from it reads its end."""
+    """End a process if the block does not finish in time. A reader of its output then reaches the end."""
     timer = threading.Timer(COMMAND_S, end_tree, [process])
     timer.start()
     try:
@@ -264,7 +272,7 @@ def limited(process: psutil.Popen) -> Iterator[None]:
 
 
 def end_tree(process: psutil.Popen) -> None:
-    """End a process of ours with all that it started."""
+    """End a process with all of its children."""
     tree = [process]
     with suppress(psutil.NoSuchProcess):
         tree += process.children(recursive=True)
@@ -272,17 +280,17 @@ def end_tree(process: psutil.Popen) -> None:
 
 
 def stop(process: psutil.Popen) -> None:
-    """End a process with its tree, and close what it was read and written by."""
+    """End a process with its tree, and close its pipes."""
     end_tree(process)
     for stream in (process.stdin, process.stdout):
         stream.close()
 
 
 def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a page's shell: `milepost` is the command of this tree, `duckdb` that of the readers.
+    """Return the environment of a page's shell, with `milepost` from this tree and `duckdb` from `.venv-readers`.
 
     Args:
-        folder: where its programs and its home are made. server: address and token of a Spark Connect server.
+        folder: for its programs and its home. server: address and token of a Spark Connect server.
     """
     for name in ("bin", "home"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -309,7 +317,7 @@ def page_environ(folder: Path, server: Mapping[str, str]) -> dict[str, str]:
 
 
 def main(names: list[str]) -> int:
-    """Run the pages, or those named, and write what they print. Returns the exit code."""
+    """Run all pages, or the named ones, and replace their outputs. Returns the exit code."""
     folder = ROOT / ".milepost" / "transcripts"
     Stack(folder).stop()
     shutil.rmtree(folder)
@@ -320,11 +328,11 @@ def main(names: list[str]) -> int:
         environ = page_environ(folder, {REMOTE_VARIABLE: stack.spark_url, TOKEN_VARIABLE: stack.spark_token})
         for page in [Path(name).absolute() for name in names] or pages():
             print(f"== {page.relative_to(ROOT)}", file=sys.stderr)
-            place = folder / "pages" / page.stem
-            place.mkdir(parents=True)
+            page_folder = folder / "pages" / page.stem
+            page_folder.mkdir(parents=True)
             text = page.read_text("utf-8")
-            made = run_page(text, place, environ)
-            print("   written" if made != text else "   as it is", file=sys.stderr)
+            made = run_page(text, page_folder, environ)
+            print("   written" if made != text else "   unchanged", file=sys.stderr)
             page.write_text(made, "utf-8")
     finally:
         stack.stop()

@@ -183,7 +183,7 @@ class AirflowInstance:
 
     def set_slots(self, pool: str, slots: int) -> None:
         about = {"pool": pool, "slots": slots, "include_deferred": False}
-        self.rest.ask("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json=about)
+        self.rest.request("PATCH", f"/pools/{pool}", params={"update_mask": "slots"}, json=about)
 
     def kill_scheduler(self) -> None:
         """kill -9 of the scheduler alone: its workers, their tasks and Spark live on."""
@@ -265,11 +265,13 @@ class AirflowInstance:
     def reparse(self) -> None:
         """Ask for the DAG file to be parsed now."""
         token = next(iter(self.rest.dags().values()))["file_token"]
-        self.rest.ask("PUT", f"/parseDagFile/{token}")
+        self.rest.request("PUT", f"/parseDagFile/{token}")
 
     def asset_events(self, dag_id: str) -> list[dict[str, Any]]:
         """The asset events that a DAG's runs emitted, oldest first."""
-        events = self.rest.ask("GET", "/assets/events", params={"source_dag_id": dag_id, "limit": 100})["asset_events"]
+        events = self.rest.request("GET", "/assets/events", params={"source_dag_id": dag_id, "limit": 100})[
+            "asset_events"
+        ]
         return sorted(events, key=lambda event: event["id"])
 
     def until(self, condition: Callable[[], Any], what: str, timeout_s: float = STATE_S) -> Any:

@@ -137,7 +137,7 @@ class E2eJob:
     def left(self, run_id: str, task_id: str) -> dict[str, Any]:
         """Return what a task left to the next ones."""
         path = f"/dags/{self.dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return dict(self.airflow.rest.ask("GET", path, params={"deserialize": True})["value"])
+        return dict(self.airflow.rest.request("GET", path, params={"deserialize": True})["value"])
 
     def token(self, run_id: str, task_id: str) -> int:
         """The token that a task of a run acts for: that of the trigger, and from `run_epoch` on that of its try."""
@@ -153,7 +153,7 @@ class E2eJob:
 
     def give_up(self, run_id: str) -> None:
         """Mark a run as failed, as a person does who sees it hang: none of its tasks will run after that."""
-        self.airflow.rest.ask("PATCH", f"/dags/{self.dag_id}/dagRuns/{run_id}", json={"state": "failed"})
+        self.airflow.rest.request("PATCH", f"/dags/{self.dag_id}/dagRuns/{run_id}", json={"state": "failed"})
 
     def clear(self, run_id: str, task_id: str) -> None:
         """Clear a task and what follows, and wait until Airflow has the run going again."""

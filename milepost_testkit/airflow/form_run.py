@@ -68,18 +68,18 @@ class FormRun:
 
     def shown_to(self, person: AirflowRest, task_id: str = "approve") -> dict[str, Any]:
         """Return what a person is shown of a request that waits. Raises httpx.HTTPStatusError: refused."""
-        return dict(person.ask("GET", self._request(task_id)))
+        return dict(person.request("GET", self._request(task_id)))
 
     def answer(self, option: str, task_id: str = "approve", *, person: AirflowRest | None = None) -> None:
         """Answer as the button under Required Actions does. Raises httpx.HTTPStatusError: refused."""
         answered = {"chosen_options": [option], "params_input": {}}
-        (person or self.person).ask("PATCH", self._request(task_id), json=answered)
+        (person or self.person).request("PATCH", self._request(task_id), json=answered)
 
     def edit_plan(self, plan_task: str = "plan", **changed: Any) -> None:
         """Change a plan in transit, as any user who may edit XComs can."""
         entry = f"/dags/{self.dag_id}/dagRuns/{self.run_id}/taskInstances/{plan_task}/xcomEntries/return_value"
-        plan = self.airflow.rest.ask("GET", f"{entry}?deserialize=true")["value"]
-        self.airflow.rest.ask("PATCH", entry, json={"value": plan | changed, "map_index": -1})
+        plan = self.airflow.rest.request("GET", f"{entry}?deserialize=true")["value"]
+        self.airflow.rest.request("PATCH", entry, json={"value": plan | changed, "map_index": -1})
 
     def _parked(self, task_id: str) -> bool:
         event = f"dag_id={self.dag_id!r}, task_id={task_id!r}, run_id={self.run_id!r}"

@@ -25,7 +25,7 @@ from milepost.spark.driver.engines.java import find_java_home
 from milepost_testkit.processes.processes import accepts, free_ports, stop_tree, wait_until
 from scripts import kafka_jars
 
-KAFKA_IS_NOT_TO_BE_HAD = not kafka_jars.jars_are_there() and kafka_jars.unreached() is not None
+KAFKA_IS_NOT_TO_BE_HAD = not kafka_jars.jars_are_there() and kafka_jars.UNREACHED.reason() is not None
 
 _SETTINGS = {
     "process.roles": "broker,controller",

@@ -1,1 +1,1 @@
-"""A headless Chromium looks at the pages in Airflow, for tests of `make test-all` and for pictures of the docs."""
+"""Open the pages in Airflow with a headless Chromium, for tests of `make test-all` and screenshots of the docs."""

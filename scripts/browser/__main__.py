@@ -1,4 +1,4 @@
-"""`python -m scripts.browser` builds what drives a browser, and looks for the browser."""
+"""`python -m scripts.browser`: build the environment that drives a browser, and find a browser."""
 
 from __future__ import annotations
 

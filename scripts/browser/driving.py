@@ -1,4 +1,4 @@
-"""The process that drives a Chromium: a tour as JSON comes in, its report as JSON goes out. Runs in `.venv-browser`."""
+"""The process that drives a Chromium. Reads a tour as JSON and writes its report as JSON. Runs in `.venv-browser`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LINKS = """() => [...document.querySelectorAll('a[href]')]
 _FIELDS = """() => Object.fromEntries(
   [...document.querySelectorAll('input[name], textarea[name], select[name]')].map(one => [one.name, one.value]))"""
 _THEME = "theme"
-"""Under which Airflow keeps in the browser which theme a person has chosen."""
+"""Key in the browser's local storage of the theme that a user has chosen in Airflow."""
 
 
 class Tourist:
@@ -43,7 +43,7 @@ class Tourist:
         self._state: Any = None
 
     def log_in(self) -> str:
-        """Fill in the login form; return the title of the page behind it."""
+        """Fill in the login form. Returns the title of the page after the login."""
         with self._window("light", 1280) as (_, page):
             page.goto(self._tour.url)
             self._fill_in_login(page)
@@ -63,7 +63,7 @@ class Tourist:
         return self._missing
 
     def pages(self) -> Iterator[Seen]:
-        """Yield every page that links lead to, as it is seen in each theme and width."""
+        """Yield every page that links lead to, in each theme and width."""
         themes, widths = self._tour.themes, self._tour.widths
         with self._window(themes[0], widths[0]) as (_, page):
             found = self._found(page)
@@ -74,22 +74,22 @@ class Tourist:
                         yield self._seen(page, address, theme, width, complaints)
 
     def framed(self) -> Iterator[Seen]:
-        """Yield what pages of Airflow show in a frame, in the theme that is chosen there.
+        """Yield our pages in frames of Airflow's pages, in each theme that a user can choose there.
 
-        Errors of Airflow's own page around it are not ours, so they are not reported.
+        Errors of the Airflow page around the frame are not reported.
         """
         width = self._tour.widths[0]
         for theme in self._tour.themes:
-            # No theme of the screen is played: it would be that of the frame, too, whatever is chosen around it.
+            # The screen has no theme: otherwise the frame would have that theme, not the chosen one.
             with self._window("null", width, chosen=theme) as (_, page):
                 for address in self._tour.framed:
                     page.goto(self._tour.url + address)
                     frame = self._frame(page)
                     frame.wait_for_load_state()
-                    yield Seen(urlsplit(frame.url).path, theme, width, 200, *_told(frame), (), ())
+                    yield Seen(urlsplit(frame.url).path, theme, width, 200, *_appearance(frame), (), ())
 
     def walks(self) -> Iterator[Walked]:
-        """Take each walk in a window of its own. A walk that begins on a page of Airflow goes on in its frame."""
+        """Take each walk in its own window. A walk that begins on a page of Airflow continues in its frame."""
         for name, (theme, address, steps) in self._tour.walks.items():
             is_ours = address.startswith(f"{self._tour.prefix}/")
             with self._window(theme, 1280, chosen=theme) as (complaints, page):
@@ -100,7 +100,7 @@ class Tourist:
                 yield Walked(name, clicks, seconds, _of(complaints) if is_ours else ())
 
     def take_pictures(self) -> None:
-        """Write the pictures, each of what is in the window."""
+        """Write the screenshots of the tour."""
         theme = self._tour.picture_theme
         with self._window(theme, 1280, chosen=theme) as (_, page):
             for file, address in self._tour.pictures.items():
@@ -110,7 +110,7 @@ class Tourist:
 
     @contextmanager
     def _window(self, theme: str, width: int, *, chosen: str | None = None) -> Iterator[tuple[list[str], Page]]:
-        """Open a window on a screen of this theme; `chosen`: which one a person has picked in Airflow."""
+        """Open a window on a screen with a theme. chosen: the theme that a user has chosen in Airflow."""
         context: BrowserContext = self._browser.new_context(
             color_scheme=theme,  # type: ignore[arg-type]
             viewport={"width": width, "height": HEIGHT},
@@ -121,7 +121,10 @@ class Tourist:
             context.add_init_script(f"localStorage.setItem({json.dumps(_THEME)}, {json.dumps(chosen)})")
         page, complaints = context.new_page(), list[str]()
         page.on("pageerror", lambda error: complaints.append(f"script: {error}"))
-        page.on("console", lambda said: complaints.append(f"console: {said.text}") if said.type == "error" else None)
+        page.on(
+            "console",
+            lambda message: complaints.append(f"console: {message.text}") if message.type == "error" else None,
+        )
         page.on("requestfailed", lambda request: complaints.extend(_failure_of(request)))
         try:
             yield complaints, page
@@ -129,7 +132,7 @@ class Tourist:
             context.close()
 
     def _found(self, page: Page) -> list[str]:
-        """Return the addresses of our pages that links lead to, at most `most` of one shape."""
+        """Return the addresses of our pages that links lead to, at most `most` per shape."""
         if not self._tour.follow:
             return list(self._tour.roots)
         waiting, found, shapes = list(self._tour.roots), dict[str, None](), Counter[str]()
@@ -158,11 +161,11 @@ class Tourist:
         answer = page.goto(self._tour.url + address)
         page.wait_for_load_state("load")
         status = answer.status if answer is not None else 0
-        told = _told(page.main_frame)
+        appearance = _appearance(page.main_frame)
         page.evaluate(_AXE)
         violations = tuple(map(_violation, page.evaluate(_RUN)["violations"]))
         fields: dict[str, str] = page.evaluate(_FIELDS)
-        return Seen(address, theme, width, status, *told, _of(complaints), violations, fields)
+        return Seen(address, theme, width, status, *appearance, _of(complaints), violations, fields)
 
     def _frame(self, page: Page) -> Frame:
         element = page.wait_for_selector("iframe")
@@ -173,7 +176,7 @@ class Tourist:
 
     @staticmethod
     def _has_entry(page: Page, name: str) -> bool:
-        """Say whether a link or a button of this name is there, or comes: Airflow asks for plugins last."""
+        """Return whether a link or button with this name appears. Airflow loads plugins last."""
         entry = page.get_by_role("link", name=name).or_(page.get_by_role("button", name=name)).first
         try:
             entry.wait_for(state="attached", timeout=PATIENCE_MS)
@@ -183,20 +186,20 @@ class Tourist:
 
 
 def shape_of(address: str) -> str:
-    """Return an address without what differs between pages of one kind: numbers, and the values of its query."""
+    """Return an address without the parts that differ between pages of one kind: numbers and query values."""
     parts = urlsplit(address)
     names = sorted(part.partition("=")[0] for part in parts.query.split("&") if part)
     path = re.sub(r"(?<=/runbook)/[^/]+", "/page", re.sub(r"/\d+(?=/|$)", "/0", parts.path))
     return f"{path}?{'&'.join(names)}"
 
 
-def _told(frame: Frame) -> tuple[str, bool, int, tuple[str, ...]]:
+def _appearance(frame: Frame) -> tuple[str, bool, int, tuple[str, ...]]:
     heading = " ".join((frame.text_content("h1") or "").split())
     return heading, bool(frame.evaluate(_DARK)), int(frame.evaluate(_WIDER)), tuple(frame.evaluate(_CUT))
 
 
 def _failure_of(request: Request) -> Iterator[str]:
-    """Yield the complaint about a failed request. A page that follows a run is left while it requests its state."""
+    """Yield the complaint about a failed request. Leaving a page aborts its requests, which is no failure."""
     if request.failure != "net::ERR_ABORTED":
         yield f"request: {request.url}: {request.failure}"
 
@@ -214,10 +217,10 @@ def _violation(found: dict[str, Any]) -> Violation:
 
 
 def main() -> None:
-    told = json.loads(sys.stdin.read())
-    tour = Tour(**{name: tuple(value) if isinstance(value, list) else value for name, value in told.items()})
+    values = json.loads(sys.stdin.read())
+    tour = Tour(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
     with sync_playwright() as playwright:
-        # A container gives no user namespace for Chromium's sandbox; the only pages are those of our own server.
+        # Containers have no user namespace for Chromium's sandbox. It only opens pages of our own server.
         browser = playwright.chromium.launch(executable_path=tour.chromium, args=["--no-sandbox"])
         tourist = Tourist(browser, tour)
         logged_in = tourist.log_in()

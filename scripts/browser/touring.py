@@ -1,4 +1,4 @@
-"""Touring starts the process that drives a browser, and reads what it saw."""
+"""Start the process that drives a browser, and read its report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST_S = 1_500
 
 
 def toured(tour: Tour) -> Report:
-    """Return what a tour saw. Raises RuntimeError: the browser could not be driven; the message has the end of why."""
+    """Run a tour and return its report. Raises RuntimeError: the browser could not be driven. It quotes stderr."""
     if not BROWSER.is_built():
         raise RuntimeError(f"{BROWSER.folder} is not built: python -m scripts.browser")
     command = [str(BROWSER.python), "-m", "scripts.browser.driving"]

@@ -1,6 +1,6 @@
-"""Visits: what a browser is to look at, and what it saw, as plain data for both processes.
+"""Tours of a browser and their reports, as plain data for both processes.
 
-Imports nothing but the standard library: the process in `.venv-browser` has no Milepost.
+Imports only the standard library: the process in `.venv-browser` has no Milepost.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """What to look at in one Airflow.
+    """The pages of one Airflow to open.
 
     Attributes:
-        url: of Airflow. login, password: typed into its form. chromium: the program.
-        prefix: what the addresses of our pages begin with. roots: the first ones; the others are found by their links.
-        framed: pages of Airflow that show one of ours in a frame. entries: names of links of Airflow's start page.
-        follow: False: only the roots themselves.
-        most: at most so many pages of one shape, that is with other numbers or names in the same places.
-        themes, widths: each page is looked at in each pair.
-        pictures: file -> address or framed page, taken at 1280 and in `picture_theme`.
+        url: of Airflow. login, password: for its login form. chromium: path of the program.
+        prefix: of the addresses of our pages. roots: the first pages; links of a page lead to others.
+        framed: pages of Airflow that show one of ours in a frame. entries: names of links on Airflow's start page.
+        follow: whether links are followed.
+        most: maximum number of pages of one shape: addresses that differ only in numbers or names.
+        themes, widths: each page is opened in each combination.
+        pictures: file -> address or framed page, taken at width 1280 and in `picture_theme`.
         walks: name -> theme, address where a walk begins, and its steps (`walking.py`).
     """
 
@@ -52,13 +52,13 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A page as it was seen once.
+    """A page in one theme and width.
 
     Attributes:
         address: below Airflow's. theme, width: as requested. dark: whether the page itself uses a dark theme.
-        overflow: by how many pixels it is wider than the window. cut: tables and pictures that scroll sideways.
+        overflow: number of pixels by which it is wider than the window. cut: tables and pictures that scroll sideways.
         complaints: errors of the console, of scripts and of requests.
-        fields: of each form field its name and value.
+        fields: form fields, name -> value.
     """
 
     address: str
@@ -75,7 +75,7 @@ class Seen:
 
     @property
     def problems(self) -> list[str]:
-        """Everything that is wrong with it, a line each."""
+        """All problems of the page, one line each."""
         where = f"{self.address} ({self.theme}, {self.width})"
         found = [f"{where}: status {self.status}"] if self.status != 200 else []
         found += [f"{where}: {self.overflow} px wider than the window"] if self.overflow > 0 else []
@@ -96,7 +96,11 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a tour saw. Attributes: logged_in: Airflow's page behind the login form. missing: entries not found."""
+    """The report of a tour.
+
+    Attributes:
+        logged_in: title of Airflow's page after the login. missing: entries that were not found.
+    """
 
     logged_in: str
     missing: tuple[str, ...]
@@ -105,17 +109,17 @@ class Report:
     walks: tuple[Walked, ...] = ()
 
     @classmethod
-    def of(cls, told: dict[str, Any]) -> Report:
-        """Return the report of its JSON."""
+    def of(cls, values: dict[str, Any]) -> Report:
+        """Return the report from its JSON values."""
         return cls(
-            told["logged_in"],
-            tuple(told["missing"]),
-            *(tuple(_seen(one) for one in told[part]) for part in ("pages", "framed")),
-            tuple(Walked(**{**one, "complaints": tuple(one["complaints"])}) for one in told["walks"]),
+            values["logged_in"],
+            tuple(values["missing"]),
+            *(tuple(_seen(one) for one in values[part]) for part in ("pages", "framed")),
+            tuple(Walked(**{**one, "complaints": tuple(one["complaints"])}) for one in values["walks"]),
         )
 
 
-def _seen(told: dict[str, Any]) -> Seen:
-    violations = tuple(Violation(one["rule"], one["impact"], tuple(one["nodes"])) for one in told["violations"])
-    plain = {name: tuple(told[name]) for name in ("cut", "complaints")}
-    return Seen(**{**told, **plain, "violations": violations})
+def _seen(values: dict[str, Any]) -> Seen:
+    violations = tuple(Violation(one["rule"], one["impact"], tuple(one["nodes"])) for one in values["violations"])
+    plain = {name: tuple(values[name]) for name in ("cut", "complaints")}
+    return Seen(**{**values, **plain, "violations": violations})

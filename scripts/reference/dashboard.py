@@ -1,4 +1,4 @@
-"""The dashboard of Grafana, from the table of metrics: what a person on call looks at, worst news first."""
+"""The Grafana dashboard for a person on call, generated from the table of metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from milepost.jobmaster.metrics.prometheus_text import series_name
 
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _SCHEMA_VERSION = 36
-"""Of Grafana 10.1; a newer Grafana brings it up to its own by itself."""
+"""Of Grafana 10.1. A newer Grafana migrates it."""
 
 _WIDTH = 24
 _UNITS = {Unit.MS: "ms", Unit.BYTES: "decbytes", Unit.MOMENT: "dateTimeFromNow", Unit.TRUTH: "short"}
@@ -85,8 +85,8 @@ def dashboard() -> str:
         panels.append(_row(title, top, len(panels) + 1))
         height, left = (4 if row[0].kind == "stat" else 8), 0
         for panel in row:
-            place = {"h": height, "w": panel.width, "x": left, "y": top + 1}
-            panels.append(_panel(panel, place, len(panels) + 1))
+            position = {"h": height, "w": panel.width, "x": left, "y": top + 1}
+            panels.append(_panel(panel, position, len(panels) + 1))
             left += panel.width
         assert left == _WIDTH, f"row {title!r} is {left} wide"
         top += 1 + height
@@ -111,11 +111,11 @@ def dashboard() -> str:
 
 
 def _row(title: str, top: int, number: int) -> dict[str, Any]:
-    place = {"h": 1, "w": _WIDTH, "x": 0, "y": top}
-    return {"type": "row", "collapsed": False, "title": title, "id": number, "gridPos": place, "panels": []}
+    position = {"h": 1, "w": _WIDTH, "x": 0, "y": top}
+    return {"type": "row", "collapsed": False, "title": title, "id": number, "gridPos": position, "panels": []}
 
 
-def _panel(panel: _Panel, place: dict[str, int], number: int) -> dict[str, Any]:
+def _panel(panel: _Panel, position: dict[str, int], number: int) -> dict[str, Any]:
     unit = _UNITS.get(panel.metrics[0].unit, "short")
     stacking = {"custom": {"stacking": {"mode": "normal"}, "fillOpacity": 20}} if panel.kind == _STACKED else {}
     described = " ".join(dict.fromkeys(metric.description.replace("`", "") for metric in panel.metrics))
@@ -126,7 +126,7 @@ def _panel(panel: _Panel, place: dict[str, int], number: int) -> dict[str, Any]:
         "description": described,
         "transparent": False,
         "datasource": _DATASOURCE,
-        "gridPos": place,
+        "gridPos": position,
         "targets": [_target(metric, chr(ord("A") + at), panel.kind) for at, metric in enumerate(panel.metrics)],
         "transformations": [],
         "options": {"colorMode": "value", "textMode": "value_and_name"} if panel.kind == "stat" else {},
@@ -135,11 +135,11 @@ def _panel(panel: _Panel, place: dict[str, int], number: int) -> dict[str, Any]:
 
 
 def _thresholds(panel: _Panel) -> dict[str, Any]:
-    """Return what is coloured: health, and failures."""
+    """Return the colours of a panel of health or failures."""
     if panel.names == ("healthy",):
         steps = [{"color": "red", "value": None}, {"color": "green", "value": 1}]
-        told = [{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}]
-        return {"thresholds": {"mode": "absolute", "steps": steps}, "mappings": told}
+        mappings = [{"type": "value", "options": {"0": {"text": "no"}, "1": {"text": "yes"}}}]
+        return {"thresholds": {"mode": "absolute", "steps": steps}, "mappings": mappings}
     if panel.names in (("numberOfFailedCheckpoints",), ("lastFailure",)):
         steps = [{"color": "green", "value": None}, {"color": "red", "value": 1}]
         return {"thresholds": {"mode": "absolute", "steps": steps}}

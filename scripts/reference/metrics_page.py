@@ -7,20 +7,22 @@ from milepost.jobmaster.metrics.prometheus_text import series_name
 from scripts.reference.markdown import note, table
 
 _TEXT = """\
-What `milepost status JOB --format prometheus` prints, and [Grafana's dashboard](grafana.json) reads. Names are Flink's
-or Spark's where one of them has the same figure. *per epoch*: what an epoch adds; a scrape reads that of the newest
-completed one. *word*: 1, with the word as a label. No label names a checkpoint, a run or a machine.
+`milepost status JOB --format prometheus` prints these metrics, and [Grafana's dashboard](grafana.json) reads them.
+Names are those of Flink or Spark if one of them has the same metric. *per epoch*: the value of one epoch; a scrape
+reads that of the newest completed epoch. *word*: 1, with the word as a label. No label names a checkpoint, a run or a
+machine.
 
-OpenTelemetry and Airflow's own metrics have the same with dots and no capitals (`milepost.job.num_records_in`), pushed
-when an epoch ends: what is *per epoch*, and an *event*, as a counter that adds up; neither words nor the status.
+OpenTelemetry and Airflow's own metrics have the same names with dots and no capitals (`milepost.job.num_records_in`).
+They are pushed when an epoch ends. *per epoch* and *event* are cumulative counters there. Words and the status are not
+pushed.
 
-How to set it up, and what to be woken by: [See what a job does and costs](../how-to/observe.md); [alerts](alerts.yaml).
+Set-up and alerts: [See what a job does and costs](../how-to/observe.md), [alert rules](alerts.yaml).
 """
 _KINDS = {Kind.GAUGE: "gauge", Kind.EPOCH: "per epoch", Kind.STATE: "word", Kind.EVENT: "event"}
 
 
 def metrics_page() -> str:
-    """Return every metric: its name, labels, unit, what it measures, and where a document has it."""
+    """Return every metric: its name, labels, unit, meaning, and field in documents."""
     rows = [
         (
             f"`{series_name(one)}`",

@@ -38,7 +38,7 @@ _NO_OPTIONS = re.compile(r"\*\*Options\*\*:\n\n(?=#|\Z)")
 
 
 def cli_page() -> str:
-    """Return Typer's description of every command; options that all commands accept are listed once."""
+    """Return Typer's description of every command. Options that all commands accept are listed once."""
     words = [sys.executable, "-m", "typer", "milepost.cli.main", "utils", "docs", "--name", "milepost"]
     made = plain(subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
     root, commands = _COMMANDS.sub("", made).split("\n## ", 1)
@@ -57,7 +57,7 @@ def exit_codes() -> dict[int, str]:
 
 
 def errors_page() -> str:
-    """Return every class of error: its exit code, what to do about it, and what it says."""
+    """Return every class of error: its exit code, action and meaning."""
     kinds = class_names("milepost.errors", CheckpointError)
     by_code = {code: [kind.__name__ for kind in kinds if kind.exit_code == code] for code in exit_codes()}
     _, actions = parse_docstring(Action.__doc__ or "")
@@ -86,7 +86,7 @@ def errors_page() -> str:
         "\nUnder Airflow, an error that asks for a retry uses the task's retries, one that asks for a skip skips",
         "the task, and every other error fails the task immediately.\n",
         "## Classes\n",
-        table(("error", "exit", "action", "what it says"), classes),
+        table(("error", "exit", "action", "meaning"), classes),
         "",
     ])  # fmt: skip
 
@@ -96,7 +96,7 @@ def _page_link(kind: type[CheckpointError]) -> str:
 
 
 def runbook_index() -> str:
-    """Return the list of the runbook's pages: those of errors by exit code, those of states as they are named."""
+    """Return the list of the runbook's pages: errors by exit code, states by name."""
     files = page_files()
 
     def listed(folder: str) -> list[str]:
@@ -122,7 +122,7 @@ def runbook_index() -> str:
 
 
 def reasons_page() -> str:
-    """Return every abort reason: what it means, whether it counts, and what to do."""
+    """Return every abort reason: its meaning, whether it counts, and what to do."""
     given = [reason for reason in CheckpointFailureReason if reason not in RESERVED_REASONS]
     rows = [(f"`{one.value}`", one.meaning, "yes" if one.counted else "", one.remedy) for one in given]
     return "\n".join([
@@ -140,7 +140,7 @@ def reasons_page() -> str:
 
 
 def event_time_page() -> str:
-    """Return, per kind, what times its rows, what it holds back, and what is late."""
+    """Return the event time of rows, the holdback and the late rows of each kind."""
     rows = [(f"`{kind}`", rule.event_time, rule.holds_back, rule.late) for kind, rule in EVENT_TIME_RULES.items()]
     return "\n".join([
         "# Event time\n",

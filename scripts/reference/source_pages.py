@@ -1,4 +1,4 @@
-"""Pages made of what modules say of themselves, read off their source: nothing of them is imported."""
+"""Pages generated from the source of modules, without importing them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ PROCESS = "operators/process/run.py"
 _INDENTED = re.compile(r"(?:^ {4}.*\n(?:^\n(?= {4}))?)+", re.MULTILINE)
 
 STORED = """\
-Everything lies below two places: the job's folder, `<storage>/<job>/`, and the path of each sink. What decides
-anything is JSON, with its format's name and version in the field `format`; state and figures are Parquet, rows in
-flight are Arrow.
-Nothing is a pickle. An object that lies where one of ours should and does not say so is refused by name.
+All objects are in the job's folder, `<storage>/<job>/`, or in the path of a sink. Records are JSON, with the name and
+version of their format in the field `format`. State and figures are Parquet, rows in flight are Arrow. There are no
+pickles. An object under one of these keys that does not have the expected format is refused by name.
 
-But for a heartbeat, objects are written once and never changed. What refers to an object names it with its size and
-SHA-256, so `verify` can tell damage from age. [The protocol](../../pipeline/milepost/protocol/PROTOCOL.md) says in
-which order they are written, and what may go when.
+Except for heartbeats, objects are written once and never changed. A reference to an object has its size and SHA-256, so
+`verify` detects damage. [The protocol](../../pipeline/milepost/protocol/PROTOCOL.md) defines in which order objects are
+written, and when they may be deleted.
 """
 
 
@@ -47,9 +46,9 @@ def stored_page() -> str:
 
 
 def process_page() -> str:
-    """Return what a process function has and gets."""
-    said = module_docstring(PRODUCT / PROCESS)
-    first, _, rest = said.partition("\n")
+    """Return the page of process functions."""
+    text = module_docstring(PRODUCT / PROCESS)
+    first, _, rest = text.partition("\n")
     blocks = _INDENTED.sub(lambda block: f"```python\n{textwrap.dedent(block[0]).strip()}\n```\n", rest, count=1)
     return f"# Process functions\n\n{note(f'`milepost/{PROCESS}`')}\n{first}\n{blocks.rstrip()}\n"
 

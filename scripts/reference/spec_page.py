@@ -92,11 +92,11 @@ HEADINGS = {
     "AirflowSpec": "airflow",
     "NotifierSpec": "airflow.on_failure",
 }
-"""Each part of a spec in the order of the page, and where it stands in a spec."""
+"""Part of a spec -> its heading, in the order of the page."""
 
 
 def spec_page() -> str:
-    """Return the page. Raises KeyError: a part of the schema has no place on it."""
+    """Return the page. Raises KeyError: a part of the schema has no heading."""
     schema = json_schema()
     parts = {"JobSpec": schema, **schema["$defs"]}
     if unplaced := parts.keys() - HEADINGS.keys():
@@ -128,7 +128,7 @@ def _section(heading: str, part: dict[str, Any]) -> str:
         )
         for key, value in part["properties"].items()
     ]
-    return f"## {heading}\n\n{part['description']}\n\n{table(('key', 'type', 'default', 'what it says'), rows)}\n"
+    return f"## {heading}\n\n{part['description']}\n\n{table(('key', 'type', 'default', 'meaning'), rows)}\n"
 
 
 def _options() -> str:
@@ -148,7 +148,7 @@ def _sentence(text: str) -> str:
 def _default(value: dict[str, Any]) -> str:
     default = value.get("default")
     if isinstance(default, dict) and default:
-        return "see there"
+        return "see below"
     return f"`{json.dumps(default)}`" if "default" in value else ""
 
 

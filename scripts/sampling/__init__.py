@@ -1,1 +1,1 @@
-"""Mutants at random: which changes a module has, which tests reach them, and whether one fails."""
+"""Random mutants: the mutations of a module, the tests that reach them, and whether one fails."""

@@ -1,4 +1,4 @@
-"""A plugin of pytest: while coverage runs, each test, with its cases and what it sets up, is a context of its own."""
+"""A pytest plugin that gives each test, with its cases and set-up, its own context of coverage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.sampling.reached_lines import DURATIONS_VARIABLE
 from scripts.suite.covered import charged_to
 
 _DURATIONS = Path(os.environ[DURATIONS_VARIABLE])
-"""Asked for while the plugin is loaded: the tests' own configuration clears the environment."""
+"""Read when the plugin is loaded: the configuration of the tests clears the environment."""
 
 _SECONDS: dict[str, float] = {}
 

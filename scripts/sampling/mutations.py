@@ -1,7 +1,7 @@
-"""The mutants that a module has: what mutmut's operators make of its code, but for what only people read.
+"""The mutations of a module by mutmut's operators, except of text for people.
 
-Left out: annotations, decorators, docstrings, `raise` and `assert` statements, calls of a logger, and text with a blank
-in it. Those are messages and types: the tests assert the class of an error, and mypy holds the types.
+Excluded: annotations, decorators, docstrings, `raise` and `assert` statements, calls of a logger, and text with a blank
+in it. Those are messages and types: the tests assert the class of an error, and mypy checks the types.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _KEPT = ("isinstance", "cast", "NewType", "TypeVar")
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change of one place.
+    """One change of one node.
 
     Attributes:
         line: where it begins, from 1. first, last: lines of the statement that holds it.
-        before, after: the text of the place. source: of the whole module, mutated.
+        before, after: the text of the node. source: of the whole mutated module.
     """
 
     line: int
@@ -47,7 +47,7 @@ class MutableModule:
         return len(self._found)
 
     def mutation(self, index: int) -> Mutation | None:
-        """Return one mutation; None when it is no Python, or no change."""
+        """Return one mutation; None: it is not valid Python, or changes nothing."""
         node, mutated, line, span = self._found[index]
         module = self._wrapper.module
         text = module.deep_replace(node, mutated).code  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ class MutableModule:
 
 
 class _Collector(cst.CSTVisitor):
-    """Walks a module; remembers every node that may be replaced, with the place of its statement."""
+    """Visits a module, and collects every node that may be replaced with the lines of its statement."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -91,7 +91,7 @@ class _Collector(cst.CSTVisitor):
                 self.found.append((node, mutated, line, self._statements[-1]))
 
     def _span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Return the lines of a statement; of a compound one those of its head."""
+        """Return the lines of a statement; of a compound statement, those of its head."""
         place = self.get_metadata(PositionProvider, node)
         body = getattr(node, "body", None)
         if not isinstance(body, cst.BaseSuite):

@@ -1,1 +1,1 @@
-"""What the clone has Spark make or fetch: the archive of its classes, the environment that reads open tables."""
+"""Spark's class archive, and the environment of a Spark that reads open tables."""

@@ -1,7 +1,7 @@
-"""Makes the archive of Spark's classes for this environment: one small epoch, whose JVM writes it when it ends.
+"""Create the archive of Spark's classes for this environment: the JVM of one small epoch writes it when it ends.
 
-Takes 20 seconds once; every cold epoch, every Airflow task and every test that starts Spark is then seconds faster.
-Nothing depends on it: a failure says why, leaves nothing behind and is no error.
+This takes 20 seconds once. Every cold epoch, Airflow task and test that starts Spark is then seconds faster. Nothing
+depends on the archive: a failure prints the reason, leaves no files behind and is not an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JOB = "classes"
 
 
 def main() -> None:
-    """Make the archive unless it is there."""
+    """Create the archive unless it exists."""
     try:
         path = archive_path(find_java())
     except CheckpointError as error:
@@ -43,12 +43,12 @@ def main() -> None:
 
 
 def _run_epoch(folder: Path, made: Path) -> str | None:
-    """Run the first epoch of a new job in `folder` with a JVM that writes the archive; a string says what failed."""
+    """Run the first epoch of a new job in `folder` with a JVM that writes the archive. Returns the problem, or None."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("MILEPOST_", "SPARK_"))}
     environ |= {"HOME": str(folder), "SPARK_SUBMIT_OPTS": f'-XX:ArchiveClassesAtExit="{made}" -Xlog:disable'}
     for arguments in (["init", _JOB], ["run", f"config/{_JOB}.yaml"]):
         try:
-            # The JVM has the same output: it is at its end when the archive is written.
+            # The JVM inherits the pipe: its output ends once the archive is written.
             done = subprocess.run(
                 [sys.executable, "-m", "milepost", *arguments],
                 cwd=folder,

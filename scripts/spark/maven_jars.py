@@ -1,6 +1,6 @@
-"""Fetches jars that are pinned by name and SHA-256, by the Ivy that PySpark carries.
+"""Fetch jars that are pinned by name and SHA-256, with the Ivy in PySpark.
 
-The repository is `MAVEN_MIRROR_URL`, else the mirror of Central in the user's `~/.m2/settings.xml`, else Central.
+The repository is `MAVEN_MIRROR_URL`, or else the mirror of Central in `~/.m2/settings.xml`, or else Central.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from xml.sax.saxutils import quoteattr
 
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import stop
+from scripts.unreached import Unreached
 
 CENTRAL = "https://repo1.maven.org/maven2"
 VARIABLE = "MAVEN_MIRROR_URL"
@@ -29,7 +30,7 @@ PROBE_TIMEOUT_S = 20.0
 
 
 class JarsNotFetched(Exception):
-    """The repository answers, and the jars are not there, or are not the pinned ones; the message says which."""
+    """The repository answers, but some jars are missing or differ from the pinned ones. The message names them."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def _mirror_of_central(settings: Path) -> str | None:
 
 
 def why_unreachable(repository: str, jar: Jar) -> str | None:
-    """Return why the repository gives no answer at all; None where it gives one, whatever it is."""
+    """Return why the repository does not answer; None: it does, with any status."""
     reason = ""
     for _ in range(TRIES):
         try:
@@ -103,34 +104,33 @@ def why_unreachable(repository: str, jar: Jar) -> str | None:
     return reason
 
 
-def note_unreached(repository: str, pins: Path, note: Path) -> str | None:
-    """Return why the repository of pinned jars gives no answer, and keep it in a file; None: it gives one."""
+def note_unreached(repository: str, pins: Path, unreached: Unreached) -> str | None:
+    """Return and store why the repository of pinned jars does not answer; None: it does."""
     reason = why_unreachable(repository, pinned_jars(pins)[0])
-    note.unlink(missing_ok=True)
+    unreached.clear()
     if reason is not None:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(f"{repository}: {reason}\n", encoding="utf-8")
+        unreached.store(f"{repository}: {reason}")
     return reason
 
 
 def fetch_jars(pins: Path, folder: Path, *, java: Path, ivy: Path, repository: str) -> None:
-    """Leave exactly the jars that a file pins in `folder`; it is there only when it is complete.
+    """Fetch the jars that a file pins into `folder`, which appears once it is complete.
 
     Args:
         java: the program. ivy: the jar of Ivy.
     Raises:
-        JarsNotFetched: with Ivy's own words, or the digest that differs.
+        JarsNotFetched: with Ivy's output, or the digest that differs.
     """
     jars, work = pinned_jars(pins), folder.with_name(f"{folder.name}.part")
     for path in (folder, work):
         shutil.rmtree(path, ignore_errors=True)
-    _ask_ivy(jars, work, [str(java), *_proxies(repository), "-jar", str(ivy)], repository)
+    _run_ivy(jars, work, [str(java), *_proxies(repository), "-jar", str(ivy)], repository)
     for jar in jars:
         file = work / "jars" / jar.file_name
         digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else "nothing"
         if digest != jar.sha256:
             raise JarsNotFetched(
-                f"{jar.file_name} from {repository}: expected SHA-256 {jar.sha256}, got {digest}. Nothing was kept."
+                f"{jar.file_name} from {repository}: expected SHA-256 {jar.sha256}, got {digest}. Nothing was stored."
             )
     _stamp(work / "jars").write_text(_digest(pins) + "\n", encoding="utf-8")
     (work / "jars").rename(folder)
@@ -138,10 +138,10 @@ def fetch_jars(pins: Path, folder: Path, *, java: Path, ivy: Path, repository: s
 
 
 def fetch_or_stop(pins: Path, folder: Path, *, ivy: Path, repository: str, command: str) -> None:
-    """Fetch jars with the machine's Java; where a repository has others, say so and end the process.
+    """Fetch jars with the installed Java. If they differ from the pins, print the error and end the process.
 
     Args:
-        command: that goes on when it is given again.
+        command: that continues when it is repeated.
     """
     try:
         fetch_jars(pins, folder, java=find_java_home() / "bin" / "java", ivy=ivy, repository=repository)
@@ -157,7 +157,7 @@ def _digest(pins: Path) -> str:
     return hashlib.sha256(pins.read_bytes()).hexdigest()
 
 
-def _ask_ivy(jars: list[Jar], work: Path, ivy: list[str], repository: str) -> None:
+def _run_ivy(jars: list[Jar], work: Path, ivy: list[str], repository: str) -> None:
     work.mkdir(parents=True)
     (work / "settings.xml").write_text(
         f'<ivysettings><settings defaultResolver="maven"/><caches defaultCacheDir={quoteattr(str(work / "cache"))}/>'
@@ -172,15 +172,15 @@ def _ask_ivy(jars: list[Jar], work: Path, ivy: list[str], repository: str) -> No
     )
     pattern = str(work / "jars" / "[artifact]-[revision].[ext]")
     command = [*ivy, "-warn", "-settings", str(work / "settings.xml"), "-ivy", str(work / "ivy.xml")]
-    asked = subprocess.run(
+    ran = subprocess.run(
         [*command, "-retrieve", pattern], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    if asked.returncode != 0:
-        raise JarsNotFetched(f"Ivy got no jars from {repository}:\n{asked.stdout}{asked.stderr}")
+    if ran.returncode != 0:
+        raise JarsNotFetched(f"Ivy got no jars from {repository}:\n{ran.stdout}{ran.stderr}")
 
 
 def _proxies(repository: str) -> list[str]:
-    """Return Java's options for the proxy that Python's clients take from the environment."""
+    """Return Java's options for the proxy in the environment variables."""
     scheme = urlsplit(repository).scheme
     proxy = urlsplit(getproxies().get(scheme, ""))
     if proxy.hostname is None:

@@ -1,7 +1,7 @@
-"""Builds `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark.spark_readers`.
+"""Build `.venv-spark-readers`, a Spark with Delta's and Iceberg's jars: `python -m scripts.spark.spark_readers`.
 
-Only where Maven Central gives no answer is it not built, and the reason kept: the last line of `make test-all` says it.
-A failure with an answer is a failure.
+If Maven Central does not answer, it is not built, and the last line of `make test-all` reports the reason. Any other
+failure to build ends the run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from milepost.spark.driver.engines.java import find_java_home
 from scripts.bootstrap import ROOT, Environment, build, check_disk, say
 from scripts.spark.maven_jars import are_there, fetch_or_stop, note_unreached, pinned_jars, repository_url
+from scripts.unreached import Unreached
 
 SPARK_READERS = Environment(
     ".venv-spark-readers",
@@ -23,7 +24,11 @@ SPARK_READERS = Environment(
 LOOPBACK = "127.0.0.1"
 PINS = ROOT / "jars-spark-readers.txt"
 JARS = ROOT / SPARK_READERS.folder / "jars"
-UNREACHED = ROOT / ".milepost" / "spark-readers-unreached.txt"
+UNREACHED = Unreached(
+    ROOT / ".milepost" / "spark-readers-unreached.txt",
+    "Spark with Delta's and Iceberg's jars",
+    "Maven Central was not reached",
+)
 
 
 def jars_are_there() -> bool:
@@ -31,15 +36,10 @@ def jars_are_there() -> bool:
     return are_there(PINS, JARS)
 
 
-def unreached() -> str | None:
-    """Return why the last attempt to build reached no repository; None where it did, or there was none."""
-    return UNREACHED.read_text(encoding="utf-8").strip() if UNREACHED.exists() else None
-
-
 def interpreter() -> Path:
-    """Return the Python of the environment, for who needs its Spark.
+    """Return the Python of the environment.
 
-    Raises: FileNotFoundError: it is not built; the message says how it is.
+    Raises FileNotFoundError: it is not built. The message has the command that builds it.
     """
     if jars_are_there():
         return SPARK_READERS.python
@@ -49,7 +49,7 @@ def interpreter() -> Path:
 
 
 def environ() -> dict[str, str]:
-    """Return what a process of that Python is started with: it imports `scripts`, and Spark speaks on the loopback."""
+    """Return the environment variables for processes of that Python: `scripts` is importable, Spark uses loopback."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
     return kept | {
         "JAVA_HOME": str(find_java_home()),
@@ -64,8 +64,8 @@ def environ() -> dict[str, str]:
 
 
 def build_readers() -> None:
-    """Build what is missing; keep the reason where no repository answers."""
-    UNREACHED.unlink(missing_ok=True)
+    """Build what is missing. If no repository answers, store the reason."""
+    UNREACHED.clear()
     if SPARK_READERS.is_built() and jars_are_there():
         return
     repository = repository_url()
@@ -79,14 +79,6 @@ def build_readers() -> None:
     ivy = next(SPARK_READERS.python.parent.parent.glob("lib/python*/site-packages/pyspark/jars/ivy-*.jar"))
     say(f"{SPARK_READERS.folder}: {len(pinned_jars(PINS))} jars from {repository}")
     fetch_or_stop(PINS, JARS, ivy=ivy, repository=repository, command="make test-all")
-
-
-def closing_words() -> str | None:
-    """Return what `make test-all` says last of Spark as a reader; None: it ran."""
-    reason = unreached()
-    if reason is None:
-        return None
-    return f"Spark with Delta's and Iceberg's jars DID NOT RUN, Maven Central was not reached: {reason}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Starts the Spark that reads and writes Delta and Iceberg: only in `.venv-spark-readers`, whose Python runs this.
+"""Start the Spark that reads and writes Delta and Iceberg. Runs only in `.venv-spark-readers`.
 
-`spark_readers.interpreter()` is that Python; `spark_readers.environ()` is what a process of it is started with.
+`spark_readers.interpreter()` is the Python to run it with, and `spark_readers.environ()` its environment variables.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def sqlite_catalog(file: Path, warehouse: Path | str) -> Properties:
 def spark_with_tables(
     cores: int, *, catalogs: Mapping[str, Properties] | None = None, settings: Properties | None = None
 ) -> SparkSession:
-    """Start a session in this process: Delta by path and in `spark_catalog`, Iceberg by path and in the catalogs.
+    """Start a session in this process, with Delta by path and in `spark_catalog`, and Iceberg by path and in catalogs.
 
     Args:
         cores: number of concurrent tasks. catalogs: Iceberg's, by name; see `sqlite_catalog`.
-        settings: Spark's, over what is set here.
+        settings: of Spark, which override those set here.
     """
     from pyspark.sql import SparkSession
 

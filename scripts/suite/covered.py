@@ -1,12 +1,12 @@
 """Lines and branches of the product that tests run, with the tests that run them: `make coverage`.
 
-    python -m scripts.suite.covered run FOLDER -- pytest's arguments    run tests and keep what they reach in FOLDER
+    python -m scripts.suite.covered run FOLDER -- pytest's arguments    run tests and store what they reach in FOLDER
     python -m scripts.suite.covered totals FOLDER                       count the lines and branches reached, by room
     python -m scripts.suite.covered lost BEFORE AFTER                   list what only BEFORE reaches, and its tests
 
 Every process that a test starts is measured as well: Spark's Python workers, Airflow's tasks and commands. A process is
-charged to the test that started it, and one that outlives its test, such as Airflow, to the test that was first. This
-module is the pytest plugin that names the running test.
+charged to the test that started it, and one that outlives its test, such as Airflow, to the first test that used it.
+This module is the pytest plugin that names the running test.
 
 `lost` compares lines by their text, so the two runs may be of different states of the product.
 """
@@ -45,7 +45,7 @@ WHOLE = "whole"
 
 @contextmanager
 def charged_to(test: str) -> Iterator[None]:
-    """Charge what this process runs to a test, where coverage measures it."""
+    """Charge the lines that this process runs to a test, if coverage measures them."""
     measuring = coverage.Coverage.current()
     if measuring is None:
         yield
@@ -97,10 +97,10 @@ def join(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Reached:
-    """What a run reached.
+    """The lines and branches that a run reached.
 
     Attributes:
-        root: the checkout that it ran in: its sources are read from there.
+        root: the checkout in which it ran, with the sources.
     """
 
     data: coverage.CoverageData
@@ -124,7 +124,7 @@ class Reached:
         return {path.relative_to(self.root).as_posix(): path for path in found if path.is_file()}
 
     def lines(self, file: str) -> dict[int, str]:
-        """The reached lines of a file with their texts, by number."""
+        """Return the reached lines of a file, by number."""
         path = self.files.get(file)
         if path is None:
             return {}
@@ -132,7 +132,7 @@ class Reached:
         return {n: texts[n - 1].strip() for n in self.data.lines(str(path)) or () if 0 < n <= len(texts)}
 
     def branches(self, file: str) -> set[tuple[str, str]]:
-        """The reached jumps from line to line of a file, as the texts of both lines."""
+        """Return the reached jumps from line to line of a file, as the texts of both lines."""
         path = self.files.get(file)
         if path is None:
             return set()
@@ -141,7 +141,7 @@ class Reached:
         return {(_text(texts, start), _text(texts, end)) for start, end in arcs if start > 0}
 
     def tests_of(self, file: str, line: int) -> list[str]:
-        """The tests that ran a line, without their cases; empty: it ran in no test, at import for example."""
+        """Return the tests that ran a line, without their cases; []: it ran outside of tests, such as at import."""
         contexts = self.data.contexts_by_lineno(str(self.files[file])).get(line, [])
         return sorted({function_of(context) for context in contexts} - {""})
 
@@ -167,7 +167,7 @@ class Lost:
 
 
 def lost(before: Reached, after: Reached) -> list[Lost]:
-    """List the lines that only `before` reached; of equal texts in a file as many as are missing."""
+    """List the lines that only `before` reached. Of equal lines in a file, as many as are missing are listed."""
     missing = []
     for file in sorted(before.files):
         if not (after.root / file).is_file():
@@ -187,8 +187,8 @@ def lost_branches(before: Reached, after: Reached) -> list[tuple[str, str, str]]
     missing = []
     for file in sorted(before.files):
         texts = set(after.lines(file).values()) | {"exit"}
-        gone = before.branches(file) - after.branches(file)
-        missing += [(file, start, end) for start, end in sorted(gone) if start in texts and end in texts]
+        lost_here = before.branches(file) - after.branches(file)
+        missing += [(file, start, end) for start, end in sorted(lost_here) if start in texts and end in texts]
     return missing
 
 
@@ -206,7 +206,7 @@ def totals(reached: Reached) -> str:
 
 
 def report(missing: Iterable[Lost], branches: Iterable[tuple[str, str, str]]) -> str:
-    """Write what was lost as Markdown, by file."""
+    """Return the lost lines and branches as text, by file."""
     parts = []
     for one in missing:
         by = ", ".join(one.tests[:3]) or "no test: a process that outlived its test"
@@ -218,9 +218,9 @@ def report(missing: Iterable[Lost], branches: Iterable[tuple[str, str, str]]) ->
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m scripts.suite.covered", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    running = commands.add_parser("run", help="run tests and keep what they reach")
+    running = commands.add_parser("run", help="run tests and store what they reach")
     running.add_argument("folder", type=Path)
-    running.add_argument("words", nargs="*", help="pytest's arguments, behind --")
+    running.add_argument("words", nargs="*", help="pytest's arguments, after --")
     commands.add_parser("totals", help="count lines and branches").add_argument("folder", type=Path)
     comparing = commands.add_parser("lost", help="list what only the first run reaches")
     comparing.add_argument("before", type=Path)

@@ -102,7 +102,7 @@ class _Measuring:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
-        """Begin a test: what this process did between two tests is charged to the run."""
+        """Begin a test. Work of this process between two tests is charged to the run."""
         self._cpu = cpu_seconds()
         self._programs.clear()
         return (yield)

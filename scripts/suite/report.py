@@ -1,4 +1,4 @@
-"""Write where the suite's time goes: `tests/COSTS.md` for people, `tests/durations.json` for the scheduler.
+"""Write the cost of the tests: `tests/COSTS.md` for readers, `tests/durations.json` for the scheduler.
 
     python -m scripts.suite.report costs.json
 
@@ -60,7 +60,7 @@ def folder_of(nodeid: str) -> str:
 
 
 def durations(tests: Mapping[str, Any]) -> dict[str, float]:
-    """Return the seconds of each test file, which is what the scheduler hands out."""
+    """Return the seconds of each test file, which is the unit that the scheduler assigns."""
     seconds: Counter[str] = Counter()
     for nodeid, test in tests.items():
         seconds[file_of(nodeid)] += test["wall"]

@@ -69,7 +69,7 @@ def ring_of(nodeid: str, marks: Collection[str]) -> Ring:
 
 
 def runs(ring: Ring, nodeid: str, marks: Collection[str]) -> bool:
-    """Say whether the command of a ring runs a test.
+    """Return whether the command of a ring runs a test.
 
     >>> runs(Ring.TEST, "tests/unit/jobspec/test_values.py::test_it", set())
     True
@@ -100,7 +100,7 @@ class Part:
         return cls(int(match[1]), int(match[2]))
 
     def has(self, nodeid: str) -> bool:
-        """Say whether a test is in this share. It depends on the test's file and function only, not on other tests."""
+        """Return whether a test is in this share. Depends only on the test's file and function, not on other tests."""
         function = nodeid.partition("[")[0]
         return int.from_bytes(hashlib.sha256(function.encode()).digest()[:8]) % self.count == self.number - 1
 
@@ -115,7 +115,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import files of which the ring runs nothing: Airflow alone takes a second in every process."""
+    """Skip files without tests of the ring: importing Airflow alone takes a second per process."""
     ring = config.getoption("--ring")
     if ring not in LEFT_OUT or not collection_path.is_relative_to(config.rootpath):
         return None
@@ -141,7 +141,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass(frozen=True)
 class Claim:
-    """What a test function claims by its name. A claim of several cases is proved by the smallest ring of one of them.
+    """The claim in the name of a test function. The smallest ring of one of its cases proves it.
 
     Attributes:
         cases: how many cases of it each ring adds.
@@ -204,7 +204,7 @@ def _counts(claims: Sequence[Claim]) -> list[str]:
 
 
 class _Collected:
-    """Keeps the name and the ring of every test that pytest collects."""
+    """Collects the name and the ring of every test that pytest collects."""
 
     def __init__(self) -> None:
         self.tests: list[tuple[str, Ring]] = []

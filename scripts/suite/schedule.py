@@ -41,7 +41,7 @@ SHARES_NOTHING = (
     "tests/integration/tables/",
     "tests/unit/spark/driver/",
 )
-"""Folders and files below those that start a Spark of their own or need none: any process may run them."""
+"""Folders and files whose tests start their own Spark or need none: any process may run them."""
 
 _SCOPES: dict[str, str | None] = {
     **{prefix: name for name, prefixes in SHARED.items() for prefix in prefixes},
@@ -50,7 +50,7 @@ _SCOPES: dict[str, str | None] = {
 """Scope by prefix. The longest prefix of a test decides. None: the test's file."""
 
 IN_PROCESS = "[in process"
-"""In the name of a test that runs on Spark in the deep ring, and in any process without it: see the fixture `plane`."""
+"""In the name of a test that runs without Spark, and in the deep ring also with it: see the fixture `plane`."""
 
 DURATIONS = Path(__file__).parents[2] / "tests" / "durations.json"
 """Seconds by test file, as `make durations` recorded them. A file that is not in it counts as short."""
@@ -114,7 +114,7 @@ class SharedFirst(LoadScopeScheduling):
         return scope_of(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take its tests from a process that has ended. Returns the test that it ran, None if it had run all."""
+        """Take back the tests of a process that has ended. Returns the test that it was running; None: it ran all."""
         unfinished = {scope: unit for scope, unit in self.assigned_work[node].items() if not all(unit.values())}
         self.assigned_work[node] = unfinished
         ran = next((nodeid for unit in unfinished.values() for nodeid, done in unit.items() if not done), None)
@@ -124,7 +124,7 @@ class SharedFirst(LoadScopeScheduling):
         return ran
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        """Assign a scope to a process, and more to one with a single test, which it runs only once it has the next."""
+        """Assign a scope to a process, and another if it has one test: xdist runs a test once the next is known."""
         super()._assign_work_unit(node)
         if self._pending_of(self.assigned_work[node]) < 2:
             self._reschedule(node)

@@ -125,7 +125,7 @@ def test_a_stranger_sees_no_page_and_starts_nothing(airflow: AirflowInstance, jo
 
 def refused(rest: AirflowRest, method: str, path: str, **kwargs: object) -> None:
     with pytest.raises(httpx.HTTPStatusError, match="403"):
-        rest.ask(method, path, **kwargs)
+        rest.request(method, path, **kwargs)
 
 
 def test_a_viewer_reads_a_plan_and_changes_nothing(airflow: AirflowInstance, jobs: Jobs) -> None:

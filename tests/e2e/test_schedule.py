@@ -38,17 +38,17 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
 
     def created() -> int | None:
         try:
-            return int(rest.ask("POST", "/backfills", json=asked | span)["id"])
+            return int(rest.request("POST", "/backfills", json=asked | span)["id"])
         except httpx.HTTPStatusError as error:
             # Airflow's database of this test is SQLite, which the scheduler may be writing.
             if not error.response.is_server_error and error.response.status_code != httpx.codes.CONFLICT:
                 raise
-        for one in rest.ask("GET", "/backfills", params={"dag_id": job.dag_id})["backfills"]:
+        for one in rest.request("GET", "/backfills", params={"dag_id": job.dag_id})["backfills"]:
             if one["completed_at"] is None:
-                rest.ask("PUT", f"/backfills/{one['id']}/cancel")
+                rest.request("PUT", f"/backfills/{one['id']}/cancel")
         for run in rest.runs(job.dag_id):
             if run["dag_run_id"] not in before:
-                rest.ask("DELETE", f"/dags/{job.dag_id}/dagRuns/{run['dag_run_id']}")
+                rest.request("DELETE", f"/dags/{job.dag_id}/dagRuns/{run['dag_run_id']}")
         return None
 
     backfill_id = job.airflow.until(created, "the backfill is created")
@@ -57,7 +57,7 @@ def backfill(job: E2eJob, start: datetime, end: datetime, *, backwards: bool, at
     job.airflow.until(lambda: job.finished_runs(len(before) + hours), "all runs of the backfill are finished")
     # Airflow looks every 30 s whether a backfill has ended, and until then refuses the next one.
     try:
-        rest.ask("PUT", f"/backfills/{backfill_id}/cancel")
+        rest.request("PUT", f"/backfills/{backfill_id}/cancel")
     except httpx.HTTPStatusError as error:
         if error.response.status_code != httpx.codes.CONFLICT:  # Airflow has just looked
             raise

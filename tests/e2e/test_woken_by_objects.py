@@ -84,7 +84,7 @@ def told_queue(server: Ministack, bucket: str) -> str:
 
 def is_watched(airflow: AirflowInstance, queue: str) -> bool:
     """Airflow gives an asset its watcher when it parses its DAG once more: it must know the asset before."""
-    (asset,) = [one for one in airflow.rest.ask("GET", "/assets")["assets"] if one["uri"] == queue]
+    (asset,) = [one for one in airflow.rest.request("GET", "/assets")["assets"] if one["uri"] == queue]
     return bool(asset["watchers"])
 
 
@@ -99,9 +99,11 @@ def said_of(job: E2eJob, run_id: str) -> list[str]:
     tasks = [task for task in job.airflow.rest.tasks(job.dag_id, run_id) if task["state"] == "success"]
     logs = [job.log(run_id, task["task_id"], map_index=task["map_index"]) for task in tasks]
     of_run = f"/dags/{job.dag_id}/dagRuns/{run_id}/taskInstances"
-    left = [job.airflow.rest.ask("GET", f"{of_run}/{task['task_id']}/xcomEntries") for task in tasks]
+    left = [job.airflow.rest.request("GET", f"{of_run}/{task['task_id']}/xcomEntries") for task in tasks]
     values = [
-        job.airflow.rest.ask("GET", f"{of_run}/{entry['task_id']}/xcomEntries/{entry['key']}", params=of_index(entry))
+        job.airflow.rest.request(
+            "GET", f"{of_run}/{entry['task_id']}/xcomEntries/{entry['key']}", params=of_index(entry)
+        )
         for entries in left
         for entry in entries["xcom_entries"]
     ]

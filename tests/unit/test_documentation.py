@@ -13,7 +13,7 @@ from milepost.api import JobMaster
 from milepost.jobspec.load.lint import json_schema
 from milepost_testkit.processes.processes import REPOSITORY
 from scripts.reference.pages import PAGES
-from scripts.site_pages import ELSEWHERE, turned_links
+from scripts.site_pages import ELSEWHERE, rewrite_links
 
 DOCS = REPOSITORY / "docs"
 NOT_BY_HAND = {*(REPOSITORY / place for place in PAGES), *(REPOSITORY / place for place in ELSEWHERE)}
@@ -91,9 +91,9 @@ def _loaded(file: Path) -> set[str]:
     ],
 )
 def test_a_link_leads_in_the_site_where_it_leads_on_disk(page: str, link: str, turned: str) -> None:
-    assert turned_links(f"see [this]({link}).", page) == f"see [this]({turned})."
+    assert rewrite_links(f"see [this]({link}).", page) == f"see [this]({turned})."
 
 
 def test_a_link_to_code_is_its_text_in_the_site() -> None:
     text = "see [`codec`](../../pipeline/milepost/codec/__init__.py) and [this](epoch.md#failed-epochs)."
-    assert turned_links(text, "explanation/architecture.md") == "see `codec` and [this](epoch.md#failed-epochs)."
+    assert rewrite_links(text, "explanation/architecture.md") == "see `codec` and [this](epoch.md#failed-epochs)."

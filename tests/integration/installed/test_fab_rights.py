@@ -66,8 +66,8 @@ class FabAirflow:
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FabAirflow]:
     """An API server with the jobs `small` and `other`."""
-    if fab.FAB.unreached() is not None:  # the last line of `make test-all` says so
-        pytest.skip(f"no package index was reached: {fab.FAB.unreached()}")
+    if fab.FAB.unreached.reason() is not None:  # the last line of `make test-all` says so
+        pytest.skip(f"no package index was reached: {fab.FAB.unreached.reason()}")
     folder = tmp_path_factory.mktemp("fab")
     job = CountedJob.with_epochs(folder / "jobs", 2)
     config = job.spec_path.parent

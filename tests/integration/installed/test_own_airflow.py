@@ -125,7 +125,7 @@ def test_an_epoch_runs_and_its_page_is_there_in_an_airflow_that_knows_the_wheel_
             timeout=60,
         )
         assert (page.status_code, "<h1>orders</h1>" in page.text) == (200, True)
-        plugins = {one["name"]: one["source"] for one in rest.ask("GET", "/plugins")["plugins"]}
+        plugins = {one["name"]: one["source"] for one in rest.request("GET", "/plugins")["plugins"]}
         assert {"team", "milepost_checkpoints"} <= set(plugins)
         read = environment.milepost("read", airflow.jobs / "orders.yaml", "totals", "--json")
         assert {row["city"] for row in json.loads(read.stdout)["data"]["rows"]} == {"Bergen", "Porto", "Quito"}

@@ -111,7 +111,7 @@ def test_a_library_that_does_not_do_what_tasks_do_is_refused_with_what_it_raised
 @contextlib.contextmanager
 def server_of(minor: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StockConnectServer]:
     """A server of another version of Spark while the block runs, and this process as its client."""
-    if (reason := VERSIONS.unreached()) is not None:
+    if (reason := VERSIONS.unreached.reason()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
     (spark,) = VERSIONS.interpreter(OLDER["pyspark"][minor]).parent.parent.glob("lib/python*/site-packages/pyspark")
     python = python_without_milepost(folder / "python")

@@ -33,7 +33,7 @@ NOT_ON_3_1 = {
 
 def run_on(minor: str, folder: Path, *tests: str) -> None:
     """Run tests in the environment of a version of Airflow."""
-    if (reason := VERSIONS.unreached()) is not None:
+    if (reason := VERSIONS.unreached.reason()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
     python = VERSIONS.interpreter(OLDER["apache-airflow"][minor])
     shown = subprocess.run([python, "-m", "airflow", "version"], capture_output=True, text=True, check=True).stdout

@@ -138,7 +138,7 @@ def server_of(python: Path, folder: Path) -> Iterator[tuple[str, Mapping[str, st
 @contextmanager
 def python_of(minor: str) -> Iterator[Path]:
     """The interpreter with an older version of PySpark while the block runs."""
-    if (reason := VERSIONS.unreached()) is not None:
+    if (reason := VERSIONS.unreached.reason()) is not None:
         pytest.skip(f"no package index was reached: {reason}")
     found = VERSIONS.interpreter(OLDER["pyspark"][minor])
     yield found

@@ -65,7 +65,7 @@ def asking(*statuses: int) -> Iterator[tuple[Failing, AirflowRest]]:
 
 def test_what_may_be_sent_twice_is_sent_again_when_the_server_failed() -> None:
     with asking(500, 0, 503) as (server, rest):
-        rest.ask("PATCH", "/pools/steps", json={"slots": 1})
+        rest.request("PATCH", "/pools/steps", json={"slots": 1})
         assert server.asked == ["PATCH", "PATCH", "PATCH", "PATCH"]
 
 
@@ -87,5 +87,5 @@ def test_a_run_whose_id_is_taken_is_refused() -> None:
 def test_a_wrong_request_is_refused_immediately() -> None:
     with asking(404) as (server, rest):
         with pytest.raises(httpx.HTTPStatusError, match="404"):
-            rest.ask("GET", "/dags/none")
+            rest.request("GET", "/dags/none")
         assert server.asked == ["GET"]

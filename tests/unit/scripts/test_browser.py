@@ -26,11 +26,13 @@ def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     from scripts import kafka_jars, test_all
     from scripts.spark import spark_readers
 
-    monkeypatch.setattr(spark_readers, "UNREACHED", tmp_path / "spark.txt")
-    monkeypatch.setattr(test_all, "VERSIONS", replace(test_all.VERSIONS, unreached_file=tmp_path / "versions.txt"))
-    monkeypatch.setattr(kafka_jars, "UNREACHED", tmp_path / "kafka.txt")
-    monkeypatch.setattr(test_all, "FAB", replace(test_all.FAB, unreached_file=tmp_path / "fab.txt"))
-    monkeypatch.setattr(environment, "UNREACHED", tmp_path / "new" / "browser.txt")
+    for place in (spark_readers, kafka_jars, environment):
+        file = tmp_path / "new" / f"{place.__name__}.txt"
+        monkeypatch.setattr(place, "UNREACHED", replace(place.UNREACHED, file=file))
+    for name in ("VERSIONS", "FAB"):
+        linked = getattr(test_all, name)
+        unreached = replace(linked.unreached, file=tmp_path / f"{name}.txt")
+        monkeypatch.setattr(test_all, name, replace(linked, unreached=unreached))
     monkeypatch.setattr(type(environment.BROWSER), "is_built", lambda self: True)
     monkeypatch.setattr(environment, "chromium", lambda: None)
     monkeypatch.setattr(environment, "_why_not_fetched", lambda: "Error: getaddrinfo")
@@ -45,7 +47,7 @@ def test_the_last_line_of_test_all_says_that_there_was_no_browser(
     )
     monkeypatch.setattr(environment, "chromium", lambda: tmp_path)
     environment.build_browser()
-    assert environment.unreached() is None, "another attempt found one"
+    assert environment.UNREACHED.reason() is None, "another attempt found one"
 
 
 @pytest.mark.parametrize(

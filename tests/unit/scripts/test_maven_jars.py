@@ -145,10 +145,10 @@ def test_every_pin_is_a_digest_and_a_name(pins: Path, groups: set[str]) -> None:
 
 def test_the_last_line_of_test_all_says_that_spark_did_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "new" / "unreached.txt"
-    monkeypatch.setattr(spark_readers, "UNREACHED", note)
+    monkeypatch.setattr(spark_readers, "UNREACHED", replace(spark_readers.UNREACHED, file=note))
     monkeypatch.setattr(spark_readers, "JARS", tmp_path / "jars")
     monkeypatch.setattr(maven_jars, "why_unreachable", lambda *_: "no route to host")
-    monkeypatch.setattr(environment, "UNREACHED", tmp_path / "none.txt")
+    monkeypatch.setattr(environment, "UNREACHED", replace(environment.UNREACHED, file=tmp_path / "none.txt"))
     assert closing_line(Part(1, 1)).startswith("test-all: all ran")
     spark_readers.build_readers()
     assert closing_line(Part(1, 1)) == (
