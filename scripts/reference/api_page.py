@@ -1,4 +1,4 @@
-"""The page of `milepost.api`, from the signatures and docstrings of what it exports."""
+"""The reference page of `milepost.api`, from the signatures and docstrings of its exports."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _WIDTH = 100
 _SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):[ \n]", re.MULTILINE)
 
 INTRODUCTION = """\
-What code outside of Milepost may import, from `milepost.api`; everything else may change in any version. A name is
-looked up when it is first used, so a script that only opens a store waits for nothing else.
+Code outside Milepost may import the names below from `milepost.api`. Everything else may change in any version. A name
+is imported when it is first used, so a script that only opens a store does not import anything else.
 
 ```python
 from milepost.api import JobMaster, Session, load_job, spark_runner
@@ -48,12 +48,12 @@ def api_page() -> str:
     listed = ", ".join(f"`{name}`" for name in errors)
     parts = ["# Python API\n", note("`milepost.api`"), INTRODUCTION]
     parts += [part for name in others for part in _described(name, getattr(milepost.api, name))]
-    parts += ["## Errors\n", f"{listed}: what they mean is [a page of its own](errors.md).\n"]
+    parts += ["## Errors\n", f"{listed}: their meaning is described in [Errors](errors.md).\n"]
     return "\n".join(parts)
 
 
-def class_names(module: str, base: type) -> list[Any]:
-    """Return the classes of a module that are, or come of, the base, in the order of their lines."""
+def subclasses(module: str, base: type) -> list[Any]:
+    """Return the classes of a module that are the base or its subclasses, in the order of their lines."""
     return [
         kind
         for kind in vars(importlib.import_module(module)).values()
@@ -62,12 +62,12 @@ def class_names(module: str, base: type) -> list[Any]:
 
 
 def first_paragraph(thing: Any) -> str:
-    """Return the first paragraph of what the docstring says, on one line."""
+    """Return the first paragraph of the docstring, on one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Return what sorts functions first, then the job master, then records and contracts."""
+    """Return the sort key of a name: functions first, then the job master, then records and contracts."""
     thing = getattr(milepost.api, name)
     return (2 if thing is not JobMaster else 1) if inspect.isclass(thing) else 0, name
 
@@ -97,7 +97,7 @@ def _described(name: str, thing: Any) -> Iterator[str]:
 
 
 def _public(kind: type) -> dict[str, Any]:
-    """Return what a class and those below it declare under names of their own, each with a docstring."""
+    """Return the public members of a class and its bases that have a docstring."""
     found = {name: value for one in reversed(kind.__mro__[:-1]) for name, value in vars(one).items()}
     calls = (property, staticmethod, classmethod)
     return {
@@ -110,7 +110,7 @@ def _public(kind: type) -> dict[str, Any]:
 
 
 def _use_cases() -> dict[str, Callable[..., Any]]:
-    """Return the use cases of a job as they are called: `rollbacks.plan`, in the order of their groups."""
+    """Return the use cases of a job by the name that callers write, such as `rollbacks.plan`, by group."""
     with tempfile.TemporaryDirectory() as folder:
         master = JobMaster(from_text(SPEC.format(folder=folder), Path(folder) / "any.yaml"))
         calls: dict[str, Callable[..., Any]] = {}
@@ -130,7 +130,7 @@ def _is_use_case(name: str, value: Any) -> bool:
 
 
 def _code(name: str, call: Callable[..., Any]) -> str:
-    """Return the signature as it is written, without self, cls and decorators."""
+    """Return the signature as in the source, without self, cls and decorators."""
     made = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(call)))).body[0]
     assert isinstance(made, ast.FunctionDef), name
     made.args.args = [argument for argument in made.args.args if argument.arg not in ("self", "cls")]
@@ -144,7 +144,7 @@ def _code(name: str, call: Callable[..., Any]) -> str:
 
 
 def _at_commas(arguments: str) -> list[str]:
-    """Return the arguments of a signature; a comma within brackets parts none."""
+    """Return the arguments of a signature. A comma within brackets separates none."""
     parts = [""]
     for character in arguments:
         outside = parts[-1].count("[") == parts[-1].count("]")
@@ -156,10 +156,10 @@ def _at_commas(arguments: str) -> list[str]:
 
 
 def _text(thing: Any) -> str:
-    """Return a docstring as Markdown: its sections begin in bold, and what they list is a list."""
-    said = _SECTION.split(inspect.getdoc(thing) or "")
-    parts = [said[0].strip()]
-    for name, body in zip(said[1::2], said[2::2], strict=True):
+    """Return a docstring as Markdown: the titles of its sections are bold, and their items are a list."""
+    text, *sections = _SECTION.split(inspect.getdoc(thing) or "")
+    parts = [text.strip()]
+    for name, body in zip(sections[::2], sections[1::2], strict=True):
         lines = textwrap.dedent(body).strip("\n").splitlines()
         items = re.split(r"\n(?=\S)", "\n".join(lines)) if body.startswith(" ") else [body]
         parts.append(f"**{name}**\n\n" + "\n".join(map(_item, items)))
@@ -167,5 +167,5 @@ def _text(thing: Any) -> str:
 
 
 def _item(text: str) -> str:
-    """Return an item of a list; the name that it begins with is code."""
+    """Return an item of a list. A name at its start becomes code."""
     return "* " + re.sub(r"^(\w+):", r"`\1`:", " ".join(text.split()))

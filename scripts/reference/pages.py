@@ -19,7 +19,7 @@ from milepost.protocol.records.reasons import RESERVED_REASONS, CheckpointFailur
 from milepost.runbook.addresses import VARIABLE, name_of
 from milepost.runbook.pages import page_files, read_page
 from scripts.processes import ROOT
-from scripts.reference.api_page import api_page, class_names, first_paragraph
+from scripts.reference.api_page import api_page, first_paragraph, subclasses
 from scripts.reference.dashboard import dashboard
 from scripts.reference.markdown import note, plain, table
 from scripts.reference.metrics_page import metrics_page
@@ -58,7 +58,7 @@ def exit_codes() -> dict[int, str]:
 
 def errors_page() -> str:
     """Return every class of error: its exit code, action and meaning."""
-    kinds = class_names("milepost.errors", CheckpointError)
+    kinds = subclasses("milepost.errors", CheckpointError)
     by_code = {code: [kind.__name__ for kind in kinds if kind.exit_code == code] for code in exit_codes()}
     _, actions = parse_docstring(Action.__doc__ or "")
     codes = [(code, text, ", ".join(f"`{name}`" for name in by_code[code])) for code, text in exit_codes().items()]

@@ -1,4 +1,4 @@
-"""A pytest plugin that gives each test, with its cases and set-up, its own context of coverage."""
+"""A pytest plugin that gives each test its own coverage context, including its cases and its set-up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The mutations of a module by mutmut's operators, except of text for people.
+"""Mutations of a module by mutmut's operators, except those of text for people.
 
-Excluded: annotations, decorators, docstrings, `raise` and `assert` statements, calls of a logger, and text with a blank
-in it. Those are messages and types: the tests assert the class of an error, and mypy checks the types.
+Excluded: annotations, decorators, docstrings, `raise` and `assert` statements, calls of a logger, and text that
+contains a space. Those are messages and types: the tests assert the class of an error, and mypy checks the types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Mutation:
 
     Attributes:
         line: where it begins, from 1. first, last: lines of the statement that holds it.
-        before, after: the text of the node. source: of the whole mutated module.
+        before, after: the text of the node. source: the whole mutated module.
     """
 
     line: int
@@ -34,7 +34,7 @@ class Mutation:
 
 
 class MutableModule:
-    """A module and all its mutations, in a fixed order; each is rendered on demand."""
+    """A module and all its mutations in a fixed order. Each is rendered on demand."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -47,7 +47,7 @@ class MutableModule:
         return len(self._found)
 
     def mutation(self, index: int) -> Mutation | None:
-        """Return one mutation; None: it is not valid Python, or changes nothing."""
+        """Return one mutation. None: it is not valid Python, or changes nothing."""
         node, mutated, line, span = self._found[index]
         module = self._wrapper.module
         text = module.deep_replace(node, mutated).code  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ class MutableModule:
 
 
 class _Collector(cst.CSTVisitor):
-    """Visits a module, and collects every node that may be replaced with the lines of its statement."""
+    """Collects every node that may be replaced, with the lines of its statement."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
@@ -91,7 +91,7 @@ class _Collector(cst.CSTVisitor):
                 self.found.append((node, mutated, line, self._statements[-1]))
 
     def _span(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Return the lines of a statement; of a compound statement, those of its head."""
+        """Return the lines of a statement. For a compound statement: the lines of its header."""
         place = self.get_metadata(PositionProvider, node)
         body = getattr(node, "body", None)
         if not isinstance(body, cst.BaseSuite):

@@ -1,4 +1,4 @@
-"""Which tests reach which line, and how long each takes: measured once for a state of the sources and the tests."""
+"""Which tests reach which line, and how long each test takes; measured once per state of sources and tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GROUPS: tuple[tuple[str, ...], ...] = (
     ("tests/unit/jobmaster", "tests/unit/epoch"),
     ("tests/conformance/protocol", "tests/unit/quality"),
 )
-"""Tests that need no Spark, no Airflow and, but for some, no server; a group is measured by a process of its own."""
+"""Tests that need no Spark, no Airflow and almost no server. Each group is measured in its own process."""
 
 DURATIONS_VARIABLE = "MILEPOST_DURATIONS"
 
@@ -42,14 +42,14 @@ class Reach:
     """What was measured.
 
     Attributes:
-        data: which lines each test has run, by pytest's name of the test. seconds: what each test took.
+        data: the lines that each test ran, by pytest's name of the test. seconds: duration of each test.
     """
 
     data: coverage.CoverageData
     seconds: dict[str, float]
 
     def tests_of(self, file: Path, first: int, last: int) -> list[str]:
-        """The tests that run one of these lines; of lines that run at import those that run anything of the file."""
+        """Return the tests that run one of these lines. If they only run at import: all tests of the file."""
         lines = _lines(self.data, str(file))
         reached = {test for line in range(first, last + 1) for test in lines.get(line, ()) if test}
         if not reached and any(line in lines for line in range(first, last + 1)):
@@ -63,7 +63,7 @@ def _lines(data: coverage.CoverageData, file: str) -> dict[int, list[str]]:
 
 
 def measure(root: Path, folder: Path, jobs: int) -> Reach:
-    """Run every group that was not run for these sources and tests yet; results are in `folder`.
+    """Run every group that has no result for these sources and tests in `folder` yet, and store its result there.
 
     Raises: RuntimeError: tests fail without any mutant.
     """
@@ -82,7 +82,7 @@ def measure(root: Path, folder: Path, jobs: int) -> Reach:
 
 
 def digest_of(root: Path, folders: Iterable[str]) -> str:
-    """Hash of all files of some folders of a tree that are no caches."""
+    """Return a hash of all files in these folders, except caches."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted((root / folder).rglob("*")):

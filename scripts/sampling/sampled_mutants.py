@@ -1,12 +1,13 @@
-"""Sampled mutants: places of the product are changed at random, one at a time; the tests that reach each must fail.
+"""Sampled mutants: random changes of the product, one at a time. The tests that reach a change must fail.
 
     python -m scripts.sampling.sampled_mutants --sample 300 --seed 7      run them; exit 1 if fewer than 95 % are caught
     python -m scripts.sampling.sampled_mutants --sample 20 state/ sinks/  only in files whose path has one of these
 
-Which tests reach a line is measured once for a state of sources and tests (`reached_lines.py`). A mutant meets the
-quickest of its tests first, until one fails; one that survives all of them within `BUDGET_S` is a survivor. A run that
-takes far longer than the tests do is a loop without an end: caught. All is kept in `.milepost/mutants`, a verdict under
-the hash of the mutated source: a run that was interrupted goes on, and the same seed asks only for what has changed.
+Which tests reach a line is measured once per state of sources and tests (`reached_lines.py`). The tests that reach a
+mutant run until one fails, the fastest first. A mutant is a survivor if all of them pass within `BUDGET_S`. It also
+counts as caught if the tests take far longer than usual: it is then an endless loop. Results are stored in
+`.milepost/mutants`, each verdict under the hash of the mutated source. An interrupted run continues, and a second run
+with the same seed only runs the mutants whose source has changed.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ ONLY_ON_SPARK = frozenset(
         "task/row_steps/sql_expression", "worker/worker_daemon", "worker/worker_memory",
     )
 )  # fmt: skip
-"""Not sampled: nothing of them runs without a JVM or a limited process, and such tests take minutes per mutant."""
+"""Not sampled: they only run with a JVM or in a limited process, and such tests take minutes per mutant."""
 
 WANTED = 0.95
 FIRST_S, BUDGET_S = 5.0, 600.0
-"""By the unmutated tests' own times: what is run first, and at most."""
+"""Duration of the tests, without a mutant, that run first, and of all tests that run for one mutant."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant.
+    """The outcome of one mutant.
 
     Attributes:
-        verdict: caught, endless (caught too), survived; unreached: none of the measured tests runs its line.
-        by: the test that failed first. tests: how many were run.
+        verdict: caught, endless (also caught), survived, or unreached (no measured test runs its line).
+        by: the first test that failed. tests: how many tests were run.
     """
 
     file: str
@@ -76,7 +77,7 @@ def _cut(text: str, most: int = 100) -> str:
 
 
 def sampled(root: Path, sample: int, seed: int, words: Sequence[str]) -> Iterator[tuple[str, Mutation]]:
-    """Yield so many mutants of these files, each place with the same chance."""
+    """Yield `sample` mutants of these files. Every mutation is equally likely."""
     modules = {name: MutableModule((root / name).read_text(encoding="utf-8")) for name in mutable_files(root, words)}
     places = [(name, index) for name, module in modules.items() for index in range(len(module))]
     chance = random.Random(seed)
@@ -100,7 +101,7 @@ def mutable_files(root: Path, words: Sequence[str]) -> list[str]:
 
 
 class Judge:
-    """Runs mutants in copies of a tree, several side by side."""
+    """Runs mutants in copies of a tree, several at the same time."""
 
     def __init__(self, root: Path, kept: Path, reach: Reach, jobs: int) -> None:
         self._root, self._reach = root, reach
@@ -113,7 +114,7 @@ class Judge:
         self._copies.close()
 
     def judge(self, file: str, mutation: Mutation) -> Verdict:
-        """Return the outcome of a mutant; a survivor is retried when a test has changed, any other one never."""
+        """Return the outcome of a mutant. One that was not caught is tried again if a test has changed."""
         digest = hashlib.sha256(f"{file}\0{mutation.source}".encode()).hexdigest()
         kept = self._verdicts / f"{digest}.json"
         if kept.exists():
@@ -143,7 +144,7 @@ class Judge:
             return Verdict(*place, "survived", "", asked)
 
     def _portions(self, tests: Sequence[str]) -> Iterator[list[str]]:
-        """The quickest tests first, then all others that fit the budget."""
+        """Yield the fastest tests, then all others that fit the budget."""
         first: list[str] = []
         rest: list[str] = []
         spent = 0.0
@@ -159,12 +160,12 @@ class Judge:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a sample; 1 when too few of the mutants that tests reach are caught."""
+    """Run a sample. Returns 1 if too few of the mutants that tests reach are caught."""
     parser = argparse.ArgumentParser(prog="sampled_mutants", description=__doc__.split("\n")[0])
-    parser.add_argument("words", nargs="*", help="only files whose path has one of these texts in it")
+    parser.add_argument("words", nargs="*", help="only files whose path contains one of these")
     parser.add_argument("--sample", type=int, required=True, help="how many mutants")
-    parser.add_argument("--seed", type=int, required=True, help="which ones")
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run side by side")
+    parser.add_argument("--seed", type=int, required=True, help="selects the mutants")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="how many run at the same time")
     options = parser.parse_args(arguments)
     print(f"sample {options.sample}, seed {options.seed}; measuring which tests reach which line", flush=True)
     reach = measure(ROOT, KEPT, options.jobs)

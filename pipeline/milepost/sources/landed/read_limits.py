@@ -6,7 +6,6 @@ import inspect
 from typing import Any
 
 from milepost.errors import InvalidRequest
-from milepost.extras import release_of
 
 LIMITS = (4, 2)
 """First version of PySpark with `ReadLimit` and `SupportsTriggerAvailableNow`."""
@@ -55,4 +54,4 @@ def ends_itself(reader: Any) -> bool:
 def _has_limits() -> bool:
     from pyspark import __version__
 
-    return release_of(__version__) >= LIMITS
+    return tuple(map(int, __version__.split(".")[:2])) >= LIMITS

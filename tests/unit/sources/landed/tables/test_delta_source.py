@@ -338,7 +338,7 @@ def unknown_feature(table: Table) -> None:
         (absolute_path, "outside of its folder in version 1", "copy the clone"),
         (outside, "outside of its folder in version 1", "copy the clone"),
         (other_type, "has a column k of the type string, and `schema` declares it as int64", "declare k"),
-        (column_mapping, "its log does not say to what it maps k", "repair the table"),
+        (column_mapping, "its log has no mapping of k", "repair the table"),
         (unknown_feature, "cannot be opened: .*Feature 'teleport' is not supported", "DROP FEATURE"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
