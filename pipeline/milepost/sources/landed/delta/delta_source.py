@@ -21,7 +21,7 @@ from milepost.protocol.records import ObjectStore
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached, Resumption
 from milepost.sources.landed.delta.commits import DeltaRows
 from milepost.sources.landed.delta.delta_log import DeltaLog, TableState
-from milepost.sources.landed.delta.places import Place
+from milepost.sources.landed.delta.positions import DeltaPosition
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
 from milepost.sources.landed.tables.pulls import FileSteps, Lost, Step, after_loss
@@ -52,7 +52,7 @@ class DeltaSource:
     _newest: TableState | None = field(default=None, init=False)
     _is_checked: bool = field(default=False, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
-    _unread: FileSteps[Place] = field(default_factory=FileSteps, init=False)
+    _unread: FileSteps[DeltaPosition] = field(default_factory=FileSteps, init=False)
 
     @names_outages
     def identity(self) -> Identity:
@@ -84,25 +84,25 @@ class DeltaSource:
 
     @names_outages
     def next_pull(self, position: Position) -> Pull | None:
-        place = Place.decode(position)
+        start = DeltaPosition.decode(position)
         if not self._is_checked:
-            self._require_there(place, self._state())
+            self._require_there(start, self._state())
         try:
             state = self._checked()
         except InvalidRequest:  # the cause may be a RESTORE to other columns
-            for version, _, actions in self.log.commits(place.landed + 1, self._state().version):
+            for version, _, actions in self.log.commits(start.landed + 1, self._state().version):
                 self.rows.require_not_restored(version, actions)
             raise
-        if place.version > state.version:
+        if start.version > state.version:
             return None
         end, files = self._unread.take(
-            place,
+            start,
             lambda at: self._steps(at, state.version),
             self.reading.max_bytes,
             by_reference=self.reading.by_reference,
         )
         behind = (INITIAL_COPY,) if end.is_initial else ()
-        ahead, backlog = (SourceBacklog(state.version + 1 - each.version, "version") for each in (place, end))
+        ahead, backlog = (SourceBacklog(state.version + 1 - each.version, "version") for each in (start, end))
         return Pull([files] if files else [], end.encode(), behind, ahead, backlog)
 
     @names_outages
@@ -111,13 +111,13 @@ class DeltaSource:
 
         Raises InvalidRequest: a commit that is not lost deleted or updated rows.
         """
-        place, state = Place.decode(position), self._checked()
-        self._require_there(place, state)
+        start, state = DeltaPosition.decode(position), self._checked()
+        self._require_there(start, state)
         since = state.version + 1 if where == "latest" else 0
         if isinstance(where, int):
             since = self.log.first_since(where, state, may_be_cleaned=True)
-        steps = self._steps(place, state.version, over_loss=True)
-        end, passed = after_loss(place, steps, lambda at: at.version < since + (not at.file))
+        steps = self._steps(start, state.version, over_loss=True)
+        end, passed = after_loss(start, steps, lambda at: at.version < since + (not at.file))
         backlog = SourceBacklog(state.version + 1 - end.version, "version")
         return Resumption(end.encode(), (INITIAL_COPY,) if end.is_initial else (), backlog, passed)
 
@@ -125,13 +125,13 @@ class DeltaSource:
         """Return the first position whose newest commit is still in the table's log. Raises InvalidRequest: unknown."""
         state = self._checked()
         for number, end in enumerate(ends):
-            place = Place.decode(end)
+            position = DeltaPosition.decode(end)
             with suppress(SourceWentBack):
-                self._require_there(place, state)
-                if place.landed >= 0 and (place.digest is None or self.log.body(place.landed) is None):
+                self._require_there(position, state)
+                if position.landed >= 0 and (position.digest is None or self.log.body(position.landed) is None):
                     raise self.failures.invalid(
-                        f"no longer has the commit of version {place.landed}, so whether it is the one that was landed "
-                        "is unknown",
+                        f"no longer has the commit of version {position.landed}, so whether it is the one that was "
+                        "landed is unknown",
                         "give the source another name in the spec, which copies the table again",
                     )
                 return number
@@ -170,63 +170,63 @@ class DeltaSource:
             self._is_checked = True
         return state
 
-    def _before(self, version: int) -> Place:
-        """Return the place before a version's commit."""
+    def _before(self, version: int) -> DeltaPosition:
+        """Return the position before a version's commit."""
         body = self.log.body(version - 1)
-        return Place(version, digest=None if body is None else _digest(body))
+        return DeltaPosition(version, digest=None if body is None else _digest(body))
 
-    def _require_there(self, place: Place, state: TableState) -> None:
+    def _require_there(self, position: DeltaPosition, state: TableState) -> None:
         """Check that the log still has the newest commit that was landed. Raises SourceWentBack."""
-        latest = Place(state.version + 1).encode()
-        if place.landed > state.version:
-            raise self.failures.went_back(f"is at version {state.version}, and {place.landed} was landed", latest)
-        body = None if place.digest is None else self.log.body(place.landed)
-        if body is not None and _digest(body) != place.digest:
+        latest = DeltaPosition(state.version + 1).encode()
+        if position.landed > state.version:
+            raise self.failures.went_back(f"is at version {state.version}, and {position.landed} was landed", latest)
+        body = None if position.digest is None else self.log.body(position.landed)
+        if body is not None and _digest(body) != position.digest:
             raise self.failures.went_back(
-                f"has another commit of version {place.landed} than the one that was landed", latest
+                f"has another commit of version {position.landed} than the one that was landed", latest
             )
 
-    def _steps(self, place: Place, newest: int, *, over_loss: bool = False) -> Iterator[Step[Place]]:
-        """Yield the files after a place, each with the place after it. A commit that is read moves on to the next.
+    def _steps(self, position: DeltaPosition, newest: int, *, over_loss: bool = False) -> Iterator[Step[DeltaPosition]]:
+        """Yield the files after a position, each with the position after it, and the position after each commit.
 
         Args:
             over_loss: yield a step over a commit that was deleted. Otherwise it is PositionExpired.
         """
-        if place.is_initial:
-            after = Place(place.version + 1, digest=place.digest)
+        if position.is_initial:
+            after = DeltaPosition(position.version + 1, digest=position.digest)
             try:
-                files = self._initial_files(place)
+                files = self._initial_files(position)
             except PositionExpired:
                 if not over_loss:
                     raise
                 yield after, Lost.COMMIT
                 files = []
-            for number, file in enumerate(files[place.file :], place.file + 1):
-                yield replace(place, file=number), file
-            place = after
-            yield place, None
-        for version, body, actions in self.log.commits(place.version, newest):
+            for number, file in enumerate(files[position.file :], position.file + 1):
+                yield replace(position, file=number), file
+            position = after
+            yield position, None
+        for version, body, actions in self.log.commits(position.version, newest):
             if body is None:
                 if not over_loss:
                     raise self._expired(f"no longer has the commit of version {version}: its log was cleaned")
-                place = Place(version + 1)
-                yield place, Lost.COMMIT
+                position = DeltaPosition(version + 1)
+                yield position, Lost.COMMIT
                 continue
             files = self.rows.appended(version, actions)
-            for number, file in enumerate(files[place.file :], place.file + 1):
-                yield Place(version, number, digest=_digest(body)), file
-            place = Place(version + 1, digest=_digest(body))
-            yield place, None
+            for number, file in enumerate(files[position.file :], position.file + 1):
+                yield DeltaPosition(version, number, digest=_digest(body)), file
+            position = DeltaPosition(version + 1, digest=_digest(body))
+            yield position, None
 
-    def _initial_files(self, place: Place) -> list[DataFile]:
+    def _initial_files(self, position: DeltaPosition) -> list[DataFile]:
         if self._initial is None:
             state = self._state()
-            if state.version != place.version:
-                older = self.log.state(place.version)
+            if state.version != position.version:
+                older = self.log.state(position.version)
                 if older is None:
-                    raise self._expired(f"can no longer be read as of version {place.version}: its log was cleaned")
+                    raise self._expired(f"can no longer be read as of version {position.version}: its log was cleaned")
                 state = older
-            at = f" in version {place.version}"
+            at = f" in version {position.version}"
             self._initial = [
                 self.rows.file(row["path"], row["size_bytes"], row.get("partition") or {}, at)
                 for row in self.log.files(state)
@@ -234,8 +234,10 @@ class DeltaSource:
         return self._initial
 
     def _expired(self, problem: str) -> CheckpointError:
-        oldest, latest = self.log.oldest(), Place(self._state().version + 1)
-        return self.failures.expired(problem, (latest if oldest is None else Place(oldest)).encode(), latest.encode())
+        oldest, latest = self.log.oldest(), DeltaPosition(self._state().version + 1)
+        return self.failures.expired(
+            problem, (latest if oldest is None else DeltaPosition(oldest)).encode(), latest.encode()
+        )
 
 
 def _digest(body: bytes) -> str:

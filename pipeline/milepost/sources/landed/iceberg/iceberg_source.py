@@ -21,7 +21,7 @@ from milepost.jobspec.job import CatalogSpec
 from milepost.protocol.landed import Identity, Position, SourceBacklog
 from milepost.protocol.records import ObjectStore, StoreConfig
 from milepost.sources.landed.contract import INITIAL_COPY, FileReference, FileRetention, Note, Pull, Reached, Resumption
-from milepost.sources.landed.iceberg.places import Place
+from milepost.sources.landed.iceberg.positions import IcebergPosition
 from milepost.sources.landed.iceberg.snapshots import Snapshots
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, read_data_files
 from milepost.sources.landed.tables.file_references import file_references
@@ -78,7 +78,7 @@ class IcebergSource:
     branch: str
     _opened: Snapshots | None = field(default=None, init=False)
     _initial: list[DataFile] | None = field(default=None, init=False)
-    _unread: FileSteps[Place] = field(default_factory=FileSteps, init=False)
+    _unread: FileSteps[IcebergPosition] = field(default_factory=FileSteps, init=False)
 
     @names_outages
     def identity(self) -> Identity:
@@ -120,39 +120,39 @@ class IcebergSource:
 
     @names_outages
     def next_pull(self, position: Position) -> Pull | None:
-        place, snapshots = Place.decode(position), self._snapshots()
+        start, snapshots = IcebergPosition.decode(position), self._snapshots()
         snapshots.check()
-        following = self._following(place, snapshots.chain())
-        if not following and place.file is None:
+        following = self._following(start, snapshots.chain())
+        if not following and start.file is None:
             return None
-        with self._missing_manifests(place):
+        with self._missing_manifests(start):
             end, files = self._unread.take(
-                place,
+                start,
                 lambda at: self._steps(at, following),
                 self.reading.max_bytes,
                 by_reference=self.reading.by_reference,
             )
-        ahead = SourceBacklog(len(following) + (place.file is not None), "snapshot")
+        ahead = SourceBacklog(len(following) + (start.file is not None), "snapshot")
         behind = (INITIAL_COPY,) if end.is_initial else ()
         return Pull([files] if files else [], end.encode(), behind, ahead, _backlog(following, end))
 
     @names_outages
     def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return a position after the newest file that is lost, or snapshot with unknown files."""
-        place, snapshots = Place.decode(position), self._snapshots()
+        start, snapshots = IcebergPosition.decode(position), self._snapshots()
         snapshots.check()
         chain, expired = snapshots.chain(), 0
         end = _after(chain[-1] if chain else None)
         try:
-            following = self._following(place, chain)
+            following = self._following(start, chain)
         except PositionExpired:
             following, expired = chain, 1
-            place = _before(chain[0]) if chain else end
+            start = _before(chain[0]) if chain else end
         since = end.sequence if where == "latest" else -1
         if isinstance(where, int):
             since = next((_before(each) for each in chain if each.timestamp_ms >= where), end).sequence
-        steps = self._steps(place, following, over_loss=True)
-        resumed, passed = after_loss(place, steps, lambda at: at.sequence <= since)
+        steps = self._steps(start, following, over_loss=True)
+        resumed, passed = after_loss(start, steps, lambda at: at.sequence <= since)
         passed = replace(passed, unknown_commits=passed.unknown_commits + expired)
         return Resumption(
             resumed.encode(), (INITIAL_COPY,) if resumed.is_initial else (), _backlog(chain, resumed), passed
@@ -164,13 +164,14 @@ class IcebergSource:
         snapshots.check()
         chain = snapshots.chain()
         for number, end in enumerate(ends):
-            place = Place.decode(end)
+            position = IcebergPosition.decode(end)
             with suppress(SourceWentBack):
                 try:
-                    self._following(place, chain)
+                    self._following(position, chain)
                 except PositionExpired as error:
                     raise self.failures.invalid(
-                        f"no longer has snapshot {place.snapshot}: whether it was of branch {self.branch} is unknown",
+                        f"no longer has snapshot {position.snapshot}: whether it was of branch {self.branch} is "
+                        "unknown",
                         "give the source another name in the spec, which copies the table again",
                     ) from error
                 return number
@@ -222,32 +223,34 @@ class IcebergSource:
             self._opened = Snapshots(self.failures, table.io, table.metadata, self.reading.types, self.branch)
         return self._opened
 
-    def _following(self, place: Place, chain: list[Snapshot]) -> list[Snapshot]:
-        """Return the snapshots after a place, the oldest first. Raises: PositionExpired, SourceWentBack."""
-        at = next((at for at, each in enumerate(chain) if each.snapshot_id == place.snapshot), None)
+    def _following(self, position: IcebergPosition, chain: list[Snapshot]) -> list[Snapshot]:
+        """Return the snapshots after a position, the oldest first. Raises: PositionExpired, SourceWentBack."""
+        at = next((at for at, each in enumerate(chain) if each.snapshot_id == position.snapshot), None)
         if at is not None:
             return chain[at + 1 :]
         oldest, newest = (chain[0], chain[-1]) if chain else (None, None)
-        if place.snapshot is None and oldest is None:
+        if position.snapshot is None and oldest is None:
             return []
-        if oldest is not None and place.file is None and _follows(oldest, place):
+        if oldest is not None and position.file is None and _follows(oldest, position):
             return chain  # the snapshot that was landed is expired, and none after it is
-        # A history that begins or ends before the place would contain the snapshot, if it were of the branch.
+        # A history that begins or ends before the position would contain the snapshot, if it were of the branch.
         if (
             oldest is None
             or newest is None
             or _is_root(oldest)
-            or not (place.sequence < _sequence(oldest) and place.sequence < _sequence(newest))
+            or not (position.sequence < _sequence(oldest) and position.sequence < _sequence(newest))
         ):
             raise self.failures.went_back(
-                f"was rolled back: snapshot {place.snapshot}, which was landed, is not in the history of branch "
+                f"was rolled back: snapshot {position.snapshot}, which was landed, is not in the history of branch "
                 f"{self.branch}",
                 _after(newest).encode(),
             )
-        raise self._expired(f"no longer has the snapshots after {place.snapshot}: they are expired")
+        raise self._expired(f"no longer has the snapshots after {position.snapshot}: they are expired")
 
-    def _steps(self, place: Place, following: list[Snapshot], *, over_loss: bool = False) -> Iterator[Step[Place]]:
-        """Yield the files after a place, each with the place after it.
+    def _steps(
+        self, position: IcebergPosition, following: list[Snapshot], *, over_loss: bool = False
+    ) -> Iterator[Step[IcebergPosition]]:
+        """Yield the files after a position, each with the position after it.
 
         Args:
             over_loss: yield a step over a snapshot of which a manifest was deleted. Otherwise it is StateCorrupt.
@@ -262,17 +265,17 @@ class IcebergSource:
                     raise
                 return None
 
-        if place.file is not None:
-            assert place.snapshot is not None
-            snapshot = snapshots.metadata.snapshot_by_id(place.snapshot)
+        if position.file is not None:
+            assert position.snapshot is not None
+            snapshot = snapshots.metadata.snapshot_by_id(position.snapshot)
             assert snapshot is not None, "it is in the chain"
-            files = self._initial if place.is_initial else None
-            files = files or files_of(snapshot, initial=place.is_initial)
-            self._initial = files if place.is_initial else self._initial
+            files = self._initial if position.is_initial else None
+            files = files or files_of(snapshot, initial=position.is_initial)
+            self._initial = files if position.is_initial else self._initial
             if files is None:
                 yield _after(snapshot), Lost.COMMIT
-            for number, file in enumerate((files or [])[place.file :], place.file + 1):
-                yield replace(place, file=number), file
+            for number, file in enumerate((files or [])[position.file :], position.file + 1):
+                yield replace(position, file=number), file
             yield _after(snapshot), None
         for snapshot in following:
             files = files_of(snapshot)
@@ -283,16 +286,17 @@ class IcebergSource:
             yield _after(snapshot), None
 
     @contextmanager
-    def _missing_manifests(self, place: Place) -> Iterator[None]:
+    def _missing_manifests(self, position: IcebergPosition) -> Iterator[None]:
         try:
             yield
         except StateCorrupt as error:
             raise self._expired(
-                f"no longer has {error.details.get('key')}, a manifest of a snapshot after {place.snapshot}"
+                f"no longer has {error.details.get('key')}, a manifest of a snapshot after {position.snapshot}"
             ) from error
         except _UNREADABLE as error:
             raise self.failures.invalid(
-                f"has a manifest that is not readable ({type(error).__name__}), of a snapshot after {place.snapshot}",
+                f"has a manifest that is not readable ({type(error).__name__}), of a snapshot after "
+                f"{position.snapshot}",
                 "restore the file from a copy",
             ) from error
 
@@ -308,27 +312,27 @@ class IcebergSource:
         return self.failures.expired(problem, earliest.encode(), latest.encode())
 
 
-def _after(snapshot: Snapshot | None) -> Place:
-    """Return the place at which everything up to a snapshot is read."""
-    return Place(None, 0) if snapshot is None else Place(snapshot.snapshot_id, _sequence(snapshot))
+def _after(snapshot: Snapshot | None) -> IcebergPosition:
+    """Return the position at which everything up to a snapshot is read."""
+    return IcebergPosition(None, 0) if snapshot is None else IcebergPosition(snapshot.snapshot_id, _sequence(snapshot))
 
 
-def _before(snapshot: Snapshot) -> Place:
-    """Return the place before a snapshot. The one before it may be expired, and its id unknown."""
-    return Place(snapshot.parent_snapshot_id, _sequence(snapshot) - 1)
+def _before(snapshot: Snapshot) -> IcebergPosition:
+    """Return the position before a snapshot. The one before it may be expired, and its id unknown."""
+    return IcebergPosition(snapshot.parent_snapshot_id, _sequence(snapshot) - 1)
 
 
-def _follows(snapshot: Snapshot, place: Place) -> bool:
-    """Return whether no snapshot is missing between a place and the oldest snapshot that there is."""
+def _follows(snapshot: Snapshot, position: IcebergPosition) -> bool:
+    """Return whether no snapshot is missing between a position and the oldest snapshot that there is."""
     if snapshot.parent_snapshot_id is not None:
-        return snapshot.parent_snapshot_id == place.snapshot
-    return _sequence(snapshot) == place.sequence + 1
+        return snapshot.parent_snapshot_id == position.snapshot
+    return _sequence(snapshot) == position.sequence + 1
 
 
-def _backlog(snapshots: Sequence[Snapshot], place: Place) -> SourceBacklog:
-    """Return how many of these snapshots are not read, or not to their end, at a place."""
-    after = sum(_sequence(each) > place.sequence for each in snapshots)
-    return SourceBacklog(after + (place.file is not None), "snapshot")
+def _backlog(snapshots: Sequence[Snapshot], position: IcebergPosition) -> SourceBacklog:
+    """Return how many of these snapshots are not read, or not to their end, at a position."""
+    after = sum(_sequence(each) > position.sequence for each in snapshots)
+    return SourceBacklog(after + (position.file is not None), "snapshot")
 
 
 def _is_root(snapshot: Snapshot) -> bool:

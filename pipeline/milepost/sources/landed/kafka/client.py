@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from milepost.errors import SourceUnreachable
 from milepost.sources.landed.kafka.failures import Failures
-from milepost.sources.landed.kafka.positions import Partition, Place, Places
+from milepost.sources.landed.kafka.positions import Partition, PartitionPosition, PartitionPositions
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -106,31 +106,31 @@ class KafkaCluster:
                 )
         return found
 
-    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, Place]:
+    def earliest(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionPosition]:
         """Return where the first message of each partition is."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
 
-    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, Place]:
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionPosition]:
         """Return the ends of the partitions: the start of the oldest open transaction, or the end of the log."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
 
-    def since(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, Place]:
+    def since(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, PartitionPosition]:
         """Return the first message at or after a time; the end of a partition that has none."""
         from confluent_kafka.admin import OffsetSpec
 
         found = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(time_ms)))
-        missing = [partition for partition, place in found.items() if place.next < 0]
+        missing = [partition for partition, position in found.items() if position.next < 0]
         return found | (self.latest(missing) if missing else {})
 
-    def commit(self, group: str, places: Places) -> None:
+    def commit(self, group: str, positions: PartitionPositions) -> None:
         """Set the offsets of a consumer group, which only dashboards read. A failure is logged."""
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
-        offsets = [TopicPartition(*partition, place.next) for partition, place in places.items()]
+        offsets = [TopicPartition(*partition, position.next) for partition, position in positions.items()]
         try:
             answers = self._admin().alter_consumer_group_offsets(
                 [ConsumerGroupTopicPartitions(group, offsets)], request_timeout=_COMMIT_S
@@ -141,7 +141,7 @@ class KafkaCluster:
             reason = self.failures.redact(str(error))
             _LOG.info("source %s: the offsets of group %s were not set: %s", self.failures.source, group, reason)
 
-    def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, Place]:
+    def _offsets(self, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, PartitionPosition]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
         def send(missing: Sequence[Partition], seconds: float) -> dict[Partition, Future[Any]]:
@@ -153,7 +153,9 @@ class KafkaCluster:
             return {Partition(of.topic, of.partition): answer for of, answer in answers.items()}
 
         answers = self._request(list(specs), send)
-        return {partition: Place(answer.offset, answer.leader_epoch) for partition, answer in answers.items()}
+        return {
+            partition: PartitionPosition(answer.offset, answer.leader_epoch) for partition, answer in answers.items()
+        }
 
     def _request(self, names: Sequence[_Name], send: _Send[_Name]) -> dict[_Name, Any]:
         """Request all names in parallel. Retries transient failures until all are answered or the time is over."""

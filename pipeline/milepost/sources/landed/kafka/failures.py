@@ -16,7 +16,7 @@ from milepost.errors import (
     SourceWentBack,
 )
 from milepost.sources.landed.contract import NOTHING_LANDED
-from milepost.sources.landed.kafka.positions import Partition, Place
+from milepost.sources.landed.kafka.positions import Partition, PartitionPosition
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -122,16 +122,16 @@ class Failures:
             source=self.source,
         )
 
-    def expired(self, partition: Partition, place: Place, low: int) -> PositionExpired:
+    def expired(self, partition: Partition, position: PartitionPosition, low: int) -> PositionExpired:
         """Return the error for messages that Kafka deleted before they were landed. The lander adds the source."""
         return PositionExpired(
-            f"{partition.name}: expected to read from offset {place.next}, but Kafka has deleted everything before "
-            f"offset {low}: {low - place.next} offsets expired before they were landed"
+            f"{partition.name}: expected to read from offset {position.next}, but Kafka has deleted everything before "
+            f"offset {low}: {low - position.next} offsets expired before they were landed"
         )
 
-    def went_back(self, partition: Partition, place: Place, found: str) -> SourceWentBack:
+    def went_back(self, partition: Partition, position: PartitionPosition, found: str) -> SourceWentBack:
         """Return the error for a partition that lost messages that were landed. The lander adds the source."""
         return SourceWentBack(
-            f"{partition.name}: it was read up to offset {place.next}, leader epoch {place.leader_epoch}, but {found}: "
-            "Kafka has lost messages that were landed"
+            f"{partition.name}: it was read up to offset {position.next}, leader epoch {position.leader_epoch}, but "
+            f"{found}: Kafka has lost messages that were landed"
         )

@@ -20,15 +20,15 @@ from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.positions import (
     Partition,
-    Place,
-    Places,
+    PartitionPosition,
+    PartitionPositions,
     Share,
     backlog,
     behind,
     decode_position,
     encode_position,
     plan_shares,
-    resolve_places,
+    resolve_positions,
 )
 from milepost.sources.landed.kafka.reader import PositionLost, Reader
 
@@ -72,8 +72,8 @@ class _StartState:
     """The topics as they were at the start of the landing, which reads up to their ends."""
 
     topics: dict[str, Topic]
-    earliest: dict[Partition, Place]
-    ends: dict[Partition, Place]
+    earliest: dict[Partition, PartitionPosition]
+    ends: dict[Partition, PartitionPosition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,34 +105,36 @@ class KafkaSource:
         state = self._state_at_start()
         partitions = list(state.ends)
         if self.start == "earliest":
-            places = state.earliest
+            positions = state.earliest
         elif self.start == "latest":
-            places = state.ends
+            positions = state.ends
         elif isinstance(self.start, int):
-            places = self.cluster.since(partitions, self.start)
+            positions = self.cluster.since(partitions, self.start)
         else:
             assert isinstance(self.start, Mapping), self.start
-            places = state.earliest | self._named_places(self.start, state)
-        return encode_position({name: topic.id for name, topic in state.topics.items()}, places)
+            positions = state.earliest | self._named_positions(self.start, state)
+        return encode_position({name: topic.id for name, topic in state.topics.items()}, positions)
 
     def next_pull(self, position: Position) -> Pull | None:
         state = self._state_at_start()
-        ids, places, created_again = self._places(position, state)
-        self._require_there(_of(places, state.ends), state)
+        ids, positions, created_again = self._positions(position, state)
+        self._require_there(_of(positions, state.ends), state)
         if created_again:
             raise self.cluster.failures.created_again(created_again[0])
-        shares = plan_shares(places, state.ends, self.max_rows, self.max_bytes)
+        shares = plan_shares(positions, state.ends, self.max_rows, self.max_bytes)
         if not shares:
             self._close()
             return None
-        return Pull([_Split(shares, encode_position(ids, places))], None, ahead=_offsets(backlog(places, state.ends)))
+        return Pull(
+            [_Split(shares, encode_position(ids, positions))], None, ahead=_offsets(backlog(positions, state.ends))
+        )
 
     def read(self, split: Any) -> Iterator[PartRows | Reached]:
         assert isinstance(split, _Split), split
         shares = split.shares
         offsets: dict[Partition, list[np.ndarray[Any, Any]]] = {share.partition: [] for share in shares}
         parts = {share.partition: number for number, share in enumerate(shares)}
-        reached: dict[Partition, Place] = {}
+        reached: dict[Partition, PartitionPosition] = {}
         if self._reader is None:
             self._reader = Reader(self.cluster, self.max_bytes)
         try:
@@ -150,12 +152,12 @@ class KafkaSource:
         except BaseException:
             self._close()
             raise
-        ids, places = decode_position(split.position)
-        places |= reached
+        ids, positions = decode_position(split.position)
+        positions |= reached
         assert self._start_state is not None
-        left = tuple(partition.name for partition in behind(places, self._start_state.ends))
+        left = tuple(partition.name for partition in behind(positions, self._start_state.ends))
         ends = self.cluster.latest(list(self._start_state.ends))
-        yield Reached(encode_position(ids, places), left, _offsets(backlog(places, ends)))
+        yield Reached(encode_position(ids, positions), left, _offsets(backlog(positions, ends)))
 
     def resume_position(self, where: str | int, position: Position) -> Resumption:
         """Return a position in which only the partitions that have lost messages are moved.
@@ -163,23 +165,21 @@ class KafkaSource:
         A topic that was created again has lost the messages of all its partitions.
         """
         state = self._state_at_start()
-        ids, places, created_again = self._places(position, state)
+        ids, positions, created_again = self._positions(position, state)
         lost = [
             partition
             for partition in state.ends
-            if partition.topic in created_again or places[partition].next < state.earliest[partition].next
+            if partition.topic in created_again or positions[partition].next < state.earliest[partition].next
         ]
-        moved: Places = state.earliest if where == "earliest" else state.ends
+        moved: PartitionPositions = state.earliest if where == "earliest" else state.ends
         if isinstance(where, int):  # a message may have come after the ends were read
             since = self.cluster.since(lost, where)
-            moved = {
-                partition: min(place, state.ends[partition], key=itemgetter(0)) for partition, place in since.items()
-            }
-        places |= {partition: moved[partition] for partition in lost}
-        self._require_there(_of(places, state.ends), state)
-        left = tuple(partition.name for partition in behind(places, state.ends))
+            moved = {partition: min(at, state.ends[partition], key=itemgetter(0)) for partition, at in since.items()}
+        positions |= {partition: moved[partition] for partition in lost}
+        self._require_there(_of(positions, state.ends), state)
+        left = tuple(partition.name for partition in behind(positions, state.ends))
         note = f"topic {', '.join(created_again)}: {_OFFSETS_BEGIN_AGAIN}" if created_again else ""
-        return Resumption(encode_position(ids, places), left, _offsets(backlog(places, state.ends)), note=note)
+        return Resumption(encode_position(ids, positions), left, _offsets(backlog(positions, state.ends)), note=note)
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         """Return the first position whose messages the cluster has not lost. Expired messages count as true."""
@@ -191,15 +191,15 @@ class KafkaSource:
 
         Messages from before a topic was created again count as true: they were deleted, like expired ones.
         """
-        _, places, created_again = self._places(end, state)
-        there = {partition: places[partition] for partition in state.ends if partition.topic not in created_again}
-        if any(self._found_before(place, state.ends[partition]) for partition, place in there.items()):
+        _, positions, created_again = self._positions(end, state)
+        there = {partition: positions[partition] for partition in state.ends if partition.topic not in created_again}
+        if any(self._found_before(at, state.ends[partition]) for partition, at in there.items()):
             return False
-        there = {partition: place for partition, place in there.items() if place.next >= state.earliest[partition].next}
+        there = {partition: at for partition, at in there.items() if at.next >= state.earliest[partition].next}
         shares = [
-            Share(partition, place, state.ends[partition], max_rows=1, max_bytes=1)
-            for partition, place in there.items()
-            if place.next < state.ends[partition].next or place.read is not None
+            Share(partition, at, state.ends[partition], max_rows=1, max_bytes=1)
+            for partition, at in there.items()
+            if at.next < state.ends[partition].next or at.read is not None
         ]
         reader = Reader(self.cluster, self.max_bytes)
         try:
@@ -224,27 +224,29 @@ class KafkaSource:
             self._start_state = _StartState(topics, earliest, ends)
         return self._start_state
 
-    def _places(
+    def _positions(
         self, position: Position, state: _StartState
-    ) -> tuple[dict[str, str], dict[Partition, Place], list[str]]:
-        """Return the ids of all topics, the place of each partition, and the topics that were created again.
+    ) -> tuple[dict[str, str], dict[Partition, PartitionPosition], list[str]]:
+        """Return the ids of all topics, the position of each partition, and the topics that were created again.
 
         The partitions of these topics, and new ones, are where they begin.
         """
-        stored, places = decode_position(position)
+        stored, positions = decode_position(position)
         if left := sorted(stored.keys() - state.topics.keys()):
             raise self.cluster.failures.invalid(
                 f"the log has messages of topic {', '.join(left)}, which `topics` no longer names",
                 "name it in `topics` again, or give the source another name in the spec, which begins a log of its own",
             )
         created_again = [name for name, topic in state.topics.items() if stored.get(name, topic.id) != topic.id]
-        known = {partition: place for partition, place in places.items() if partition.topic not in created_again}
+        known = {partition: at for partition, at in positions.items() if partition.topic not in created_again}
         self._require_partitions(known, state)
         ids = {name: topic.id for name, topic in state.topics.items()}
         continued = [name for name in stored if name not in created_again]
-        return ids, resolve_places(known, state.ends, state.earliest, continued), created_again
+        return ids, resolve_positions(known, state.ends, state.earliest, continued), created_again
 
-    def _named_places(self, start: Mapping[str, Mapping[str, int]], state: _StartState) -> dict[Partition, Place]:
+    def _named_positions(
+        self, start: Mapping[str, Mapping[str, int]], state: _StartState
+    ) -> dict[Partition, PartitionPosition]:
         named = {Partition(topic, int(number)): at for topic, of in start.items() for number, at in of.items()}
         for partition, offset in named.items():
             if partition not in state.ends:
@@ -257,7 +259,7 @@ class KafkaSource:
                     f"`start` names offset {offset} of {partition.name}, which has offsets from {low} up to {high}",
                     "correct `start`",
                 )
-        return {partition: Place(offset) for partition, offset in named.items()}
+        return {partition: PartitionPosition(offset) for partition, offset in named.items()}
 
     def _require_partitions(self, known: Iterable[Partition], state: _StartState) -> None:
         """Check that the topics have all partitions that were landed."""
@@ -267,23 +269,23 @@ class KafkaSource:
                     f"{partition.name} was landed, and the topic has no such partition now"
                 )
 
-    def _require_there(self, places: Mapping[Partition, Place], state: _StartState) -> None:
+    def _require_there(self, positions: Mapping[Partition, PartitionPosition], state: _StartState) -> None:
         """Check that the cluster still has the messages after the position and was not truncated before it."""
         failures = self.cluster.failures
-        for partition, place in places.items():
-            if (found := self._found_before(place, state.ends[partition])) is not None:
-                raise failures.went_back(partition, place, found)  # reported first, because a gap would not help
-        for partition, place in places.items():
+        for partition, position in positions.items():
+            if (found := self._found_before(position, state.ends[partition])) is not None:
+                raise failures.went_back(partition, position, found)  # reported first, because a gap would not help
+        for partition, position in positions.items():
             low = state.earliest[partition]
-            if place.next < low.next:
-                raise failures.expired(partition, place, low.next)
+            if position.next < low.next:
+                raise failures.expired(partition, position, low.next)
 
     @staticmethod
-    def _found_before(place: Place, end: Place) -> str | None:
-        """Return the evidence that a partition was truncated before a place; None: there is none."""
-        if place.next > end.next:
+    def _found_before(position: PartitionPosition, end: PartitionPosition) -> str | None:
+        """Return the evidence that a partition was truncated before a position; None: there is none."""
+        if position.next > end.next:
             return f"the partition ends at offset {end.next}"
-        if end.leader_epoch is not None and end.leader_epoch < (place.leader_epoch or 0):
+        if end.leader_epoch is not None and end.leader_epoch < (position.leader_epoch or 0):
             return f"its leader epoch is {end.leader_epoch}"
         return None
 
@@ -305,15 +307,15 @@ class KafkaSource:
                 raise self.cluster.failures.expired(share.partition, share.start, lows[share.partition].next)
 
     def _position_lost(self, lost: PositionLost, shares: Sequence[Share]) -> CheckpointError:
-        """Return the error for a place that the broker does not have: it expired, or the partition was truncated."""
+        """Return the error for a position that the broker does not have: it expired, or the partition was truncated."""
         partition, reason = lost.args
-        place = next(share.start for share in shares if share.partition == partition)
+        position = next(share.start for share in shares if share.partition == partition)
         low = self.cluster.earliest([partition])[partition].next
-        if low > place.next:
-            return self.cluster.failures.expired(partition, place, low)
-        if place.read is not None and low > place.read.offset:
+        if low > position.next:
+            return self.cluster.failures.expired(partition, position, low)
+        if position.read is not None and low > position.read.offset:
             return self.cluster.failures.unreachable(f"Kafka deleted messages of {partition.name} while it was read")
-        return self.cluster.failures.went_back(partition, place, reason)
+        return self.cluster.failures.went_back(partition, position, reason)
 
     def _close(self) -> None:
         if self._reader is not None:
@@ -321,9 +323,9 @@ class KafkaSource:
             self._reader = None
 
 
-def _of(places: Places, partitions: Iterable[Partition]) -> Places:
-    """Return the places of some partitions."""
-    return {partition: places[partition] for partition in partitions}
+def _of(positions: PartitionPositions, partitions: Iterable[Partition]) -> PartitionPositions:
+    """Return the positions of some partitions."""
+    return {partition: positions[partition] for partition in partitions}
 
 
 def _offsets(count: int) -> SourceBacklog:

@@ -36,7 +36,7 @@ class ReadMessage(NamedTuple):
     checksum: int
 
 
-class Place(NamedTuple):
+class PartitionPosition(NamedTuple):
     """The next offset to read.
 
     Attributes:
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     read: ReadMessage | None = None
 
 
-Places = Mapping[Partition, Place]
+PartitionPositions = Mapping[Partition, PartitionPosition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class Share:
     """What one record takes of a partition: at least one message, unless none is left before `end`."""
 
     partition: Partition
-    start: Place
-    end: Place
+    start: PartitionPosition
+    end: PartitionPosition
     max_rows: int
     max_bytes: int
 
 
-def encode_position(topic_ids: Mapping[str, str], places: Places) -> Position:
+def encode_position(topic_ids: Mapping[str, str], positions: PartitionPositions) -> Position:
     """Return a position as JSON.
 
     Args:
@@ -73,8 +73,8 @@ def encode_position(topic_ids: Mapping[str, str], places: Places) -> Position:
         topic: {
             "id": topic_id,
             "partitions": {
-                str(partition.number): _encode_place(place)
-                for partition, place in sorted(places.items())
+                str(partition.number): _encode_partition(position)
+                for partition, position in sorted(positions.items())
                 if partition.topic == topic
             },
         }
@@ -82,44 +82,46 @@ def encode_position(topic_ids: Mapping[str, str], places: Places) -> Position:
     }
 
 
-def _encode_place(place: Place) -> dict[str, Any]:
-    fields = {"next": place.next, "leader_epoch": place.leader_epoch}
-    return fields if place.read is None else {**fields, "read": list(place.read)}
+def _encode_partition(position: PartitionPosition) -> dict[str, Any]:
+    fields = {"next": position.next, "leader_epoch": position.leader_epoch}
+    return fields if position.read is None else {**fields, "read": list(position.read)}
 
 
-def decode_position(position: Position) -> tuple[dict[str, str], dict[Partition, Place]]:
-    """Return the topic ids and the places of a position."""
+def decode_position(position: Position) -> tuple[dict[str, str], dict[Partition, PartitionPosition]]:
+    """Return the topic ids, and the position of each partition."""
     ids = {topic: str(entry["id"]) for topic, entry in position.items()}
-    places = {
-        Partition(topic, int(number)): _decode_place(place)
+    positions = {
+        Partition(topic, int(number)): _decode_partition(stored)
         for topic, entry in position.items()
-        for number, place in entry["partitions"].items()
+        for number, stored in entry["partitions"].items()
     }
-    return ids, dict(sorted(places.items()))
+    return ids, dict(sorted(positions.items()))
 
 
-def _decode_place(place: Mapping[str, Any]) -> Place:
-    read = place.get("read")  # positions of earlier versions have none
-    return Place(place["next"], place["leader_epoch"], None if read is None else ReadMessage(*read))
+def _decode_partition(stored: Mapping[str, Any]) -> PartitionPosition:
+    read = stored.get("read")  # positions of earlier versions have none
+    return PartitionPosition(stored["next"], stored["leader_epoch"], None if read is None else ReadMessage(*read))
 
 
-def behind(places: Places, ends: Places) -> tuple[Partition, ...]:
+def behind(positions: PartitionPositions, ends: PartitionPositions) -> tuple[Partition, ...]:
     """Return the partitions that are not read to their end."""
-    return tuple(partition for partition, end in sorted(ends.items()) if places[partition].next < end.next)
+    return tuple(partition for partition, end in sorted(ends.items()) if positions[partition].next < end.next)
 
 
-def backlog(places: Places, ends: Places) -> int:
+def backlog(positions: PartitionPositions, ends: PartitionPositions) -> int:
     """Return the number of unread offsets. Some have no message: aborted or compacted ones, and transaction markers."""
-    return sum(max(0, end.next - places[partition].next) for partition, end in ends.items())
+    return sum(max(0, end.next - positions[partition].next) for partition, end in ends.items())
 
 
-def plan_shares(places: Places, ends: Places, max_rows: int, max_bytes: int) -> tuple[Share, ...]:
+def plan_shares(
+    positions: PartitionPositions, ends: PartitionPositions, max_rows: int, max_bytes: int
+) -> tuple[Share, ...]:
     """Divide the limits of a record among the partitions that are behind, in their order.
 
     A partition with less backlog than an equal share leaves the rest to the others. Bytes follow the rows. With
     `max_rows` 100, backlogs of 10, 60 and 500 offsets take 10, 45 and 45 rows.
     """
-    unread = {partition: ends[partition].next - places[partition].next for partition in behind(places, ends)}
+    unread = {partition: ends[partition].next - positions[partition].next for partition in behind(positions, ends)}
     rows: dict[Partition, int] = {}
     left = max_rows
     for waiting, (partition, offsets) in zip(
@@ -129,28 +131,32 @@ def plan_shares(places: Places, ends: Places, max_rows: int, max_bytes: int) -> 
         left = max(0, left - rows[partition])
     total = sum(rows.values())
     return tuple(
-        Share(partition, places[partition], ends[partition], count, max(1, max_bytes * count // total))
+        Share(partition, positions[partition], ends[partition], count, max(1, max_bytes * count // total))
         for partition, count in sorted(rows.items())
     )
 
 
-def resolve_places(
-    places: Places, partitions: Iterable[Partition], earliest: Places, known_topics: Sequence[str]
-) -> dict[Partition, Place]:
-    """Return the place of each partition, including new ones.
+def resolve_positions(
+    positions: PartitionPositions,
+    partitions: Iterable[Partition],
+    earliest: PartitionPositions,
+    known_topics: Sequence[str],
+) -> dict[Partition, PartitionPosition]:
+    """Return the position of each partition, including new ones.
 
     A new partition of a known topic begins at offset 0: if that has expired, messages were lost. A new topic begins at
-    its earliest message. A message that has expired since it was read is removed from its place.
+    its earliest message. A message that has expired since it was read is removed from the position.
     """
     return {
-        partition: _unexpired(places[partition], earliest[partition])
-        if partition in places
-        else Place(0)
+        partition: _unexpired(positions[partition], earliest[partition])
+        if partition in positions
+        else PartitionPosition(0)
         if partition.topic in known_topics
         else earliest[partition]
         for partition in partitions
     }
 
 
-def _unexpired(place: Place, earliest: Place) -> Place:
-    return place if place.read is None or place.read.offset >= earliest.next else place._replace(read=None)
+def _unexpired(position: PartitionPosition, earliest: PartitionPosition) -> PartitionPosition:
+    is_expired = position.read is not None and position.read.offset < earliest.next
+    return position._replace(read=None) if is_expired else position

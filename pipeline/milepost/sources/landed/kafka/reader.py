@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from milepost.sources.landed.kafka.client import KafkaCluster
 from milepost.sources.landed.kafka.message_batches import UnreadableHeader, read_message, record_batch, row_bytes
-from milepost.sources.landed.kafka.positions import Partition, Place, Share
+from milepost.sources.landed.kafka.positions import Partition, PartitionPosition, Share
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -55,18 +55,18 @@ class _ShareProgress:
     share: Share
     rows: int = 0
     bytes: int = 0
-    place: Place = field(init=False)
+    position: PartitionPosition = field(init=False)
     is_done: bool = False
     batches: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.place = self.share.start
+        self.position = self.share.start
 
     def take(self, delivered: _Delivered) -> _Delivered | None:
         """Take rows up to the end of the share. Returns those that follow; None: there are none."""
         batch, messages = delivered
         self._require_read_message(batch)
-        repeated = int(np.searchsorted(batch.column("offset").to_numpy(), self.place.next))
+        repeated = int(np.searchsorted(batch.column("offset").to_numpy(), self.position.next))
         batch, messages = batch.slice(repeated), messages[repeated:]  # drop rows that were delivered before
         offsets = batch.column("offset").to_numpy()
         count = int(np.searchsorted(offsets, self.share.end.next))
@@ -82,8 +82,8 @@ class _ShareProgress:
             self.batches.append(batch.slice(0, count))
             self.rows, self.bytes = self.rows + count, self.bytes + int(sizes[count - 1])
             read = read_message(batch, count - 1)
-            self.place = Place(read.offset + 1, messages[count - 1].leader_epoch(), read)
-        if is_end or self.place.next >= self.share.end.next:
+            self.position = PartitionPosition(read.offset + 1, messages[count - 1].leader_epoch(), read)
+        if is_end or self.position.next >= self.share.end.next:
             self.end()
         elif self.rows >= self.share.max_rows or self.bytes >= self.share.max_bytes:
             self.is_done = True
@@ -91,8 +91,8 @@ class _ShareProgress:
 
     def end(self) -> None:
         """Mark the share as read to its planned end, wherever the last message before it was."""
-        if self.place.next != self.share.end.next:
-            self.place = self.share.end._replace(read=self.place.read)
+        if self.position.next != self.share.end.next:
+            self.position = self.share.end._replace(read=self.position.read)
         self.is_done = True
 
     def _require_read_message(self, batch: pa.RecordBatch) -> None:
@@ -136,7 +136,7 @@ class Reader:
             reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             what = f"the client's options cannot be used: {reason}"
             raise cluster.failures.invalid(what, "correct `client`") from error
-        self._at: dict[Partition, Place] = {}
+        self._at: dict[Partition, PartitionPosition] = {}
         self._ends: dict[Partition, int] = {}
         self._waiting: dict[Partition, deque[_Delivered]] = {}
         self._fetched: dict[tuple[str, str], int] = {}
@@ -145,11 +145,13 @@ class Reader:
     def close(self) -> None:
         self._consumer.close()
 
-    def read(self, shares: Sequence[Share]) -> Iterator[tuple[Partition, pa.RecordBatch] | dict[Partition, Place]]:
+    def read(
+        self, shares: Sequence[Share]
+    ) -> Iterator[tuple[Partition, pa.RecordBatch] | dict[Partition, PartitionPosition]]:
         """Yield the rows of the shares as they arrive, in order per partition, and at last where each share stopped.
 
         Raises:
-            PositionLost: the broker does not have a place to read from. SourceUnreachable: it does not answer, or
+            PositionLost: the broker does not have a position to read from. SourceUnreachable: it does not answer, or
                 nothing was fetched for the cluster's `timeout_s`. EnvironmentUnusable: the user may not read.
         """
         progress = {share.partition: _ShareProgress(share) for share in shares}
@@ -171,8 +173,8 @@ class Reader:
                 raise self._cluster.failures.of(self._cluster.events.fatal, "")
             elif time.monotonic() - seen > self._cluster.timeout_s:
                 raise self._cluster.no_answer(None)
-        self._at |= {partition: item.place for partition, item in progress.items()}
-        yield {partition: item.place for partition, item in progress.items()}
+        self._at |= {partition: item.position for partition, item in progress.items()}
+        yield {partition: item.position for partition, item in progress.items()}
 
     def _go_to(self, progress: dict[Partition, _ShareProgress]) -> None:
         """Assign the partitions of the shares to the consumer, at their first offsets."""
@@ -237,7 +239,7 @@ class Reader:
                 self._waiting[partition].append(rest)
 
     def _note(self, message: Message, progress: dict[Partition, _ShareProgress]) -> bool:
-        """Handle an event that the consumer delivers in place of a message. Returns whether it is progress."""
+        """Handle an event that the consumer delivers instead of a message. Returns whether it is progress."""
         from confluent_kafka import KafkaError
 
         error = message.error()

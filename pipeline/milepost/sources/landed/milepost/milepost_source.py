@@ -17,7 +17,7 @@ from milepost.protocol.landed import Identity, Position
 from milepost.protocol.records import ObjectStore
 from milepost.protocol.retention import shared_checkpoint
 from milepost.sources.landed.contract import INITIAL_COPY, LandedSource, Note, PassedFiles, Pull, Resumption
-from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.milepost.positions import TablePosition
 from milepost.sources.landed.milepost.published_table import PublishedTable, TableReader, rows_digest
 from milepost.sources.landed.tables.column_types import check_declared
 from milepost.sources.landed.tables.data_files import DataFile, DataFileMissing, missing_files, read_data_files
@@ -60,25 +60,25 @@ class MilepostSource:
     def initial_position(self) -> Position:
         table = self._checked()
         if self.reading.start == "latest":
-            return table.place_after(len(table.files)).encode()
-        return table.place_after(0, table.rows).encode()
+            return table.position_after(len(table.files)).encode()
+        return table.position_after(0, table.rows).encode()
 
     def next_pull(self, position: Position) -> Pull | None:
-        place, table = Place.decode(position), self._checked()
-        first, skipped = self._unread(place, table)
+        start, table = TablePosition.decode(position), self._checked()
+        first, skipped = self._unread(start, table)
         if first == len(table.files):
             return None
         steps = ((number + 1, file) for number, file in self._data_files(table, first, skipped))
         stop, files = FileSteps[int]().take(first, lambda _: steps, self.reading.max_bytes)
-        end = table.place_after(stop, min(place.initial, table.rows))
+        end = table.position_after(stop, min(start.initial, table.rows))
         with self.reader.translated():
-            before, after = table.backlog(place), table.backlog(end)
+            before, after = table.backlog(start), table.backlog(end)
         return Pull([files], end.encode(), (INITIAL_COPY,) if end.initial > end.rows else (), before, after)
 
     def resume_position(self, where: str | int, position: Position) -> Resumption:
-        """Return the place after the newest file that is lost."""
-        place, table = Place.decode(position), self._checked()
-        first, skipped = self._unread(place, table)
+        """Return the position after the newest file that is lost."""
+        start, table = TablePosition.decode(position), self._checked()
+        first, skipped = self._unread(start, table)
         if isinstance(where, int):
             raise self.reader.failures.invalid(
                 "cannot be read from a time on: it does not store when its rows were published",
@@ -91,7 +91,7 @@ class MilepostSource:
         stop = len(table.files) if where == "latest" else lost[-1] + 1 if lost else first
         if stop == first:
             return Resumption(position)
-        end = table.place_after(stop, place.initial)
+        end = table.position_after(stop, start.initial)
         with self.reader.translated():
             backlog = table.backlog(end)
         behind = (INITIAL_COPY,) if end.initial > end.rows else ()
@@ -99,7 +99,9 @@ class MilepostSource:
 
     def newest_true(self, ends: Iterable[Position]) -> int | None:
         table = self._checked()
-        return next((number for number, end in enumerate(ends) if self._begins_with(Place.decode(end), table)), None)
+        return next(
+            (number for number, end in enumerate(ends) if self._begins_with(TablePosition.decode(end), table)), None
+        )
 
     def read(self, split: Any) -> Iterator[pa.RecordBatch]:
         failures = self.reader.failures
@@ -114,8 +116,8 @@ class MilepostSource:
                 ) from missing
             raise failures.expired(
                 f"has lost the data file {missing.args[0]}, with rows that its job has published",
-                table.place_after(0).encode(),
-                table.place_after(len(table.files)).encode(),
+                table.position_after(0).encode(),
+                table.position_after(len(table.files)).encode(),
             ) from missing
 
     def commit(self, end: Position) -> None:
@@ -140,50 +142,50 @@ class MilepostSource:
             skip = skipped if number == first else 0
             yield number, DataFile(self.reader.store, file.key, file.size, skipped_rows=skip)
 
-    def _unread(self, place: Place, table: PublishedTable) -> tuple[int, int]:
-        """Return the number of the file with the first row after a place, and how many of its rows are before it.
+    def _unread(self, position: TablePosition, table: PublishedTable) -> tuple[int, int]:
+        """Return the number of the file with the first row after a position, and how many of its rows are before it.
 
         With 5 rows read, of files with 3, 2 and 4 rows: file 2, 0 rows. Once the last two are joined: file 1, 2 rows.
 
-        Raises SourceWentBack: the rows before the place are not those that were read.
+        Raises SourceWentBack: the rows before the position are not those that were read.
         """
         before = 0
         for number, file in enumerate((*table.files, None)):
-            if before == place.rows:
-                if rows_digest(table.files[:number]) != place.digest:
-                    raise self._went_back(place, table)
+            if before == position.rows:
+                if rows_digest(table.files[:number]) != position.digest:
+                    raise self._went_back(position, table)
                 return number, 0
-            if file is not None and before + file.rows > place.rows:
-                if not self._continues(place, table):
+            if file is not None and before + file.rows > position.rows:
+                if not self._continues(position, table):
                     raise self._went_back(
-                        place, table, f"no longer continues {place}, up to which its rows were landed"
+                        position, table, f"no longer continues {position}, up to which its rows were landed"
                     )
-                return number, place.rows - before
+                return number, position.rows - before
             before += 0 if file is None else file.rows
-        raise self._went_back(place, table)
+        raise self._went_back(position, table)
 
-    def _begins_with(self, place: Place, table: PublishedTable) -> bool:
-        """Return whether the table begins with the rows before a place."""
+    def _begins_with(self, position: TablePosition, table: PublishedTable) -> bool:
+        """Return whether the table begins with the rows before a position."""
         try:
-            self._unread(place, table)
+            self._unread(position, table)
         except SourceWentBack:
             return False
         return True
 
-    def _continues(self, place: Place, table: PublishedTable) -> bool:
-        """Return whether the table shows a checkpoint that continues that of a place. False if that is unknown."""
-        return self._shared_checkpoint(place, table) == place.checkpoint
+    def _continues(self, position: TablePosition, table: PublishedTable) -> bool:
+        """Return whether the table shows a checkpoint that continues that of a position. False if that is unknown."""
+        return self._shared_checkpoint(position, table) == position.checkpoint
 
-    def _shared_checkpoint(self, place: Place, table: PublishedTable) -> int | None:
-        """Return the newest checkpoint that is before a place and before what the table shows; None: unknown."""
+    def _shared_checkpoint(self, position: TablePosition, table: PublishedTable) -> int | None:
+        """Return the newest checkpoint that is before a position and before what the table shows; None: unknown."""
         with self.reader.translated():
             state = table.state()
-        return None if state is None else shared_checkpoint(state, place.continued, table.shown)
+        return None if state is None else shared_checkpoint(state, position.continued, table.shown)
 
-    def _went_back(self, place: Place, table: PublishedTable, problem: str = "") -> CheckpointError:
+    def _went_back(self, position: TablePosition, table: PublishedTable, problem: str = "") -> CheckpointError:
         owner = table.reservation.owner
-        problem = problem or f"no longer begins with the {place.rows} rows that were landed up to {place}"
-        shared = self._shared_checkpoint(place, table)
+        problem = problem or f"no longer begins with the {position.rows} rows that were landed up to {position}"
+        shared = self._shared_checkpoint(position, table)
         both = (
             f"the newest checkpoint of job {owner.job} that both have is {shared}"
             if shared
@@ -191,6 +193,6 @@ class MilepostSource:
         )
         error: SourceWentBack = self.reader.failures.went_back(
             f"{problem}: job {owner.job} was rolled back or backfilled, and the table shows {table}; {both}",
-            table.place_after(len(table.files)).encode(),
+            table.position_after(len(table.files)).encode(),
         )
         return error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from milepost.errors import StateCorrupt
 from milepost.protocol.landed import Identity, SourceBacklog
 from milepost.protocol.records import NO_CHECKPOINT, CheckpointId, ManifestState, ObjectStore, TimelineId
-from milepost.sources.landed.milepost.places import Place
+from milepost.sources.landed.milepost.positions import TablePosition
 from milepost.sources.landed.tables.reserved_table import require_appends, reservation_at
 from milepost.sources.landed.tables.table_failures import TableFailures
 from milepost.storage.log import ManifestLog
@@ -67,14 +67,14 @@ class PublishedTable:
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
 
-    def place_after(self, count: int, initial: int = 0) -> Place:
-        """Return the place after some of the files. initial: as in `Place`."""
+    def position_after(self, count: int, initial: int = 0) -> TablePosition:
+        """Return the position after some of the files. initial: as in `TablePosition`."""
         files = self.files[:count]
         rows, digest = sum(file.rows for file in files), rows_digest(files)
         if self.mark is None:
-            return Place(0, "", 0, rows, digest)
+            return TablePosition(0, "", 0, rows, digest)
         checkpoint = max(map(self._published_by, files), default=NO_CHECKPOINT)
-        return Place(self.mark.number, self.mark.timeline, checkpoint, rows, digest, initial)
+        return TablePosition(self.mark.number, self.mark.timeline, checkpoint, rows, digest, initial)
 
     def _published_by(self, file: StagedFile) -> CheckpointId:
         """Return a checkpoint that has the rows of a file. A compacted file has only rows of earlier checkpoints."""
@@ -97,14 +97,14 @@ class PublishedTable:
             return "nothing"
         return f"mark {self.mark.number} (checkpoint {checkpoint} of timeline {timeline})"
 
-    def backlog(self, place: Place) -> SourceBacklog:
-        """Return the marks that have rows after a place.
+    def backlog(self, position: TablePosition) -> SourceBacklog:
+        """Return the marks that have rows after a position.
 
         The job that writes the table deletes old marks, so the actual backlog may be larger and older.
         """
-        is_whole = self.mark is None or place.mark != self.mark.number or place.rows == self.rows
+        is_whole = self.mark is None or position.mark != self.mark.number or position.rows == self.rows
         marks = MarkRecords(self.job_store, self.reservation.owner.sink)
-        times = marks.published_since(place.mark if is_whole else place.mark - 1)
+        times = marks.published_since(position.mark if is_whole else position.mark - 1)
         age_ms = max(0, self.job_store.clock_ms() - times[0]) if times else 0
         return SourceBacklog(len(times), "mark", age_ms)
 

@@ -24,7 +24,7 @@ from milepost.sources.landed import ResumableSource, SchemaRegistry, WithSchemas
 from milepost.sources.landed.kafka.client import KafkaCluster, Topic
 from milepost.sources.landed.kafka.failures import Failures
 from milepost.sources.landed.kafka.kafka_source import KafkaSource, Start, open_kafka_source
-from milepost.sources.landed.kafka.positions import Partition, Place
+from milepost.sources.landed.kafka.positions import Partition, PartitionPosition
 from milepost.sources.landed.messages import MESSAGE_SCHEMA
 from milepost_testkit import wording
 from milepost_testkit.jobs.kafka_landing import KafkaLog
@@ -47,7 +47,7 @@ class MockTopics(KafkaCluster):
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         return {name: self.described[name] for name in names}
 
-    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, Place]:
+    def latest(self, partitions: Iterable[Partition]) -> dict[Partition, PartitionPosition]:
         """As a broker, which returns the leader epoch with the end of a partition; the mock cluster does not."""
         ends = super().latest(partitions)
         return {partition: end._replace(leader_epoch=self.leader_epoch) for partition, end in ends.items()}

@@ -19,8 +19,8 @@ from milepost.protocol.landed import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the snapshots of a branch.
+class IcebergPosition:
+    """A position in the snapshots of a branch.
 
     Attributes:
         snapshot: the newest one of which anything is read; None: none. sequence: its number in the table, from 1.
@@ -39,8 +39,8 @@ class Place:
         return {kind: self.snapshot, "sequence": self.sequence, "file": self.file}
 
     @classmethod
-    def decode(cls, position: Position) -> Place:
-        """Return the place of a stored position."""
+    def decode(cls, position: Position) -> IcebergPosition:
+        """Return the position that was stored."""
         is_initial = "initial" in position
         snapshot = position["initial" if is_initial else "snapshot"]
         return cls(snapshot, position["sequence"], position["file"], is_initial)

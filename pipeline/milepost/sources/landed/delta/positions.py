@@ -20,8 +20,8 @@ from milepost.protocol.landed import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the commits of a table.
+class DeltaPosition:
+    """A position in the commits of a table.
 
     Attributes:
         version: that is read next. file: number of its files that are read.
@@ -47,8 +47,8 @@ class Place:
         return {"version": landed, "file": self.file or None, "digest": self.digest}
 
     @classmethod
-    def decode(cls, position: Position) -> Place:
-        """Return the place of a stored position."""
+    def decode(cls, position: Position) -> DeltaPosition:
+        """Return the position that was stored."""
         is_initial = "initial" in position
         version, file = position["initial" if is_initial else "version"], position["file"]
         if file is None:

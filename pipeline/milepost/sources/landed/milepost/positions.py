@@ -7,11 +7,11 @@
     {…, "rows": 200, "digest": "c00fa1…", "initial": 500}
         200 rows are read, of the 500 that the table had at the start of the log
 
-Rows of a table are only appended to. A compaction joins files without changing their rows or their order. So a count of
-rows means the same place before and after it, and the upstream job need not retain anything for its readers.
+Rows of a table are only appended to. A compaction joins files without changing their rows or their order. So a number
+of rows is the same position before and after it, and the upstream job need not retain anything for its readers.
 
 The digest is the sum of the digests of the files in which the rows were first written (`rows_digest`). It shows whether
-the rows before that place are still those that were read. Mark and checkpoint say it where the place is inside
+the rows before that position are still those that were read. Mark and checkpoint say it where the position is inside
 a joined file, of which only the sum of all its rows is recorded.
 """
 
@@ -24,8 +24,8 @@ from milepost.protocol.records import CheckpointId, TimelineId
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the rows of a table.
+class TablePosition:
+    """A position in the rows of a table.
 
     Attributes:
         mark: number of the table's mark when the rows were read; 0: nothing was published.
@@ -58,12 +58,12 @@ class Place:
         return {**position, "initial": self.initial} if self.initial > self.rows else position
 
     @classmethod
-    def decode(cls, position: Position) -> Place:
-        """Return the place of a stored position."""
+    def decode(cls, position: Position) -> TablePosition:
+        """Return the position that was stored."""
         return cls(**position)
 
     def __str__(self) -> str:
-        """Return the place as text, for messages."""
+        """Return the position as text, for messages."""
         if not self.mark:
             return "nothing"
         return f"mark {self.mark} (checkpoint {self.checkpoint} of timeline {self.timeline})"
