@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from bench.workloads.language import CATEGORIES, SELLS
 from bench.workloads.shapes import SCATTER, Shape, Skew
-from milepost.sources.landed.splitmix import Words, below, mixed
+from milepost.sources.landed.splitmix import Words, below, splitmix64
 
 FIRST_ID = 1000
 CHANNELS = ("Apple", "Baidu", "Facebook", "Google")
@@ -139,8 +139,8 @@ def _zipf_shares(keys: int) -> npt.NDArray[np.float64]:
 
 def _random(shape: Shape, epoch: int, row: Words, column: int) -> Words:
     """One 64-bit number per row, by splitmix64 of (seed, epoch, column, row)."""
-    stream = mixed(np.array([(shape.seed << 40) + (epoch << 8) + column], dtype=np.uint64))[0]
-    return mixed(row + stream)
+    stream = splitmix64(np.array([(shape.seed << 40) + (epoch << 8) + column], dtype=np.uint64))[0]
+    return splitmix64(row + stream)
 
 
 def _urls(auction: npt.NDArray[np.int64]) -> pa.Array:
