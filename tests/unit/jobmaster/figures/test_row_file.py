@@ -28,7 +28,7 @@ def test_rows_are_read_as_they_were_written() -> None:
     ]
     table = table_of(rows)
     assert decode_rows(encode_rows(table), KEY).equals(table)
-    with pytest.raises(StateCorrupt, match="1 record a figure"):
+    with pytest.raises(StateCorrupt, match="1 record an invalid figure"):
         table_of([{**ROW, "rows_in": "many"}])
 
 

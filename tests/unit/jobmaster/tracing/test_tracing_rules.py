@@ -219,7 +219,7 @@ def test_a_row_that_the_spec_of_today_would_not_make_is_not_proven(job: TracedJo
     origin = job.origin("totals", {"k": "a"})
     assert not origin.is_proven
     assert origin.problem is not None and origin.problem.startswith(
-        "a replay of all recorded input by the current spec"
+        "a replay of all recorded input with the current spec"
     )
 
 
