@@ -184,7 +184,7 @@ def test_the_data_flow_is_shown_and_without_it_the_rest_of_the_page(
     flow = page_text(page[begin : page.index("</svg>", begin)], "title", "desc", "text")
     wording.matches("page_overview", flow, replace=FIGURES | {r"\d+%": "{share}"})
 
-    def refuse(self: LoadedJob) -> None:
+    def refuse(loaded: LoadedJob, graph: object) -> None:
         raise InvalidRequest("not any more")
 
     client = client_of(job, monkeypatch)
