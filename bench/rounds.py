@@ -13,7 +13,7 @@ from bench.machine import OthersMeter
 from bench.processes import Worker
 from bench.workloads.equality import Answer, changed_keys
 from bench.workloads.feeds import write_epochs
-from bench.workloads.workloads import Workload
+from bench.workloads.workloads import BIDS, Workload
 
 Say = Callable[[str], None]
 
@@ -46,9 +46,12 @@ class Plan:
 
 def input_of(workload: Workload, epochs: range, folder: Path, say: Say) -> list[Path]:
     """Write the epochs' files, each once for all systems; one that is there is kept."""
-    paths = {number: folder / workload.shape.name / f"epoch-{number:05d}" for number in epochs}
+    kinds = "".join(f"-{stream}" for stream in workload.streams if stream != BIDS)
+    paths = {number: folder / f"{workload.shape.name}{kinds}" / f"epoch-{number:05d}" for number in epochs}
     missing = {number: path for number, path in paths.items() if not path.exists()}
-    write_epochs(workload.shape, missing, lambda number: say(f"{workload.name}: writing epoch {number}"))
+    write_epochs(
+        workload.shape, workload.streams, missing, lambda number: say(f"{workload.name}: writing epoch {number}")
+    )
     return list(paths.values())
 
 

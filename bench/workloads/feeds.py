@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,8 +29,14 @@ _MANY = 100_000
 """Rows of a stream that are dealt out to several files."""
 
 
-def write_epochs(shape: Shape, folders: Mapping[int, Path], wrote: Callable[[int], None]) -> None:
-    """Write epochs, each below its folder, which appears complete or not at all. Args: wrote: is called before each."""
+def write_epochs(
+    shape: Shape, streams: Collection[str], folders: Mapping[int, Path], wrote: Callable[[int], None]
+) -> None:
+    """Write epochs of some streams, each below its folder, which appears complete or not at all.
+
+    Args:
+        wrote: is called before each.
+    """
     changes = _changes(shape) if shape.family is Family.TPCH else iter(())
     for number in range(max(folders, default=-1) + 1):
         tables = next(changes, {})
@@ -41,14 +47,18 @@ def write_epochs(shape: Shape, folders: Mapping[int, Path], wrote: Callable[[int
         if shape.family is Family.BIDS:
             write_epoch(shape, number, folders[number])
         else:
-            _write(tables or _events(shape, number), folders[number], shape.files)
+            if shape.family is Family.NEXMARK:
+                tables = _events(shape, streams, number)
+            written = {name: table for name, table in tables.items() if name in streams}
+            _write(written, folders[number], shape.files)
 
 
-def _events(shape: Shape, epoch: int) -> dict[str, pa.Table]:
-    """Return the events of an epoch by kind. Each 50 events are a person, 3 auctions and 46 bids."""
+def _events(shape: Shape, kinds: Collection[str], epoch: int) -> dict[str, pa.Table]:
+    """Return the events of an epoch by kind, of some kinds. Each 50 events are a person, 3 auctions and 46 bids."""
     cycles = max(1, shape.rows // _CYCLE)
     tables = {}
-    for kind, count in _PER_CYCLE.items():
+    for kind in kinds:
+        count = _PER_CYCLE[kind]
         schema = pa.schema([(column, to_arrow(type_)) for column, type_ in NEXMARK_COLUMNS[kind].items()])
         generator = open_nexmark_source(
             {}, schema, events=kind, seed=shape.seed, events_per_second=_EVENTS_PER_S, total=None,

@@ -36,7 +36,8 @@ def epochs(tmp_path_factory: pytest.TempPathFactory) -> dict[Family, list[Path]]
 
 def written(shape: Shape, folder: Path, numbers: range) -> list[Path]:
     paths = {number: folder / shape.name / f"epoch-{number:05d}" for number in numbers}
-    write_epochs(shape, paths, lambda _: None)
+    streams = {stream for one in STATED if one.shape.family is shape.family for stream in one.streams}
+    write_epochs(shape, streams, paths, lambda _: None)
     return list(paths.values())
 
 
