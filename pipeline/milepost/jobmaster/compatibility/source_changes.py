@@ -38,6 +38,8 @@ def describe_sources(
             _describe_removed(row, context, renamed.get(name))
         elif name in context.spec.landed:
             _describe_landed(row, context, base, names)
+        if row["detail"] == BEGINS_EMPTY and name in base.sources:
+            row["detail"] = f"the spec of checkpoint {base.checkpoint_id} did not have it: it continues at its position"
 
 
 def changed_sources(refused: Sequence[Row]) -> Iterator[str]:

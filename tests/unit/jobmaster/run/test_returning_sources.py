@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobmaster import CheckpointReport
+from milepost.jobmaster.compatibility.preflight import preflight
 from milepost.jobmaster.job.context import JobContext
 from milepost.protocol.records.ids import CheckpointId
 from milepost_testkit.law.examples import source_document
@@ -68,6 +69,11 @@ def test_a_returning_source_continues_from_its_position(job: LawJob, ends: str) 
     if ends == "rolled back":
         job.rollback(1)
     job.bring_back()
+    context = JobContext(job.loaded)
+    base = context.base_metadata(context.head().state, CheckpointId(job.lineage[-1]))
+    (row,) = (row for row in preflight(context, base, None) if row["uid"] == f"source {FEED}")
+    away = f"the spec of checkpoint {job.lineage[-1]} did not have it: it continues at its position"
+    assert (row["outcome"], row["detail"]) == ("restored", away)
     while isinstance(job.run(), CheckpointReport):
         job.check()
     job.check_read(job.lineage, whole=True)

@@ -300,7 +300,8 @@ def check_not_frozen(state: ManifestState, session_id: SessionId, now_ms: int) -
         raise Busy(
             f"job {state.job}: trigger refused: session {frozen.session_id} has frozen timeline {state.live} for"
             f" another {wait_ms} ms, to make its fork live. Nothing was written.",
-            hint=f"The freeze ends by itself. Run again in at most {-(-wait_ms // 1000)} s.",
+            hint=f"The freeze ends by itself. Run again in at most {-(-wait_ms // 1000)} s. If it is of a backfill "
+            f"that was killed, end it now: milepost backfill {state.job} --dispose",
             reason=CheckpointFailureReason.TOO_MANY_CHECKPOINT_REQUESTS.value,
             session_id=frozen.session_id,
             until_ms=frozen.until_ms,
