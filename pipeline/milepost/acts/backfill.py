@@ -29,9 +29,9 @@ def _span(form: Form) -> dict[str, Any]:
 
 
 def _plan(master: JobMaster, form: Form) -> ActPlan:
-    version = master.reports.history(limit=1)[0]["version"]
+    history = master.reports.history(limit=1)  # empty for a job that has never run, which has no plan either
     plan = master.backfills.plan(**_span(form))
-    return PlanSubject(BACKFILL.name, plan.job, plan.fork_point, plan.timeline, version).plan(
+    return PlanSubject(BACKFILL.name, plan.job, plan.fork_point, plan.timeline, history[0]["version"]).plan(
         f"backfill, forked at {checkpoint_name(plan.fork_point)}",
         plan.text,
         to_json(plan.approved),

@@ -15,6 +15,7 @@ from milepost.spark.driver import runner as spark_runner
 from milepost_testkit import wording
 from milepost_testkit.commands.milepost_cli import Outcome, assert_clear_error, milepost
 from milepost_testkit.jobs.sparkless.backfill_job import BackfillJob, mortal_session
+from milepost_testkit.jobs.sparkless.sparkless_job import SparklessJob
 from milepost_testkit.runners.sparkless_runner import SparklessRunner
 
 _GATE = """\
@@ -84,6 +85,11 @@ def test_what_makes_no_sense_is_refused_in_a_few_lines(
     job: BackfillJob, words: tuple[str, ...], exit_code: int
 ) -> None:
     assert_clear_error(backfill(job, *words, "--yes"), exit_code, golden="backfill")
+
+
+def test_a_backfill_of_a_job_that_has_never_run_is_refused(tmp_path: Path) -> None:
+    spec = SparklessJob.create(tmp_path).folder / "config" / "small.yaml"
+    assert_clear_error(milepost("backfill", spec, "--from-checkpoint", 0), 3, "has no checkpoint yet")
 
 
 def test_an_interrupted_backfill_is_reported_and_continued_or_disposed_of(
