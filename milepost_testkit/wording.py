@@ -49,6 +49,7 @@ PLACEHOLDERS = (
     (r"\bsince (checkpoint \d+, )?(?:[\d -]*\d\d:\d\d|\{time\})\s+UTC\s+\([^)]+\)", r"since \1{clock} ({age})"),
     (r"\bfresh(\s+)[\d,.]+ (?:d|h|min|s|ms)\b[^()]*\([^)]*\)", r"fresh\1{age}"),
     (r"\bfor another \d+ (s|ms)\b", r"for another {time} \1"),
+    (r"\bRun again in at most \d+ s\b", "Run again in at most {time} s"),
     (r"\bon [\w.-]+ \(pid \{pid\}\)", "on {host} (pid {pid})"),
     (r"\bexpected \d{4,} bytes, got", "expected {size} bytes, got"),
     (r"https://errors\.pydantic\.dev/\S+", "{url}"),

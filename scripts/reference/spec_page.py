@@ -32,8 +32,8 @@ this page is generated, for use in editors.
 CSV_OPTIONS = """\
 Options of pyarrow's CSV reader. Without `strings_can_be_null: true`, an empty field of a string column is the empty
 string. With it, every text of `null_values` is null. By default these are the
-empty string and texts such as `NA`, `NULL` and `nan`; `null_values: [""]` keeps those texts. A line without characters is no
-row, also in a file with one column: there write a missing value as `""`."""
+empty string and texts such as `NA`, `NULL` and `nan`; `null_values: [""]` keeps those texts.
+A line without characters is no row, also in a file with one column: there write a missing value as `""`."""
 HEADINGS = {
     "JobSpec": "The job",
     "StoreSpec": "store",
