@@ -222,7 +222,7 @@ class Flink:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data=data, headers=headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=_WITHIN_S) as reply:
             return json.loads(reply.read() or b"{}")
 
 
