@@ -69,7 +69,7 @@ format: env ## let ruff rewrite what it can
 check: lint ## lint and the short tests, without Spark and Airflow (2 minutes)
 	@$(PYTEST) --ring check $(ARGS)
 
-test: lint ## lint and every test that is not marked deep (11 minutes)
+test: lint ## lint and every test that is not marked deep (10 minutes)
 	@echo "seed $(SEED) (repeat this run with: make test SEED=$(SEED))"
 	@$(PYTEST) --ring test $(ARGS)
 
