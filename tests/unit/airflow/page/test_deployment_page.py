@@ -10,6 +10,7 @@ from threading import Event
 import pytest
 
 from milepost.airflow.dags.dag_factory import job_dags
+from milepost.airflow.page.jobs.dag_jobs import DagJob
 from milepost.errors import StoreUnavailable
 from milepost_testkit import wording
 from milepost_testkit.airflow.page_client import PageClient, page_client
@@ -131,6 +132,24 @@ def test_a_store_that_does_not_answer_delays_no_other_job(tmp_path: Path, monkey
         wording.matches("page_deployment", first_line(shown))
     monkeypatch.setattr(job_reader, "TIMEOUT_S", 60.0)
     assert client.get("/jobs").text.count(HEALTHY) == 1 + 2, "one in the count"
+
+
+def test_a_store_that_answers_after_the_page_has_waited_is_not_called_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from milepost.airflow.page.jobs import job_reader
+
+    slow, answers = job_named(tmp_path, "slow", epochs=1), Event()
+
+    def hold(operation: str, key: str) -> None:
+        assert answers.wait(60)
+
+    hook_stores(monkeypatch, before=hold, only=str(slow.folder / "store"))
+    monkeypatch.setattr(job_reader, "TIMEOUT_S", 0.1)
+    (reading,) = job_reader.JobReader().read([DagJob("slow__epoch", slow.loaded())])
+    answers.set()
+    reading.running.result(timeout=60)
+    assert reading.badge.word == "no answer"
 
 
 def test_a_store_that_failed_and_now_hangs_is_unreachable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class JobReading:
         state: from the manifest alone. status: with the sources, which takes longer to read.
         recent: the newest epochs, oldest first; () if they are not known.
         error: why the rest is missing. problem: the same as text, or that the read timed out; "" if nothing is missing.
-        before: the error of the read before this one.
+        before: the error of the read before this one. timed_out: whether the page did not wait for the read to end.
     """
 
     job: DagJob
@@ -64,6 +64,7 @@ class JobReading:
     error: CheckpointError | None = None
     problem: str = ""
     before: CheckpointError | None = None
+    timed_out: bool = False
     running: Future[None] = field(default_factory=Future)
 
     def shown_to(self, rights: Rights) -> JobReading:
@@ -83,7 +84,7 @@ class JobReading:
             return JobBadge(Meaning.BAD, "unreachable", f"{STORE_AWAY}: {self.problem}")
         if isinstance(self.error, StateCorrupt) and self.state is not None:
             return JobBadge(Meaning.BAD, "unreadable", f"{HEAD_UNREADABLE}. {self.problem}")
-        if not self.running.done():
+        if self.timed_out:
             return JobBadge(Meaning.WARN, "no answer", self.problem)
         return JobBadge(Meaning.BAD, "unreadable", self.problem)
 
@@ -173,6 +174,7 @@ class JobReader:
         """Return a copy of a reading with its problem: its thread may still change the original."""
         snapshot = replace(reading)
         if not reading.running.done():
+            snapshot.timed_out = True  # it may end before the badge is drawn
             if snapshot.state is None and isinstance(reading.before, StoreUnavailable):
                 snapshot.error = reading.before
             late = "store" if snapshot.state is None else "sources"
