@@ -68,11 +68,12 @@ class KnownValues:
                     known[of_input + suffix] = self.columns[shown + suffix]
         span = trace.span
         starts, ends = (None, None) if span is None else (self.columns.get(span.start), self.columns.get(span.end))
-        if span is not None and (starts or ends):
-            within_us = in_us(span.within)
-            known[span.time + _FROM] = _in_us(starts, -math.inf) if starts else _in_us(ends, math.inf, -within_us)
-            known[span.time + _BEFORE] = _in_us(ends, math.inf) if ends else _in_us(starts, -math.inf, within_us)
-            if ends and not span.is_session:
+        if span is not None and (starts is not None or ends is not None):
+            away_us = in_us(span.within)
+            lows = _in_us(ends, -math.inf, -away_us) if starts is None else _in_us(starts, -math.inf)
+            highs = _in_us(starts, math.inf, away_us) if ends is None else _in_us(ends, math.inf)
+            known |= {span.time + _FROM: lows, span.time + _BEFORE: highs}
+            if ends is not None and not span.is_session:
                 known[stamp_column(operator) + _FROM] = [-math.inf] * len(ends)
                 known[stamp_column(operator) + _BEFORE] = _in_us(ends, math.inf, in_us(span.allowed_lateness))
         return KnownValues(known)

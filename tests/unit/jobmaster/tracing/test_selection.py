@@ -78,3 +78,11 @@ def test_a_window_in_a_year_that_python_cannot_represent_selects_by_its_other_bo
     rows = pa.table({"t": [last - 1, last, last + 1]}).cast(pa.schema([times.field("t")]))
     window = KnownValues.of(pa.table({"start": [last], "end": [last + 3_600_000_000]}).cast(pa.schema([*times][:2])))
     assert selected(rows, [window.through(trace, "hourly", picked=False)]).num_rows == 2
+    end = KnownValues({"end": window.columns["end"]})
+    assert selected(rows, [end.through(trace, "hourly", picked=False)]).num_rows == 3
+
+
+def test_bounds_of_no_window_select_no_row() -> None:
+    trace = RowTrace(0, {}, span=TimeSpan("t", "start", "end", timedelta(hours=1)))
+    none = KnownValues({"start": [], "end": []}).through(trace, "hourly", picked=False)
+    assert selected(pa.table({"t": [NOON]}), [none]).num_rows == 0
