@@ -113,7 +113,7 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
     else:
         stage = Stage.STARTING if beat is not None else Stage.WAITING
     works = stage in (Stage.READING, Stage.PROCESSING)
-    recent = recent_epochs(context.store, state)
+    usual_ms, usual_epochs = _usual(context, state)
     return EpochProgress(
         checkpoint_id=int(pending.checkpoint_id),
         epoch=int(pending.epoch),
@@ -121,8 +121,8 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
         stage=stage,
         began=iso_ms(pending.trigger_time_ms),
         elapsed_ms=max(0, now_ms - pending.trigger_time_ms),
-        usual_ms=usual_duration_ms(recent),
-        usual_epochs=sum(epoch.duration_ms is not None for epoch in recent),
+        usual_ms=usual_ms,
+        usual_epochs=usual_epochs,
         tries=max(1, len(pending.prefixes)),
         heartbeat_ms=None if beat is None else max(0, now_ms - beat.last_modified_ms),
         tasks_done=len(pending.expected)
@@ -136,7 +136,7 @@ def _pending(context: JobContext, state: ManifestState, pending: PendingCheckpoi
 
 
 def _publishing(context: JobContext, state: ManifestState, newest: CompletedCheckpoint, now_ms: int) -> EpochProgress:
-    recent = recent_epochs(context.store, state)
+    usual_ms, usual_epochs = _usual(context, state)
     return EpochProgress(
         checkpoint_id=int(newest.checkpoint_id),
         epoch=int(newest.epoch),
@@ -144,8 +144,8 @@ def _publishing(context: JobContext, state: ManifestState, newest: CompletedChec
         stage=Stage.PUBLISHING,
         began=iso_ms(newest.trigger_time_ms),
         elapsed_ms=max(0, now_ms - newest.trigger_time_ms),
-        usual_ms=usual_duration_ms(recent),
-        usual_epochs=sum(epoch.duration_ms is not None for epoch in recent),
+        usual_ms=usual_ms,
+        usual_epochs=usual_epochs,
         tries=1,
         heartbeat_ms=None,
         tasks_done=len(newest.sinks) - len(newest.unconfirmed),
@@ -164,3 +164,9 @@ def _ended_tasks(names: Collection[str]) -> Mapping[int, set[int]]:
         if match is not None:
             ended.setdefault(int(match[1]), set()).add(int(match[2]))
     return ended
+
+
+def _usual(context: JobContext, state: ManifestState) -> tuple[int | None, int]:
+    """Return how long nine of ten of the newest epochs took at most, and of how many that is known."""
+    recent = recent_epochs(context.store, state)
+    return usual_duration_ms(recent), sum(epoch.duration_ms is not None for epoch in recent)
