@@ -15,7 +15,7 @@ from bench.workloads.examples import CHANGE, TABLES, changes_of
 from bench.workloads.generate import write_epoch
 from bench.workloads.shapes import ORDERS, Family, Shape
 from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.sources.landed.nexmark_source import open_nexmark_source
 from milepost_testkit.tpch.changes import ChangeFeed
 from milepost_testkit.tpch.tables import Tpch
@@ -59,7 +59,7 @@ def _events(shape: Shape, kinds: Collection[str], epoch: int) -> dict[str, pa.Ta
     tables = {}
     for kind in kinds:
         count = _PER_CYCLE[kind]
-        schema = pa.schema([(column, to_arrow(type_)) for column, type_ in NEXMARK_COLUMNS[kind].items()])
+        schema = arrow_schema(NEXMARK_COLUMNS[kind])
         generator = open_nexmark_source(
             {}, schema, events=kind, seed=shape.seed, events_per_second=_EVENTS_PER_S, total=None,
             max_rows=_ROWS, max_bytes=_BYTES,

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from milepost.jobspec.job import FileSourceSpec, NexmarkSourceSpec, PythonSourceSpec, SourceSpec
-from milepost.language import SOURCE_FORMATS, to_arrow
+from milepost.language import SOURCE_FORMATS, arrow_schema
 from milepost.sources.contract import LineReader, SourceObject, whole_object
 from milepost.sources.formats import FORMATS, build_reader
 from milepost.sources.inference.files import FORMATS_BY_ENDING
@@ -55,7 +55,7 @@ def test_a_format_has_lines_if_its_reader_finds_them(name: str) -> None:
     ids=["python", "nexmark"],
 )
 def test_a_landed_object_is_read_as_parquet_with_the_declared_columns(spec: SourceSpec) -> None:
-    schema = pa.schema([(name, to_arrow(type_)) for name, type_ in spec.columns.items()])
+    schema = arrow_schema(spec.columns)
     values = [pa.array([7 if field.name == "event_time" else None], field.type) for field in schema]
     landed = pa.Table.from_arrays(values, schema=schema)
     body, store, key = io.BytesIO(), MemoryStore("memory://"), "1/a/00000-00000.parquet"

@@ -13,7 +13,7 @@ from milepost.jobspec.graph.event_time import EVENT_TIME_RULES
 from milepost.jobspec.graph.graph import STATEFUL_KINDS
 from milepost.jobspec.load.lint import lint_report
 from milepost.jobspec.load.load import from_text, load_job
-from milepost.language.types import to_arrow
+from milepost.language import arrow_schema
 from milepost.operators.base.operator_spec import StatefulSpec
 from milepost.operators.build import build_operator
 from milepost.operators.contract import OperatorInput
@@ -69,10 +69,6 @@ def test_the_explained_tables_are_the_tables_of_the_operator() -> None:
         operator_inputs = [OperatorInput(schema, producer.event_time, producer.shift_us) for schema, producer in inputs]
         tables = build_operator(operator, operator_inputs).tables
         assert [bound.table for bound in operator.state_bounds()] == list(tables), node.uid
-
-
-def arrow_schema(columns: dict[str, Any]) -> pa.Schema:
-    return pa.schema([(name, to_arrow(type_)) for name, type_ in columns.items()])
 
 
 def explained(operator: str, inputs: str = "rows") -> dict[str, Any]:

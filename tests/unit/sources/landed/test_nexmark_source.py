@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from milepost.jobspec.job.sources.nexmark_source import NEXMARK_COLUMNS
-from milepost.language.types import to_arrow
+from milepost.language import arrow_schema
 from milepost.sources.landed.contract import LandedSource, Reached
 from milepost.sources.landed.nexmark_source import open_nexmark_source
 from milepost_testkit import profiles
@@ -20,7 +20,7 @@ from milepost_testkit import profiles
 def opened(
     events: str, *, seed: int = 7, total: int | None = None, max_rows: int = 1_000, max_bytes: int = 10**9
 ) -> LandedSource:
-    schema = pa.schema([(name, to_arrow(type_)) for name, type_ in NEXMARK_COLUMNS[events].items()])
+    schema = arrow_schema(NEXMARK_COLUMNS[events])
     return open_nexmark_source(
         {"format": "nexmark"},
         schema,

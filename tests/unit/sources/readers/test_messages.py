@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from milepost.jobspec.job import MESSAGE_COLUMNS, KafkaSourceSpec
-from milepost.language import to_arrow
+from milepost.language import arrow_schema
 from milepost.sources.contract import (
     MAX_RAW_BYTES,
     PARTITION,
@@ -67,7 +67,7 @@ def rows_of(spec: KafkaSourceSpec, schema: pa.Schema, batches: Iterable[pa.Recor
 
 
 def test_the_columns_of_a_message_are_those_that_a_landing_stores() -> None:
-    assert pa.schema([(name, to_arrow(type_)) for name, type_ in MESSAGE_COLUMNS.items()]).equals(MESSAGE_SCHEMA)
+    assert arrow_schema(MESSAGE_COLUMNS).equals(MESSAGE_SCHEMA)
 
 
 def test_values_and_metadata_become_columns_in_the_order_of_the_spec() -> None:
