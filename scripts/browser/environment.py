@@ -25,7 +25,7 @@ _ANSWER_S = 600
 
 
 def build_browser() -> None:
-    """Build what is missing. If there is no Chromium and none can be fetched, store the reason."""
+    """Build the browser's environment. If no Chromium is found or can be downloaded, store the reason."""
     UNREACHED.clear()
     if not BROWSER.is_built():
         check_disk([BROWSER])

@@ -64,7 +64,7 @@ def environ() -> dict[str, str]:
 
 
 def build_readers() -> None:
-    """Build what is missing. If no repository answers, store the reason."""
+    """Build the environment and download the jars. If no repository answers, store the reason."""
     UNREACHED.clear()
     if SPARK_READERS.is_built() and jars_are_there():
         return

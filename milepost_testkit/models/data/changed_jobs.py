@@ -20,7 +20,7 @@ class Change:
     """One change of the statements of a job.
 
     Attributes:
-        kind: of CHANGES. name: the statement. seed: of what is drawn, and of new names.
+        kind: one of CHANGES. name: the statement that changes. seed: for random choices and new names.
         cte: the common table expression that is renamed.
     """
 
